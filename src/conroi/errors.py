@@ -1,0 +1,179 @@
+"""Every error conroi raises, grouped by what you do next.
+
+::
+
+    ConroiError
+    ├── ConflictError               somebody else committed first
+    │   ├── RetryableConflict       run your work again on the new version (conroi.retry does)
+    │   ├── IncompatibleConflict    running it again would be wrong; decide what you want
+    │   ├── ExpectedVersionMismatch a table moved that you said must not
+    │   └── TooMuchContention       retries or time ran out; nothing was committed
+    ├── CommitStateUnknown          the commit may or may not have landed; look, do not resend
+    ├── CorruptionError             bytes on disk are not what they should be
+    ├── NotFoundError               no such table, version, tag, column, index
+    ├── InvalidInputError           what you asked cannot be done; nothing was written
+    │   ├── AlreadyExistsError      the name is taken
+    │   └── UnsupportedError        the table needs a feature this version does not have
+    ├── ClosedError                 a transaction or handle was used after its end
+    └── StoreError                  the storage refused or failed
+        └── StoreUnavailable        … in a way that may pass
+
+Nobody needs to match text: the facts are attributes (`table`, `version`, `hint`, and on conflicts `reason`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from conroi.conflicts.reason import Reason
+
+
+class ConroiError(Exception):
+    """The root of all errors of conroi.
+
+    `table` and `version` say where, `hint` what to do now; each may be None.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        table: str | None = None,
+        version: int | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.table = table
+        self.version = version
+        self.hint = hint
+
+    def __str__(self) -> str:
+        where = ""
+        if self.table is not None:
+            where = f" [table {self.table}" + (f", version {self.version}]" if self.version is not None else "]")
+        hint = f" Hint: {self.hint}" if self.hint else ""
+        return f"{self.message}{where}{hint}"
+
+
+class ConflictError(ConroiError):
+    """Somebody else committed first and the two changes do not fit together.
+
+    `base_version` is the version your change was made on, `version` the winner's,
+    and `reason` says which rule met which operations.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        table: str | None = None,
+        version: int | None = None,
+        hint: str | None = None,
+        base_version: int | None = None,
+        reason: Reason | None = None,
+    ) -> None:
+        super().__init__(message, table=table, version=version, hint=hint)
+        self.base_version = base_version
+        self.reason = reason
+
+
+class RetryableConflict(ConflictError):
+    """The change is right, but must be computed again on the newer version."""
+
+
+class IncompatibleConflict(ConflictError):
+    """The other commit took away what this change was about; doing it again blindly would be wrong."""
+
+
+class ExpectedVersionMismatch(ConflictError):
+    """A table that had to stay at a version has moved."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        table: str | None = None,
+        expected: int,
+        actual: int,
+        hint: str | None = None,
+        reason: Reason | None = None,
+    ) -> None:
+        super().__init__(
+            message, table=table, version=actual, hint=hint, base_version=expected, reason=reason
+        )
+        self.expected = expected
+        self.actual = actual
+
+
+class TooMuchContention(ConflictError):
+    """Every attempt lost its race; nothing was committed."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        table: str | None = None,
+        version: int | None = None,
+        hint: str | None = None,
+        base_version: int | None = None,
+        reason: Reason | None = None,
+        attempts: int = 0,
+    ) -> None:
+        super().__init__(
+            message, table=table, version=version, hint=hint, base_version=base_version, reason=reason
+        )
+        self.attempts = attempts
+
+
+class CommitStateUnknown(ConroiError):
+    """The storage did not say whether the commit landed, and could not be asked.
+
+    No file of any attempt was deleted. Open the table later and compare `transaction_uuid`
+    with `table.history()` before doing the work again.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        table: str | None = None,
+        version: int | None = None,
+        hint: str | None = None,
+        transaction_uuid: str | None = None,
+    ) -> None:
+        super().__init__(message, table=table, version=version, hint=hint)
+        self.transaction_uuid = transaction_uuid
+
+
+class CorruptionError(ConroiError):
+    """Bytes on disk are damaged or contradict each other."""
+
+
+class NotFoundError(ConroiError):
+    """No such table, version, tag, column or index."""
+
+
+class InvalidInputError(ConroiError):
+    """What was asked cannot be done as asked; nothing was written."""
+
+
+class AlreadyExistsError(InvalidInputError):
+    """The name is taken."""
+
+
+class UnsupportedError(InvalidInputError):
+    """The table uses, or the call needs, a feature that this version of conroi does not have."""
+
+
+class ClosedError(ConroiError):
+    """A transaction or handle was used after its end."""
+
+
+class StoreError(ConroiError):
+    """The storage refused or failed."""
+
+
+class StoreUnavailable(StoreError):
+    """The storage did not answer, or answered in a way that may pass."""
