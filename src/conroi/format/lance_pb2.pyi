@@ -397,6 +397,22 @@ class CompactedSsTable(_message.Message):
     generation: int
     def __init__(self, shard_id: _Optional[_Union[UUID, _Mapping]] = ..., generation: _Optional[int] = ...) -> None: ...
 
+class IndexCatchupProgress(_message.Message):
+    __slots__ = ("index_name", "caught_up_generations")
+    INDEX_NAME_FIELD_NUMBER: _ClassVar[int]
+    CAUGHT_UP_GENERATIONS_FIELD_NUMBER: _ClassVar[int]
+    index_name: str
+    caught_up_generations: _containers.RepeatedCompositeFieldContainer[CompactedSsTable]
+    def __init__(self, index_name: _Optional[str] = ..., caught_up_generations: _Optional[_Iterable[_Union[CompactedSsTable, _Mapping]]] = ...) -> None: ...
+
+class MemWalIndexDetails(_message.Message):
+    __slots__ = ("compacted_sstables", "index_catchup")
+    COMPACTED_SSTABLES_FIELD_NUMBER: _ClassVar[int]
+    INDEX_CATCHUP_FIELD_NUMBER: _ClassVar[int]
+    compacted_sstables: _containers.RepeatedCompositeFieldContainer[CompactedSsTable]
+    index_catchup: _containers.RepeatedCompositeFieldContainer[IndexCatchupProgress]
+    def __init__(self, compacted_sstables: _Optional[_Iterable[_Union[CompactedSsTable, _Mapping]]] = ..., index_catchup: _Optional[_Iterable[_Union[IndexCatchupProgress, _Mapping]]] = ...) -> None: ...
+
 class Manifest(_message.Message):
     __slots__ = ("fields", "fragments", "version", "version_aux_data", "schema_metadata", "index_section", "timestamp", "tag", "reader_feature_flags", "writer_feature_flags", "max_fragment_id", "transaction_file", "writer_version", "next_row_id", "data_format", "config", "base_paths", "table_metadata", "branch", "transaction_section_deprecated", "fragment_tree", "transaction_section", "max_allocated_field_id", "clustering", "max_clustering_id")
     class SchemaMetadataEntry(_message.Message):

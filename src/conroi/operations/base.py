@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, TypeVar
+
+from google.protobuf.message import Message
 
 from conroi.format import lance_pb2 as pb
 from conroi.format.manifest import Manifest
@@ -19,6 +21,12 @@ class Step:
     """For Restore: the manifest of the version to go back to."""
     source: Manifest | None = None
     """For Clone: the manifest of the table being cloned."""
+    read: Manifest | None = None
+    """The manifest at the transaction's read version; may be left out when that is the base."""
+    timestamp_ns: int = 0
+    """When the commit happens; `build` fills it in."""
+    transaction_uuid: str = ""
+    """Whose commit it is; `build` fills it in."""
 
 
 class Operation(Protocol):
@@ -36,3 +44,21 @@ class Operation(Protocol):
         Version, time, flags and the like are the business of `conroi.operations.build`.
         """
         ...
+
+
+_Message = TypeVar("_Message", bound=Message)
+
+
+def copied(message: _Message) -> _Message:
+    """A copy that may be changed; messages that were handed in never are."""
+    copy = type(message)()
+    copy.CopyFrom(message)
+    return copy
+
+
+def unknown_fields(message: Message) -> bytes:
+    """The fields of a message that this version does not know, encoded, so that they can be written back."""
+    rest = copied(message)
+    for field, _ in message.ListFields():
+        rest.ClearField(field.name)
+    return rest.SerializeToString(deterministic=True)

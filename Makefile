@@ -1,0 +1,78 @@
+# `make` alone lists what there is. Everything needs only make and Python 3.11 or newer.
+
+# The first of these that runs and is new enough; or say which: make PYTHON=/path/to/python3.12 test
+new_enough := -c 'import sys; sys.exit(sys.version_info < (3, 11))'
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
+	if $$p $(new_enough) 2>/dev/null; then echo $$p; break; fi; done)
+
+VENV := .venv
+PY := $(VENV)/bin/python
+JOBS ?= 2
+ARGS ?=
+
+# Without bytecode beside the sources every process that a test starts compiles them again.
+unexport PYTHONDONTWRITEBYTECODE
+# Other people's packages on this path would shadow the locked ones.
+unexport PYTHONPATH
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test soak bench contract lint format proto docs lock clean
+
+help: ## list these commands
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+setup: $(VENV)/.installed ## make the environment .venv from requirements.lock (done once)
+
+demo: setup ## a short tour on a table in a temporary folder
+	$(PY) examples/demo.py $(ARGS)
+
+test: setup ## run the tests; ARGS="tests/format -k name" for some of them
+	$(PY) -m pytest -n $(JOBS) --dist worksteal $(ARGS)
+
+soak: setup ## run the long tests
+	$(PY) -m pytest -m soak --timeout 3600 $(ARGS)
+
+bench: setup ## measure beside pylance, deltalake and pyiceberg; ARGS="--quick" for a first look
+	$(PY) -m benchmarks $(ARGS)
+
+contract: setup ## each statement of docs/contract.md, its tests, their last result; ARGS=-v for names
+	$(PY) -m tools.contract $(ARGS)
+
+lint: setup ## ruff (rules and format) and pyright (strict)
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m pyright --pythonpath $(PY)
+
+format: setup ## let ruff mend what it can
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+proto: setup ## generate lance_pb2 again from lance.proto
+	$(PY) -m grpc_tools.protoc -Isrc --python_out=src --pyi_out=src src/conroi/format/lance.proto
+
+docs: setup ## write docs/api.md again from the docstrings
+	$(PY) -m tools.api_docs
+
+lock: setup ## choose the versions in requirements.lock again; ARGS=--upgrade for the newest
+	$(PY) -m uv pip compile --quiet --universal --python-version 3.11 --fork-strategy fewest --generate-hashes \
+		--no-header --no-emit-index-url --no-emit-find-links \
+		--extra postgres --extra dynamodb --extra cli --group dev --group bench $(ARGS) \
+		--output-file requirements.lock pyproject.toml
+
+clean: ## delete the environment, caches and results
+	rm -rf $(VENV) .contract .hypothesis .pytest_cache .ruff_cache bench-out build dist
+	find src tests tools benchmarks -name __pycache__ -prune -exec rm -rf {} +
+
+# Two stamps: the packages change seldom and take minutes, our own editable install takes seconds.
+$(VENV)/.locked: requirements.lock
+	@test -n "$(PYTHON)" || { echo "conroi needs Python 3.11 or newer, and none was found. Install one, or say where it is: make PYTHON=/path/to/python3 $(MAKECMDGOALS)" >&2; exit 1; }
+	@$(PYTHON) $(new_enough) || { echo "conroi needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1)." >&2; exit 1; }
+	@echo "Making $(VENV) from requirements.lock; this takes a few minutes the first time."
+	$(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet --require-hashes --requirement requirements.lock
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.locked pyproject.toml
+	$(PY) -m pip install --quiet --no-deps --no-index --no-build-isolation --editable .
+	@touch $@

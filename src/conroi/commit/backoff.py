@@ -1,0 +1,17 @@
+"""How long a loser waits: at random, and in proportion to what its own attempt took."""
+
+from __future__ import annotations
+
+from conroi.environment import Environment
+
+FREE_RETRIES = 2
+"""So many times a loser goes round again at once: most losses are to one neighbour that is already done."""
+MOST_DOUBLINGS = 5
+
+
+def pause_s(environment: Environment, lost_attempts: int, attempt_s: float) -> float:
+    """The pause before the next attempt, in seconds."""
+    if lost_attempts <= FREE_RETRIES:
+        return 0.0
+    doublings = min(lost_attempts - FREE_RETRIES, MOST_DOUBLINGS)
+    return environment.uniform(0.0, attempt_s * (1 << doublings))

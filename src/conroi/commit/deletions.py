@@ -1,0 +1,53 @@
+"""Deletion vectors on disk: reading one, and writing new ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyroaring import BitMap
+
+from conroi.commit.files import TableFiles
+from conroi.errors import CorruptionError
+from conroi.format import lance_pb2 as pb
+from conroi.format.deletions import decode_deletions, encode_deletions
+from conroi.format.manifest import Manifest
+from conroi.format.naming import deletion_path
+from conroi.stores.bases import objects_of_base
+from conroi.stores.objects import Objects
+
+
+def load_deletions(objects: Objects, manifest: Manifest, fragment: pb.DataFragment) -> BitMap:
+    """The rows of the fragment that are gone; empty if it has no deletion vector."""
+    if not fragment.HasField("deletion_file"):
+        return BitMap()
+    file = fragment.deletion_file
+    path = deletion_path(fragment.id, file)
+    where = objects_of_base(objects, manifest, file.base_id if file.HasField("base_id") else None)
+    gone = decode_deletions(file.file_type, where.get(path))
+    if len(gone) != file.num_deleted_rows or (gone and gone.max() >= fragment.physical_rows):
+        raise CorruptionError(
+            f"The deletion file {path} does not have the {file.num_deleted_rows} rows its manifest says.",
+            table=objects.root,
+            version=manifest.version,
+            hint="The file is damaged; open an older version.",
+        )
+    return gone
+
+
+def write_deletions(
+    files: TableFiles, vectors: Mapping[int, BitMap], read_version: int, *, as_bitmap: bool = False
+) -> dict[int, tuple[pb.DeletionFile, str]]:
+    """Write one deletion file per fragment; by fragment, what the manifest says of it and its path."""
+    written: dict[int, tuple[pb.DeletionFile, str]] = {}
+    for fragment_id, gone in vectors.items():
+        file_type, data = encode_deletions(gone, force_bitmap=as_bitmap)
+        file = pb.DeletionFile(
+            file_type=file_type,
+            read_version=read_version,
+            id=files.environment.random_u64(),
+            num_deleted_rows=len(gone),
+        )
+        path = deletion_path(fragment_id, file)
+        files.objects.put(path, data)
+        written[fragment_id] = (file, path)
+    return written

@@ -1,0 +1,42 @@
+"""One table's storage: its files, where its versions are, and the world around."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from conroi.commit.snapshot import Snapshot, load_snapshot
+from conroi.environment import Environment
+from conroi.errors import NotFoundError
+from conroi.stores.objects import Objects
+from conroi.stores.versions import VersionStore
+
+
+@dataclass(frozen=True)
+class TableFiles:
+    """All that a commit touches of one table."""
+
+    objects: Objects
+    versions: VersionStore
+    environment: Environment
+
+    @property
+    def root(self) -> str:
+        return self.objects.root
+
+    def head(self) -> Snapshot:
+        """The newest version, loaded."""
+        located = self.versions.latest()
+        if located is None:
+            raise NotFoundError(
+                f"There is no Lance table at {self.root}.",
+                table=self.root,
+                hint="Check the path, or make the table with conroi.create_table(uri, schema_or_data).",
+            )
+        return load_snapshot(self.objects, located)
+
+    def newest(self, known: Snapshot) -> Snapshot:
+        """The newest version; `known` itself, with nothing read again, if it still is."""
+        located = self.versions.latest()
+        if located is None or located.version < known.version:
+            return self.head()
+        return known if located.version == known.version else load_snapshot(self.objects, located)

@@ -1,0 +1,321 @@
+"""The one commit loop.
+
+    heads   what others committed since our base
+    rebase  our operation over each of theirs, oldest first; or say why not
+    build   the next manifest, and write the transaction file
+    put     the manifest, if its name is free; taken? go round again. Answer lost? look before re-sending
+"""
+
+from __future__ import annotations
+
+import logging
+
+from conroi import operations
+from conroi.commit.backoff import pause_s
+from conroi.commit.change import Change, CommitOptions, CommitResult
+from conroi.commit.deletions import load_deletions, write_deletions
+from conroi.commit.files import TableFiles
+from conroi.commit.snapshot import Snapshot, load_snapshot, load_transaction
+from conroi.conflicts import Outcome, Rebase, Verdict, Winner
+from conroi.errors import (
+    AlreadyExistsError,
+    CommitStateUnknown,
+    ConflictError,
+    CorruptionError,
+    ExpectedVersionMismatch,
+    IncompatibleConflict,
+    NotFoundError,
+    RetryableConflict,
+    StoreError,
+    StoreUnavailable,
+    TooMuchContention,
+)
+from conroi.format.flags import require_writable
+from conroi.format.manifest_file import decode_manifest_file, encode_manifest_file
+from conroi.format.naming import TRANSACTIONS_DIR, ManifestNaming
+from conroi.format.transaction import Transaction, encode_transaction
+from conroi.operations import Operation, Step
+from conroi.stores.objects import NameTaken
+from conroi.stores.versions import Located
+from conroi.version import WRITER
+
+_log = logging.getLogger(__name__)
+
+RESENDS = 3
+"""So often the same bytes are sent again to a name that is still free after an error."""
+
+
+def commit(files: TableFiles, change: Change, options: CommitOptions = CommitOptions()) -> CommitResult:
+    """Make the change the table's next version, whatever others committed meanwhile, or raise what forbids it."""
+    return _Commit(files, change, options).run()
+
+
+class _Commit:
+    """One run of the loop. `seen` is the newest version that our operation has been rebased over."""
+
+    def __init__(self, files: TableFiles, change: Change, options: CommitOptions) -> None:
+        self.files = files
+        self.change = change
+        self.options = options
+        self.seen = change.base
+        self.rebase = Rebase(change.staged)
+        self.rebased_over: list[int] = []
+        self.attempt_files: list[str] = []
+        self.orphans: list[str] = []
+        self.written_transactions: set[str] = set()
+
+    def run(self) -> CommitResult:
+        environment = self.files.environment
+        started = environment.monotonic()
+        for attempt in range(1, self.options.retries + 2):
+            attempt_started = environment.monotonic()
+            mine = self._catch_up()
+            if mine is not None:
+                return self._landed(mine, attempt)
+            landed = self._attempt()
+            if landed is not None:
+                return self._landed(landed, attempt)
+            now = environment.monotonic()
+            if self.options.timeout_s is not None and now - started > self.options.timeout_s:
+                break
+            if attempt <= self.options.retries:
+                environment.sleep(pause_s(environment, attempt, now - attempt_started))
+        raise self._contention(attempt)
+
+    # ------------------------------------------------------------------ what others did
+
+    def _catch_up(self) -> Snapshot | None:
+        """Rebase over every version after `seen`; our own, if an earlier put of ours did land."""
+        if self.seen is None:
+            return None
+        latest = self.files.versions.latest()
+        newest = self.seen.version if latest is None else latest.version
+        for version in range(self.seen.version + 1, newest + 1):
+            snapshot = self._load(version)
+            transaction = load_transaction(self.files.objects, snapshot)
+            if transaction is not None and transaction.uuid == self.change.uuid:
+                return snapshot
+            self._meet(snapshot, transaction)
+            self.seen = snapshot
+            self.rebased_over.append(version)
+        return None
+
+    def _load(self, version: int) -> Snapshot:
+        assert self.seen is not None
+        naming = self.seen.naming
+        try:
+            return load_snapshot(self.files.objects, Located(version, naming.path(version), naming))
+        except NotFoundError:
+            raise RetryableConflict(
+                f"Version {version} was collected before this commit could be checked against it.",
+                table=self.files.root,
+                version=version,
+                base_version=self._base_version,
+                hint="Run the work again on the newest version.",
+            ) from None
+
+    def _meet(self, snapshot: Snapshot, transaction: Transaction | None) -> None:
+        if transaction is None:
+            raise CorruptionError(
+                f"Version {snapshot.version} has no transaction, inside or beside it, so nothing can be checked "
+                "against it.",
+                table=self.files.root,
+                version=snapshot.version,
+                hint="Start again from the newest version.",
+            )
+        if self.change.must_not_move:
+            raise ExpectedVersionMismatch(
+                f"You asked that the table stay at version {self._base_version}, but {snapshot.writer} committed "
+                f"{transaction.operation_name} as version {snapshot.version}.",
+                table=self.files.root,
+                expected=self._base_version,
+                actual=snapshot.version,
+                hint='Look at what changed and run it again, or pass if_moved="win" to go ahead regardless.',
+            )
+        winner = Winner(
+            version=snapshot.version,
+            transaction=transaction,
+            operation=operations.of(transaction),
+            timestamp_ns=snapshot.timestamp_ns,
+            writer=snapshot.writer,
+            message=transaction.message,
+        )
+        self._refuse_conflict(self.rebase.meet(winner), snapshot.version)
+
+    def _refuse_conflict(self, verdict: Verdict, version: int) -> None:
+        kinds: dict[Outcome, type[ConflictError]] = {
+            Outcome.RETRYABLE: RetryableConflict,
+            Outcome.INCOMPATIBLE: IncompatibleConflict,
+        }
+        kind = kinds.get(verdict.outcome)
+        if kind is None:
+            return
+        reason = verdict.reason
+        raise kind(
+            "The commit was refused." if reason is None else reason.explain(),
+            table=self.files.root,
+            version=version,
+            base_version=self._base_version,
+            hint=None if reason is None else reason.hint,
+            reason=reason,
+        )
+
+    # ------------------------------------------------------------------------ our turn
+
+    def _attempt(self) -> Snapshot | None:
+        """Build on `seen` and put; None if somebody else was there first."""
+        seen = self.seen
+        if seen is not None:
+            require_writable(seen.manifest.head)
+            if self.change.guard is not None:
+                self.change.guard(seen)
+        operation = self._rebased(seen)
+        transaction = operations.transaction(
+            operation,
+            read_version=self._read_version(operation),
+            uuid=self.change.uuid,
+            properties=self.change.properties,
+        )
+        encoded = encode_transaction(transaction)
+        data = self._build(transaction, operation, encoded)
+        self._write_transaction(transaction, encoded)
+        return self._put(data)
+
+    def _rebased(self, seen: Snapshot | None) -> Operation:
+        """Our operation on top of `seen`; deletion vectors that others changed too are merged into new files."""
+        if seen is None:
+            return self.change.staged.operation
+        needed = self.rebase.needs(seen.manifest)
+        vectors = {f.id: load_deletions(self.files.objects, seen.manifest, f) for f in needed}
+        merged = self.rebase.merge(seen.manifest, vectors)
+        self._refuse_conflict(merged.verdict, seen.version)
+        self.orphans.extend(self.attempt_files)
+        written = write_deletions(self.files, merged.vectors_to_write, seen.version, as_bitmap=True)
+        self.attempt_files = [path for _, path in written.values()]
+        return merged.operation({fragment: file for fragment, (file, _) in written.items()})
+
+    def _read_version(self, operation: Operation) -> int:
+        if self.seen is None:
+            return 0
+        # Like pylance: a row change is re-based onto what it was merged with, all others keep the version they saw.
+        return self.seen.version if operation.name in ("Delete", "Update") else self._base_version
+
+    def _build(self, transaction: Transaction, operation: Operation, encoded: bytes) -> bytes:
+        change = self.change
+        step = Step(
+            version=self._next_version,
+            restored=None if change.restored is None else change.restored.manifest,
+            source=None if change.cloned is None else change.cloned.manifest,
+        )
+        manifest = operations.build(
+            None if self.seen is None else self.seen.manifest,
+            transaction,
+            operation,
+            step,
+            timestamp_ns=self._timestamp_ns(),
+            writer_version=WRITER,
+        )
+        return encode_manifest_file(manifest, encoded)
+
+    def _timestamp_ns(self) -> int:
+        """Now, but never before the version it follows: clocks of different hosts differ."""
+        now = self.files.environment.now_ns()
+        return now if self.seen is None else max(now, self.seen.timestamp_ns + 1)
+
+    def _write_transaction(self, transaction: Transaction, encoded: bytes) -> None:
+        if transaction.file_name not in self.written_transactions:
+            self.files.objects.put(f"{TRANSACTIONS_DIR}/{transaction.file_name}", encoded)
+            self.written_transactions.add(transaction.file_name)
+
+    # ------------------------------------------------------------------------- the put
+
+    def _put(self, data: bytes) -> Snapshot | None:
+        version, naming = self._next_version, self._naming
+        for resend in range(RESENDS + 1):
+            try:
+                located = self.files.versions.put(version, naming, data)
+            except NameTaken:
+                return self._look_for_mine(version)
+            except StoreError as error:
+                if self._is_there(version, error):
+                    return self._look_for_mine(version)
+                if not isinstance(error, StoreUnavailable) or resend == RESENDS:
+                    raise self._unknown_or(error, version) from error
+                _log.info("put of version %d of %s failed and its name is free: sending again", version, self.files.root)
+            else:
+                file = decode_manifest_file(data)
+                return Snapshot(file.manifest, located, file.transaction)
+        raise AssertionError("unreachable")
+
+    def _is_there(self, version: int, cause: StoreError) -> bool:
+        try:
+            return self.files.objects.head(self._naming.path(version)) is not None
+        except StoreError:
+            raise self._unknown_or(StoreUnavailable(str(cause)), version) from cause
+
+    def _look_for_mine(self, version: int) -> Snapshot | None:
+        """The version that took the name: ours, if the put landed and only its answer was lost; else None."""
+        located = Located(version, self._naming.path(version), self._naming)
+        try:
+            snapshot = load_snapshot(self.files.objects, located)
+            transaction = load_transaction(self.files.objects, snapshot)
+        except NotFoundError:
+            return None
+        except StoreError as error:
+            raise self._unknown_or(StoreUnavailable(str(error)), version) from error
+        if transaction is not None and transaction.uuid == self.change.uuid:
+            return snapshot
+        if self.seen is None:
+            raise AlreadyExistsError(
+                f"There is a table at {self.files.root} already.",
+                table=self.files.root,
+                hint="Open it with conroi.open_table(uri), or choose another path.",
+            )
+        return None
+
+    def _unknown_or(self, error: StoreError, version: int) -> StoreError | CommitStateUnknown:
+        """A refusal is an answer; silence is not."""
+        if not isinstance(error, StoreUnavailable):
+            return error
+        return CommitStateUnknown(
+            f"The storage did not say whether version {version} was written: {error.message}",
+            table=self.files.root,
+            version=version,
+            transaction_uuid=self.change.uuid,
+            hint="When the storage answers again, look for the transaction id in history() before doing the work "
+            "again. No file was deleted.",
+        )
+
+    # ----------------------------------------------------------------------- the facts
+
+    @property
+    def _base_version(self) -> int:
+        return 0 if self.change.base is None else self.change.base.version
+
+    @property
+    def _next_version(self) -> int:
+        if self.seen is None:
+            return 1 if self.change.cloned is None else self.change.cloned.version
+        return self.seen.version + 1
+
+    @property
+    def _naming(self) -> ManifestNaming:
+        return self.change.new_table_naming if self.seen is None else self.seen.naming
+
+    def _landed(self, snapshot: Snapshot, attempts: int) -> CommitResult:
+        self.files.versions.saw(snapshot.located)
+        transaction = load_transaction(self.files.objects, snapshot)
+        assert transaction is not None, "every version of ours has its transaction"
+        used = snapshot.manifest
+        _log.debug("committed version %d of %s in %d attempts", used.version, self.files.root, attempts)
+        return CommitResult(snapshot, transaction, attempts, tuple(self.rebased_over), tuple(self.orphans))
+
+    def _contention(self, attempts: int) -> TooMuchContention:
+        return TooMuchContention(
+            f"{attempts} attempts to commit lost to other writers; nothing was committed.",
+            table=self.files.root,
+            version=None if self.seen is None else self.seen.version,
+            base_version=self._base_version,
+            attempts=attempts,
+            hint="Allow more retries, write bigger batches, or use an insert lock.",
+        )

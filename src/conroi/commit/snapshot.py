@@ -1,0 +1,92 @@
+"""One version of a table, loaded: its manifest, the transaction that made it, and the indices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from conroi.errors import CorruptionError, NotFoundError
+from conroi.format.flags import require_readable
+from conroi.format.lance_pb2 import IndexMetadata
+from conroi.format.manifest import Manifest
+from conroi.format.manifest_file import ManifestFile, decode_manifest_file
+from conroi.format.naming import TRANSACTIONS_DIR, ManifestNaming
+from conroi.format.transaction import Transaction, decode_transaction
+from conroi.stores.objects import Objects
+from conroi.stores.versions import Located
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A manifest and where it stands. `is_final` is False while it is staged and nobody else can see it."""
+
+    manifest: Manifest
+    located: Located
+    inline_transaction: bytes | None = None
+    is_final: bool = True
+
+    @property
+    def version(self) -> int:
+        return self.manifest.version
+
+    @property
+    def naming(self) -> ManifestNaming:
+        return self.located.naming
+
+    @property
+    def indices(self) -> tuple[IndexMetadata, ...]:
+        return self.manifest.indices
+
+    @cached_property
+    def timestamp_ns(self) -> int:
+        stamp = self.manifest.head.timestamp
+        return stamp.seconds * 1_000_000_000 + stamp.nanos
+
+    @cached_property
+    def writer(self) -> str:
+        """Which software wrote it, such as `lance 14.0.2`."""
+        writer = self.manifest.head.writer_version
+        return f"{writer.library} {writer.version}".strip()
+
+
+def load_snapshot(objects: Objects, located: Located) -> Snapshot:
+    """Read the manifest file; CorruptionError if it is damaged, UnsupportedError if it needs what we do not have."""
+    file = _read_file(objects, located)
+    require_readable(file.manifest.head)
+    if file.manifest.version != located.version:
+        raise CorruptionError(
+            f"The manifest {located.path} says it is version {file.manifest.version}.",
+            table=objects.root,
+            version=located.version,
+            hint="The file was renamed or copied over another one; restore it from a backup.",
+        )
+    return Snapshot(file.manifest, located, file.transaction)
+
+
+def _read_file(objects: Objects, located: Located) -> ManifestFile:
+    try:
+        return decode_manifest_file(objects.get(located.path))
+    except NotFoundError:
+        raise NotFoundError(
+            f"Version {located.version} is not there any more.",
+            table=objects.root,
+            version=located.version,
+            hint="It was collected as an old version; versions() lists those that can be opened.",
+        ) from None
+    except CorruptionError as error:
+        raise CorruptionError(
+            error.message, table=objects.root, version=located.version, hint=error.hint
+        ) from error
+
+
+def load_transaction(objects: Objects, snapshot: Snapshot) -> Transaction | None:
+    """The transaction that made the version: from inside the manifest, else from its file; None if neither is there."""
+    if snapshot.inline_transaction is not None:
+        return decode_transaction(snapshot.inline_transaction)
+    name = snapshot.manifest.head.transaction_file
+    if not name:
+        return None
+    try:
+        return decode_transaction(objects.get(f"{TRANSACTIONS_DIR}/{name}"))
+    except NotFoundError:
+        return None

@@ -1,0 +1,157 @@
+"""What an operation touches: fragments, rows, indices, settings. One small question each, for any operation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pyroaring import BitMap
+
+from conroi.conflicts.staged import Staged
+from conroi.format import lance_pb2 as pb
+from conroi.format.roaring import decode_bitmap
+from conroi.operations import (
+    CreateIndex,
+    DataOverlay,
+    DataReplacement,
+    Delete,
+    Merge,
+    Overwrite,
+    Project,
+    Rewrite,
+    Update,
+    UpdateConfig,
+    UpdateMemWalState,
+)
+from conroi.operations.base import Operation
+
+FRAGMENT_REUSE = "__lance_frag_reuse"
+MEM_WAL = "__lance_mem_wal"
+SYSTEM_INDICES = frozenset({FRAGMENT_REUSE, MEM_WAL})
+REWRITE_ROWS = pb.Transaction.Update.REWRITE_ROWS
+REWRITE_COLUMNS = pb.Transaction.Update.REWRITE_COLUMNS
+TOMBSTONE = -2
+
+
+# ------------------------------------------------------------------------------ fragments
+def updated_fragments(operation: Operation) -> dict[int, pb.DataFragment]:
+    """The fragments of which the operation brings a new state, by id."""
+    if isinstance(operation, Delete | Update):
+        return {fragment.id: fragment for fragment in operation.updated_fragments}
+    return {}
+
+
+def removed_fragments(operation: Operation) -> frozenset[int]:
+    """The fragments of which no row is left."""
+    if isinstance(operation, Delete):
+        return frozenset(operation.deleted_fragment_ids)
+    if isinstance(operation, Update):
+        return frozenset(operation.removed_fragment_ids)
+    return frozenset()
+
+
+def modified_fragments(operation: Operation) -> frozenset[int]:
+    """The fragments that the operation changes, removes, copies or lays something over."""
+    match operation:
+        case Delete() | Update():
+            return updated_fragments(operation).keys() | removed_fragments(operation)
+        case Rewrite():
+            return frozenset(old.id for group in rewrite_groups(operation) for old in group.old_fragments)
+        case DataReplacement():
+            return frozenset(group.fragment_id for group in operation.replacements)
+        case DataOverlay():
+            return frozenset(group.fragment_id for group in operation.groups)
+        case _:
+            return frozenset()
+
+
+def rewrite_groups(rewrite: Rewrite) -> tuple[pb.Transaction.Rewrite.Group, ...]:
+    """The groups of a compaction; very old writers had one group and no name for it."""
+    if rewrite.groups or not rewrite.old_fragments:
+        return tuple(rewrite.groups)
+    return (
+        pb.Transaction.Rewrite.Group(old_fragments=rewrite.old_fragments, new_fragments=rewrite.new_fragments),
+    )
+
+
+def moves_rows(operation: Operation) -> bool:
+    """Whether rows leave their fragments and appear, changed, in new ones."""
+    return isinstance(operation, Update) and bool(operation.new_fragments) and operation.update_mode == REWRITE_ROWS
+
+
+def rewrites_columns(operation: Operation) -> bool:
+    """Whether rows are changed where they are, by new files for some of their columns."""
+    return isinstance(operation, Update) and operation.update_mode == REWRITE_COLUMNS
+
+
+def affected_rows(mine: Staged) -> dict[int, BitMap] | None:
+    """By fragment, the rows that I delete, move or change: remembered, or as the transaction itself says."""
+    if mine.affected_rows is not None:
+        return dict(mine.affected_rows)
+    operation = mine.operation
+    if isinstance(operation, Update) and operation.updated_fragment_offset_bitmaps and rewrites_columns(operation):
+        return {
+            fragment: decode_bitmap(rows, what="list of updated rows")
+            for fragment, rows in operation.updated_fragment_offset_bitmaps.items()
+        }
+    return None
+
+
+# -------------------------------------------------------------------------------- columns
+def may_break_null_promise(operation: Operation) -> bool:
+    """Whether columns change in a way that was only checked against the rows known at the time."""
+    return isinstance(operation, Merge | Project) and not operation.preserves_nullability
+
+
+def replaced_columns(operation: DataReplacement) -> frozenset[int]:
+    """The fields that get new values in some fragment."""
+    return frozenset(field for group in operation.replacements for field in live_fields(group.new_file))
+
+
+def live_fields(file: pb.DataFile) -> tuple[int, ...]:
+    """The fields of a data file that are still in use."""
+    return tuple(field for field in file.fields if field >= 0)
+
+
+def column_names(base_fields: Iterable[pb.Field], ids: Iterable[int]) -> tuple[str, ...]:
+    """The names of these fields, or their numbers where they have none."""
+    names = {field.id: field.name for field in base_fields}
+    return tuple(names.get(number, f"field {number}") for number in sorted(ids))
+
+
+# -------------------------------------------------------------------------------- indices
+def new_indices(operation: Operation) -> tuple[pb.IndexMetadata, ...]:
+    return tuple(operation.new_indices) if isinstance(operation, CreateIndex) else ()
+
+
+def removed_indices(operation: Operation) -> tuple[pb.IndexMetadata, ...]:
+    return tuple(operation.removed_indices) if isinstance(operation, CreateIndex) else ()
+
+
+def names_of(indices: Iterable[pb.IndexMetadata]) -> frozenset[str]:
+    return frozenset(index.name for index in indices)
+
+
+def coverage(index: pb.IndexMetadata) -> BitMap | None:
+    """The fragments that an index covers; None: it does not say."""
+    if not index.fragment_bitmap:
+        return None
+    return decode_bitmap(index.fragment_bitmap, what=f"fragment list of the index {index.name}")
+
+
+def reuse_index(operation: Operation) -> pb.IndexMetadata | None:
+    """The fragment-reuse index that a compaction or an index change brings."""
+    if isinstance(operation, Rewrite):
+        return operation.fragment_reuse_index
+    return next((index for index in new_indices(operation) if index.name == FRAGMENT_REUSE), None)
+
+
+# --------------------------------------------------------------------------- streaming writers
+def progress(operation: Operation) -> tuple[pb.CompactedSsTable, ...]:
+    """How far an operation moves the marks of streaming writers."""
+    if isinstance(operation, Update | UpdateMemWalState):
+        return tuple(operation.compacted_sstables)
+    found: list[pb.CompactedSsTable] = []
+    for index in new_indices(operation):
+        if index.name == MEM_WAL:
+            found.extend(pb.MemWalIndexDetails.FromString(index.index_details.value).compacted_sstables)
+    return tuple(found)

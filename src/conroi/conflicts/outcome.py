@@ -1,0 +1,23 @@
+"""The four answers when two writers meet."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Outcome(Enum):
+    """What becomes of my change when another one was committed first."""
+
+    COMPATIBLE = "C"
+    """It goes on top as it is."""
+    REBASED = "B"
+    """It goes on top after a small repair that loses nothing of either side."""
+    RETRYABLE = "R"
+    """It is still wanted, but must be computed again on the newer version."""
+    INCOMPATIBLE = "I"
+    """The other commit took away what it was about; somebody has to decide."""
+
+    @property
+    def lands(self) -> bool:
+        """Whether my change can be committed on top of the other one."""
+        return self in (Outcome.COMPATIBLE, Outcome.REBASED)

@@ -1,0 +1,79 @@
+"""What a rule of the matrix is: a question to two operations, and the findings it can answer with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from conroi.conflicts.staged import Staged
+from conroi.operations.base import Operation
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a rule found; the catalog says how that ends."""
+
+    rule: str
+    fragments: tuple[int, ...] = ()
+    rows: int = 0
+    sample: tuple[tuple[int, int], ...] = ()
+    names: tuple[str, ...] = ()
+    operation: Operation | None = None
+    contested: frozenset[int] = frozenset()
+
+
+def found(
+    rule: str,
+    fragments: Iterable[int] = (),
+    names: Iterable[str] = (),
+    *,
+    operation: Operation | None = None,
+    contested: Iterable[int] = (),
+) -> Finding:
+    """A finding with its fragments and names in order."""
+    return Finding(
+        rule,
+        fragments=tuple(sorted(set(fragments))),
+        names=tuple(sorted(set(names))),
+        operation=operation,
+        contested=frozenset(contested),
+    )
+
+
+Decide = Callable[[Staged, Operation], Finding | None]
+"""My staged operation and the other one; None if the two have nothing to do with each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule of the matrix, shared by all pairs that it is written for."""
+
+    title: str
+    """What it says, for the docs."""
+    findings: tuple[str, ...]
+    """The ids it can answer with."""
+    decide: Decide
+    can_pass: bool = True
+    """Whether the two may also have nothing to do with each other."""
+
+
+def always(title: str, finding: str) -> Rule:
+    """A rule that has only one answer."""
+    return Rule(title, (finding,), lambda mine, theirs: Finding(finding), can_pass=False)
+
+
+OK = Rule("The two never touch the same thing.", (), lambda mine, theirs: None)
+"""Compatible, whatever the two are."""
+
+
+def first_of(title: str, *rules: Rule) -> Rule:
+    """Several rules for one pair: the first finding counts."""
+
+    def decide(mine: Staged, theirs: Operation) -> Finding | None:
+        for rule in rules:
+            finding = rule.decide(mine, theirs)
+            if finding is not None:
+                return finding
+        return None
+
+    return Rule(title, tuple(name for rule in rules for name in rule.findings), decide)

@@ -1,0 +1,124 @@
+"""Compactions: rows are copied to new fragments, in which they have other places."""
+
+from __future__ import annotations
+
+from conroi.conflicts import facts
+from conroi.conflicts.reuse import joined, trimmed
+from conroi.conflicts.rule import Finding, Rule, found
+from conroi.conflicts.rules.indices import points_at
+from conroi.conflicts.staged import Staged
+from conroi.format import lance_pb2 as pb
+from conroi.operations import CreateIndex, Rewrite
+from conroi.operations.base import Operation
+
+
+def _rewrite_meets_row_change(mine: Staged, theirs: Operation) -> Finding | None:
+    """Deletions on what I copied can be translated to my copies; new values in place cannot."""
+    shared = facts.modified_fragments(mine.operation) & facts.modified_fragments(theirs)
+    if not shared:
+        return None
+    if not mine.rewrite_keeps_order:
+        return found("rewrite/same-fragments", shared)
+    base, newer = mine.base.fragments_by_id, facts.updated_fragments(theirs)
+    if any(newer[number].files != base[number].files for number in shared & newer.keys()):
+        return found("rewrite/same-fragments", shared)
+    return found("rewrite/translated", shared, contested=shared)
+
+
+def _rewrite_meets_rewrite(mine: Staged, theirs: Operation) -> Finding | None:
+    if shared := facts.modified_fragments(mine.operation) & facts.modified_fragments(theirs):
+        return found("rewrite/same-fragments", shared)
+    if facts.reuse_index(mine.operation) is not None and facts.reuse_index(theirs) is not None:
+        return found("reuse/both")
+    return None
+
+
+def _rewrite_meets_change(mine: Staged, theirs: Operation) -> Finding | None:
+    shared = facts.modified_fragments(mine.operation) & facts.modified_fragments(theirs)
+    return found("rewrite/same-fragments", shared) if shared else None
+
+
+def _index_meets_rewrite(mine: Staged, theirs: Operation) -> Finding | None:
+    moved = facts.modified_fragments(theirs)
+    their_reuse = facts.reuse_index(theirs)
+    if their_reuse is None:
+        return points_at(facts.new_indices(mine.operation), moved)
+    # With a fragment-reuse index readers find the moved rows, except through an n-gram index.
+    ngrams = [index for index in facts.new_indices(mine.operation) if _is_ngram(index)]
+    for index in ngrams:
+        if hit := moved.intersection(facts.coverage(index) or ()):
+            return found("index/ngram-moved", hit, [index.name])
+    if facts.reuse_index(mine.operation) is None or not isinstance(mine.operation, CreateIndex):
+        return None
+    return joined(mine.operation, their_reuse)
+
+
+def _is_ngram(index: pb.IndexMetadata) -> bool:
+    return index.index_details.type_url.endswith("NGramIndexDetails")
+
+
+def _rewrite_meets_index(mine: Staged, theirs: Operation) -> Finding | None:
+    rewrite = mine.operation
+    if not isinstance(rewrite, Rewrite):
+        return None
+    my_reuse, their_reuse = facts.reuse_index(rewrite), facts.reuse_index(theirs)
+    if their_reuse is not None:
+        if len(facts.new_indices(theirs)) != 1 or len(facts.removed_indices(theirs)) != 1:
+            return found("reuse/mixed")
+        return trimmed(rewrite, their_reuse) if my_reuse is not None else None
+    if my_reuse is None:
+        return points_at(facts.new_indices(theirs), facts.modified_fragments(rewrite))
+    return _straddled(rewrite, theirs)
+
+
+def _straddled(rewrite: Rewrite, theirs: Operation) -> Finding | None:
+    """A group that an index covers only in part would leave it covering half of a new fragment."""
+    for index in facts.new_indices(theirs):
+        covered = facts.coverage(index)
+        if covered is None:
+            return found("index/coverage-unknown", names=[index.name])
+        for group in facts.rewrite_groups(rewrite):
+            old = {fragment.id for fragment in group.old_fragments}
+            if 0 < len(old.intersection(covered)) < len(old):
+                return found("reuse/straddles", old, [index.name])
+    return None
+
+
+REWRITE_MEETS_ROW_CHANGE = Rule(
+    "Different fragments never conflict. Deletions on fragments that I compact are marked in my new ones, if I kept the order"
+    " of the rows; otherwise, or if values were changed in place, retried.",
+    ("rewrite/same-fragments", "rewrite/translated"),
+    _rewrite_meets_row_change,
+)
+REWRITE_MEETS_REWRITE = Rule(
+    "Retried if both compact a common fragment, or if both add to the fragment-reuse index.",
+    ("rewrite/same-fragments", "reuse/both"),
+    _rewrite_meets_rewrite,
+)
+REWRITE_MEETS_CHANGE = Rule(
+    "Retried if a fragment that I compact was changed.", ("rewrite/same-fragments",), _rewrite_meets_change
+)
+INDEX_MEETS_REWRITE = Rule(
+    "Retried if a new index covers a fragment that was compacted; compatible if the compaction left a fragment-reuse index.",
+    (
+        "index/rows-moved",
+        "index/coverage-unknown",
+        "index/ngram-moved",
+        "reuse/extended",
+        "reuse/external",
+        "reuse/mixed",
+    ),
+    _index_meets_rewrite,
+)
+REWRITE_MEETS_INDEX = Rule(
+    "Retried if a new index covers a fragment that I compact; with a fragment-reuse index only if it covers a group in part.",
+    (
+        "index/rows-moved",
+        "index/coverage-unknown",
+        "reuse/straddles",
+        "reuse/trimmed",
+        "reuse/external",
+        "reuse/mixed",
+    ),
+    _rewrite_meets_index,
+)

@@ -1,0 +1,128 @@
+"""Config, metadata and storage locations: small maps that two writers may set at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from conroi.conflicts import facts
+from conroi.conflicts.rule import Finding, Rule, found
+from conroi.conflicts.staged import Staged
+from conroi.format import lance_pb2 as pb
+from conroi.operations import Overwrite, UpdateBases, UpdateConfig
+from conroi.operations.base import Operation
+
+
+def _config_set(operation: Operation) -> frozenset[str]:
+    """The config keys that get a value."""
+    if isinstance(operation, Overwrite):
+        return frozenset(operation.config_upsert_values)
+    if not isinstance(operation, UpdateConfig):
+        return frozenset()
+    return frozenset(operation.upsert_values) | _keys(operation.config_updates, has_value=True)
+
+
+def _config_deleted(operation: Operation) -> frozenset[str]:
+    if not isinstance(operation, UpdateConfig):
+        return frozenset()
+    return frozenset(operation.delete_keys) | _keys(operation.config_updates, has_value=False)
+
+
+def _keys(updates: pb.UpdateMap | None, *, has_value: bool) -> frozenset[str]:
+    entries = updates.update_entries if updates is not None else ()
+    return frozenset(entry.key for entry in entries if entry.HasField("value") == has_value)
+
+
+def _same_config(mine: Operation, theirs: Operation) -> frozenset[str]:
+    """Keys that one sets and the other sets or deletes; two deletions agree."""
+    one, other = _config_set(mine), _config_set(theirs)
+    return (one & other) | (one & _config_deleted(theirs)) | (other & _config_deleted(mine))
+
+
+def touches_schema(operation: Operation) -> bool:
+    """Whether metadata of the schema or of a column is changed."""
+    if not isinstance(operation, UpdateConfig):
+        return False
+    return _sets_schema_metadata(operation) or bool(_columns_described(operation))
+
+
+def _sets_schema_metadata(operation: UpdateConfig) -> bool:
+    return operation.schema_metadata_updates is not None or bool(operation.schema_metadata)
+
+
+def _columns_described(operation: UpdateConfig) -> frozenset[int]:
+    return frozenset(operation.field_metadata_updates) | frozenset(operation.field_metadata)
+
+
+def _same_setting(mine: Staged, theirs: Operation) -> Finding | None:
+    one = mine.operation
+    if not isinstance(one, UpdateConfig) or not isinstance(theirs, UpdateConfig):
+        return None
+    names = set(_same_config(one, theirs)) | _same_table_metadata(one, theirs)
+    if _sets_schema_metadata(one) and _sets_schema_metadata(theirs):
+        names.add("the schema's metadata")
+    columns = _columns_described(one) & _columns_described(theirs)
+    names.update(f"metadata of column {name}" for name in facts.column_names(mine.base.fields, columns))
+    return found("settings/same-key", names=names) if names else None
+
+
+def _same_table_metadata(one: UpdateConfig, other: UpdateConfig) -> set[str]:
+    mine, theirs = one.table_metadata_updates, other.table_metadata_updates
+    if mine is None or theirs is None:
+        return set()
+    common = {entry.key for entry in mine.update_entries} & {entry.key for entry in theirs.update_entries}
+    return common or ({"the table's metadata"} if mine.replace or theirs.replace else set())
+
+
+def _overwrite_meets_settings(mine: Staged, theirs: Operation) -> Finding | None:
+    same = _same_config(mine.operation, theirs)
+    return found("settings/same-key", names=same) if same else None
+
+
+def _overwrite_meets_overwrite(mine: Staged, theirs: Operation) -> Finding:
+    return _overwrite_meets_settings(mine, theirs) or found("table/overwritten-twice")
+
+
+def _settings_meet_new_table(mine: Staged, theirs: Operation) -> Finding | None:
+    """One of the two replaces or restores the schema, on which metadata of schema and columns hangs."""
+    if touches_schema(mine.operation) or touches_schema(theirs):
+        return found("settings/replaced-table")
+    return _overwrite_meets_settings(mine, theirs)
+
+
+def _same_base(mine: Staged, theirs: Operation) -> Finding | None:
+    if not isinstance(mine.operation, UpdateBases) or not isinstance(theirs, UpdateBases):
+        return None
+    same = _clashing_bases(mine.operation.new_bases, theirs.new_bases)
+    return found("settings/base-paths", names=same) if same else None
+
+
+def _clashing_bases(mine: Iterable[pb.BasePath], theirs: Iterable[pb.BasePath]) -> set[str]:
+    others = list(theirs)
+    ids = {base.id for base in others} - {0}  # 0 asks for any free id
+    names = {base.name for base in others if base.HasField("name")}
+    paths = {base.path for base in others}
+    return {base.path for base in mine if base.id in ids or base.path in paths or (base.HasField("name") and base.name in names)}
+
+
+SAME_SETTING = Rule(
+    "Incompatible if both set the same config key, table metadata key, schema metadata or column metadata; else compatible.",
+    ("settings/same-key",),
+    _same_setting,
+)
+OVERWRITE_MEETS_SETTINGS = Rule(
+    "Incompatible if the overwrite sets the same config key.", ("settings/same-key",), _overwrite_meets_settings
+)
+OVERWRITE_MEETS_OVERWRITE = Rule(
+    "Retried, so that you can look first; incompatible if both set the same config key.",
+    ("settings/same-key", "table/overwritten-twice"),
+    _overwrite_meets_overwrite,
+    can_pass=False,
+)
+SETTINGS_MEET_NEW_TABLE = Rule(
+    "Incompatible if metadata of the schema or a column is changed, or the same config key is set; else compatible.",
+    ("settings/replaced-table", "settings/same-key"),
+    _settings_meet_new_table,
+)
+SAME_BASE = Rule(
+    "Incompatible if both register the same id, name or path.", ("settings/base-paths",), _same_base
+)

@@ -1,0 +1,26 @@
+"""My side of a meeting: an operation that is ready, and what is known about it beyond its wire form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyroaring import BitMap
+
+from conroi.format.manifest import Manifest
+from conroi.operations.base import Operation
+
+
+@dataclass(frozen=True)
+class Staged:
+    """An operation that is ready to be committed, and the version it was made on."""
+
+    operation: Operation
+    base: Manifest
+    """The manifest at the version my operation was made on."""
+    affected_rows: Mapping[int, BitMap] | None = None
+    """By fragment id, the physical offsets of the rows that I delete, move or change in place. None: not known."""
+    keys_checked_exactly: bool = False
+    """The caller compares the keys I insert with those of every newer commit itself, so the filters need not be asked."""
+    rewrite_keeps_order: bool = False
+    """My compaction puts the rows that were alive, in their order, into its new fragments: deletions can be translated."""

@@ -1,0 +1,86 @@
+"""Computing whole columns of a fragment: a value for every physical row, in its order, deleted ones included."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from conroi.data.fitting import cast_batch
+from conroi.data.pylance import pylance_errors
+from conroi.data.writing import DataWriter
+from conroi.errors import InvalidInputError
+from conroi.format import lance_pb2 as pb
+from conroi.data.pinned import Pinned
+
+BatchFunction: TypeAlias = Callable[[pa.RecordBatch], pa.RecordBatch]
+"""Given some rows, returns the new columns for just those rows."""
+Columns: TypeAlias = Mapping[str, str] | BatchFunction
+
+
+def column_batches(
+    pinned: Pinned, fragment_id: int, columns: Columns, read_columns: Sequence[str] | None = None
+) -> pa.RecordBatchReader:
+    """The new columns of one fragment, in the types they come out with."""
+    with pylance_errors(pinned.root):
+        fragment = pinned.dataset.get_fragment(fragment_id)
+        assert fragment is not None, "the manifest has this fragment"
+        if callable(columns):
+            names = list(read_columns) if read_columns is not None else pinned.schema.names
+            scanned = fragment.scanner(columns=names, include_deleted_rows=True, with_row_id=True).to_reader()
+            return _mapped(scanned, columns, pinned.root)
+        wanted = dict(columns)
+        # pylance includes deleted rows only where the row id is asked for too
+        scanned = fragment.scanner(columns=wanted, include_deleted_rows=True, with_row_id=True).to_reader()
+        return _without_row_id(scanned)
+
+
+def _without_row_id(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
+    schema = pa.schema([f for f in reader.schema if f.name != "_rowid"])
+    return pa.RecordBatchReader.from_batches(schema, (batch.select(schema.names) for batch in reader))
+
+
+def _mapped(reader: pa.RecordBatchReader, function: BatchFunction, table: str) -> pa.RecordBatchReader:
+    batches = (_checked(function, batch, table) for batch in _without_row_id(reader))
+    first = next(batches, None)
+    if first is None:
+        return pa.RecordBatchReader.from_batches(pa.schema([]), [])
+
+    def all_batches() -> Iterator[pa.RecordBatch]:
+        yield first
+        yield from batches
+
+    return pa.RecordBatchReader.from_batches(first.schema, all_batches())
+
+
+def _checked(function: BatchFunction, batch: pa.RecordBatch, table: str) -> pa.RecordBatch:
+    result = function(batch)
+    if not isinstance(result, pa.RecordBatch) or result.num_rows != batch.num_rows:
+        raise InvalidInputError(
+            f"The function must return a RecordBatch of {batch.num_rows} rows, as many as it was given.",
+            table=table,
+            hint="Return pa.record_batch({name: values}) with one value per row.",
+        )
+    return result
+
+
+def write_column_file(
+    pinned: Pinned, writer: DataWriter, batches: pa.RecordBatchReader, schema: pa.Schema, rows: int
+) -> pb.DataFile:
+    """A data file with these columns, cast to `schema`; it must have exactly as many rows as the fragment."""
+    seen = 0
+
+    def counted() -> Iterator[pa.RecordBatch]:
+        nonlocal seen
+        for batch in batches:
+            seen += batch.num_rows
+            yield cast_batch(batch, schema, pinned.root)
+
+    with pylance_errors(pinned.root):
+        file = writer.write_columns(counted(), schema)
+    if seen != rows:
+        raise InvalidInputError(
+            f"The new columns have {seen} rows, but the fragment has {rows}.", table=pinned.root
+        )
+    return file

@@ -1,0 +1,162 @@
+"""Making data fit a table: columns by name, types that can become the table's, and nothing cut or rounded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import pyarrow as pa
+
+from conroi.errors import InvalidInputError
+
+
+def fit(reader: pa.RecordBatchReader, target: pa.Schema, *, table: str) -> pa.RecordBatchReader:
+    """The stream with the target's types: columns by name, missing nullable ones left out, none unknown.
+
+    The result has the target's columns, in its order, as far as the data has them.
+    """
+    present = checked_columns(reader.schema, target, table=table)
+    if reader.schema.equals(present, check_metadata=False):
+        return pa.RecordBatchReader.from_batches(present, _retyped(reader, present))
+    return pa.RecordBatchReader.from_batches(present, _cast(reader, present, table))
+
+
+def checked_columns(source: pa.Schema, target: pa.Schema, *, table: str) -> pa.Schema:
+    """The fields of the target that the source has; InvalidInputError if the two do not fit."""
+    unknown = [name for name in source.names if name not in target.names]
+    if unknown:
+        raise InvalidInputError(
+            f"The data has columns the table does not have: {', '.join(unknown)}.",
+            table=table,
+            hint=f"The table's columns are {', '.join(target.names)}. "
+            "Pass evolve_schema=True to append() to add new ones.",
+        )
+    if len(set(source.names)) != len(source.names):
+        raise InvalidInputError("The data has a column name twice.", table=table, hint="Rename one of the two.")
+    missing = [f.name for f in target if not f.nullable and f.name not in source.names]
+    if missing:
+        raise InvalidInputError(
+            f"The data lacks columns that may not be null: {', '.join(missing)}.",
+            table=table,
+            hint="Add them to the data.",
+        )
+    present = [field for field in target if field.name in source.names]
+    if not present:
+        raise InvalidInputError("The data has none of the table's columns.", table=table)
+    for field in present:
+        if not can_become(source.field(field.name).type, field.type):
+            raise InvalidInputError(
+                f"Column {field.name!r} holds {source.field(field.name).type}, but the table's is {field.type}.",
+                table=table,
+                hint="Convert the column first, or change the table with alter_columns().",
+            )
+    return pa.schema(present, metadata=target.metadata)
+
+
+def can_become(source: pa.DataType, target: pa.DataType) -> bool:
+    """Whether values of one type are taken for another (each value is still checked: none is cut or rounded)."""
+    if source.equals(target) or pa.types.is_null(source):
+        return True
+    if isinstance(target, pa.BaseExtensionType):
+        return can_become(source, target.storage_type)
+    if isinstance(source, pa.BaseExtensionType):
+        return can_become(source.storage_type, target)
+    if pa.types.is_dictionary(source) or pa.types.is_dictionary(target):
+        plain = [t.value_type if pa.types.is_dictionary(t) else t for t in (source, target)]
+        return can_become(plain[0], plain[1])
+    if pa.types.is_nested(source) and pa.types.is_nested(target):
+        return _nested_can_become(source, target)
+    return any(family(source) and family(target) for family in _FAMILIES) or (
+        pa.types.is_integer(source) and (pa.types.is_floating(target) or pa.types.is_decimal(target))
+    )
+
+
+def _is_text(type_: pa.DataType) -> bool:
+    return pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_)
+
+
+def _is_bytes(type_: pa.DataType) -> bool:
+    return (
+        pa.types.is_binary(type_)
+        or pa.types.is_large_binary(type_)
+        or pa.types.is_fixed_size_binary(type_)
+        or pa.types.is_binary_view(type_)
+    )
+
+
+_FAMILIES = (
+    pa.types.is_integer,
+    pa.types.is_floating,
+    pa.types.is_boolean,
+    pa.types.is_decimal,
+    pa.types.is_date,
+    pa.types.is_time,
+    pa.types.is_timestamp,
+    pa.types.is_duration,
+    _is_text,
+    _is_bytes,
+)
+
+
+def _is_list(type_: pa.DataType) -> bool:
+    return pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_)
+
+
+def _nested_can_become(source: pa.DataType, target: pa.DataType) -> bool:
+    if _is_list(source) and _is_list(target):
+        return can_become(source.value_type, target.value_type)
+    if pa.types.is_struct(source) and pa.types.is_struct(target):
+        known = {field.name: field.type for field in target}
+        return all(field.name in known and can_become(field.type, known[field.name]) for field in source)
+    if pa.types.is_map(source) and pa.types.is_map(target):
+        return can_become(source.key_type, target.key_type) and can_become(source.item_type, target.item_type)
+    return False
+
+
+def _retyped(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        _refuse_nulls(batch.columns, schema)
+        yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+
+
+def _cast(batches: Iterable[pa.RecordBatch], schema: pa.Schema, table: str) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield cast_batch(batch, schema, table)
+
+
+def cast_batch(batch: pa.RecordBatch, schema: pa.Schema, table: str) -> pa.RecordBatch:
+    """The columns that `schema` names, in its types; InvalidInputError where a value does not fit."""
+    columns = [_cast_column(batch.column(field.name), field, table) for field in schema]
+    _refuse_nulls(columns, schema)
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _cast_column(column: pa.Array, field: pa.Field, table: str) -> pa.Array:
+    if column.type.equals(field.type):
+        return column
+    try:
+        storage = field.type.storage_type if isinstance(field.type, pa.BaseExtensionType) else field.type
+        plain = column.storage if isinstance(column, pa.ExtensionArray) else column
+        converted = _to_dictionary(plain, storage) if pa.types.is_dictionary(storage) else plain.cast(storage)
+        if isinstance(field.type, pa.BaseExtensionType):
+            return pa.ExtensionArray.from_storage(field.type, converted)
+        return converted
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        raise InvalidInputError(
+            f"Column {field.name!r} ({column.type}) has a value that does not fit {field.type}: {error}",
+            table=table,
+            hint="Nothing is cut or rounded silently; convert the column first.",
+        ) from error
+
+
+def _to_dictionary(column: pa.Array, type_: pa.DataType) -> pa.Array:
+    values = column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column
+    return values.cast(type_.value_type).dictionary_encode().cast(type_)
+
+
+def _refuse_nulls(columns: Sequence[pa.Array], schema: pa.Schema) -> None:
+    for column, field in zip(columns, schema, strict=True):
+        if not field.nullable and column.null_count:
+            raise InvalidInputError(
+                f"Column {field.name!r} may not be null, but the data has {column.null_count} nulls in it.",
+                hint="Fill or drop those rows.",
+            )

@@ -1,0 +1,76 @@
+"""Data that comes in, whatever it is, as a stream of Arrow batches in the table's own schema."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, TypeAlias, cast
+
+import pyarrow as pa
+
+from conroi.errors import InvalidInputError
+
+
+class ArrowStream(Protocol):
+    """Anything that can hand over an Arrow stream: pyarrow, polars, pandas, duckdb, …"""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+
+Data: TypeAlias = ArrowStream | Sequence[Mapping[str, Any]]
+"""What the verbs take: an Arrow stream, a pandas or polars frame, or a list of dicts."""
+
+
+def to_reader(data: object, schema: pa.Schema | None = None) -> pa.RecordBatchReader:
+    """The data as a stream of record batches, in its own schema. `schema` helps to read lists of dicts."""
+    try:
+        return _to_reader(data, schema)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        raise InvalidInputError(
+            f"The data could not be read as Arrow: {error}",
+            hint="Check that every value has its column's type.",
+        ) from error
+
+
+def _to_reader(data: object, schema: pa.Schema | None) -> pa.RecordBatchReader:
+    if isinstance(data, pa.RecordBatchReader):
+        return data
+    if isinstance(data, pa.RecordBatch):
+        return pa.RecordBatchReader.from_batches(data.schema, [data])
+    if isinstance(data, pa.Table):
+        return data.to_reader()
+    if type(data).__module__.partition(".")[0] == "pandas":
+        return pa.Table.from_pandas(data, preserve_index=False).replace_schema_metadata(None).to_reader()
+    if hasattr(data, "__arrow_c_stream__"):
+        return pa.RecordBatchReader.from_stream(data)
+    if isinstance(data, Sequence) and not isinstance(data, str | bytes):
+        return _rows_to_table(cast("Sequence[object]", data), schema).to_reader()
+    raise InvalidInputError(
+        f"Data of type {type(data).__name__} cannot be written.",
+        hint="Give an Arrow table or reader, a pandas or polars frame, or a list of dicts.",
+    )
+
+
+def _rows_to_table(rows: Sequence[object], schema: pa.Schema | None) -> pa.Table:
+    for row in rows:
+        if not isinstance(row, Mapping):
+            raise InvalidInputError(
+                f"A list of dicts was expected, but it holds a {type(row).__name__}.",
+                hint='Write rows as [{"id": 1, "name": "a"}, …].',
+            )
+    if schema is None:
+        if not rows:
+            raise InvalidInputError("An empty list has no schema.", hint="Give a pyarrow schema instead.")
+        return pa.Table.from_pylist(rows)
+    named = {str(name) for row in cast("Sequence[Mapping[object, object]]", rows) for name in row}
+    known = [field for field in schema if field.name in named]
+    inferred = sorted(named - set(schema.names))
+    if inferred:
+        extra = pa.Table.from_pylist([{n: row.get(n) for n in inferred} for row in rows]).schema  # type: ignore[union-attr]
+        known += list(extra)
+    return pa.Table.from_pylist(rows, schema=pa.schema(known)) if known else _no_columns(rows)
+
+
+def _no_columns(rows: Sequence[object]) -> pa.Table:
+    if rows:
+        raise InvalidInputError("The rows have no columns.", hint="Give each row at least one value.")
+    return pa.table({})

@@ -1,0 +1,84 @@
+"""One table at one version: what every verb and every read starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyroaring import BitMap
+
+from conroi.commit.files import TableFiles
+from conroi.commit.snapshot import Snapshot
+from conroi.conflicts import Staged
+from conroi.data.pylance import open_dataset
+from conroi.data.writing import DataWriter
+from conroi.errors import NotFoundError
+from conroi.format import lance_pb2 as pb
+from conroi.format.manifest import Manifest
+from conroi.format.schema import schema_from_fields
+from conroi.operations import Operation
+
+if TYPE_CHECKING:
+    import lance
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """One table at one version: what every verb starts from."""
+
+    files: TableFiles
+    snapshot: Snapshot
+
+    @property
+    def manifest(self) -> Manifest:
+        return self.snapshot.manifest
+
+    @property
+    def version(self) -> int:
+        return self.snapshot.version
+
+    @property
+    def root(self) -> str:
+        return self.files.root
+
+    @cached_property
+    def dataset(self) -> lance.LanceDataset:
+        """pylance's handle on this very version; opened once."""
+        return open_dataset(self.files.objects, self.snapshot)
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        head = self.manifest.head
+        return schema_from_fields(head.fields, head.schema_metadata)
+
+    def writer(self, fields: Sequence[pb.Field] | None = None) -> DataWriter:
+        """Writes data files that fit this table; `fields` if its schema is about to change."""
+        return DataWriter(
+            objects=self.files.objects,
+            environment=self.files.environment,
+            fields=self.manifest.fields if fields is None else fields,
+            data_format=self.manifest.head.data_format.version or "2.0",
+        )
+
+    def staged(self, operation: Operation, affected_rows: Mapping[int, BitMap] | None = None) -> Staged:
+        return Staged(operation=operation, base=self.manifest, affected_rows=affected_rows)
+
+    def field(self, column: str) -> pb.Field:
+        """The top-level field of this name."""
+        for field_ in self.manifest.fields:
+            if field_.parent_id == -1 and field_.name == column:
+                return field_
+        raise unknown_column(self, column)
+
+
+def unknown_column(pinned: Pinned, column: str) -> NotFoundError:
+    """The error for a column that is not there."""
+    return NotFoundError(
+        f"The table has no column {column!r}.",
+        table=pinned.root,
+        version=pinned.version,
+        hint=f"Its columns are {', '.join(pinned.schema.names)}.",
+    )

@@ -1,0 +1,85 @@
+"""The one door to pylance: opening a pinned version, and its errors in our words.
+
+pylance reads and writes data files for us; it never commits.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from conroi.commit.snapshot import Snapshot
+from conroi.errors import ConroiError, CorruptionError, InvalidInputError, StoreError
+from conroi.format import lance_pb2 as pb
+from conroi.stores.objects import Objects
+
+if TYPE_CHECKING:
+    import lance
+
+
+@cache
+def _session() -> Any:
+    """One session, so that all handles of the process share their caches."""
+    import lance
+
+    return lance.Session()
+
+
+def open_dataset(objects: Objects, snapshot: Snapshot) -> lance.LanceDataset:
+    """A pylance handle pinned at this very manifest, without any look at the storage."""
+    import lance
+
+    with pylance_errors(objects.root):
+        return lance.LanceDataset(
+            objects.pylance_uri(),
+            version=snapshot.version,
+            serialized_manifest=_message_for_pylance(snapshot),
+            storage_options=dict(objects.storage_options) or None,
+            session=_session(),
+        )
+
+
+def _message_for_pylance(snapshot: Snapshot) -> bytes:
+    """The manifest; for one that is not under its final name yet, without the sections pylance would look up there."""
+    if snapshot.is_final:
+        return snapshot.manifest.message
+    head: pb.ManifestHead = snapshot.manifest.editable_head()
+    for section in ("index_section", "transaction_section", "transaction_section_deprecated"):
+        head.ClearField(section)
+    return snapshot.manifest.changed(head=head).message
+
+
+_SOURCE_POSITION = re.compile(r",? *(/[\w./\-]+|[\w\-]+(/[\w.\-]+)+)\.rs:\d+:\d+")
+
+
+@contextmanager
+def pylance_errors(table: str) -> Iterator[None]:
+    """Turn what pylance raises into typed errors; ours pass through."""
+    try:
+        yield
+    except ConroiError:
+        raise
+    except (ValueError, TypeError, NotImplementedError, KeyError) as error:
+        raise InvalidInputError(_plain(error), table=table, hint="Check column names, types and the expression.") from error
+    except OSError as error:
+        text = _plain(error)
+        if "not found" in text.lower() or "no such file" in text.lower():
+            raise CorruptionError(
+                f"A file that the table needs is missing: {text}",
+                table=table,
+                hint="It was deleted, or collected as part of an old version; open a newer version.",
+            ) from error
+        raise StoreError(text, table=table) from error
+    except (RuntimeError, BaseException) as error:
+        if isinstance(error, Exception) or type(error).__name__ == "PanicException":
+            raise StoreError(f"pylance failed: {_plain(error)}", table=table) from error
+        raise
+
+
+def _plain(error: BaseException) -> str:
+    """The message without the source positions pylance puts into it."""
+    text = _SOURCE_POSITION.sub("", str(error)).strip()
+    return text.removeprefix("Invalid user input: ").removeprefix("LanceError(IO): ") or type(error).__name__

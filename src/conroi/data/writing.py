@@ -1,0 +1,164 @@
+"""Writing data files: a stream of batches becomes fragments that no version names yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from conroi.data.convert import fragment_from_pylance
+from conroi.data.pylance import pylance_errors
+from conroi.environment import Environment
+from conroi.errors import InvalidInputError
+from conroi.format import lance_pb2 as pb
+from conroi.format.naming import DATA_DIR, data_file_name
+from conroi.format.schema import leaf_field_ids
+from conroi.stores.objects import Objects
+
+ROWS_PER_FILE = 1_048_576
+"""As many rows as pylance puts into one fragment."""
+
+Progress = Callable[[int], None]
+"""Called with the number of rows done so far."""
+
+
+@dataclass
+class WrittenFiles:
+    """Fragments without ids, and the names of their files (to be forgotten if the commit never happens)."""
+
+    fragments: list[pb.DataFragment] = field(default_factory=list[pb.DataFragment])
+    rows: int = 0
+
+
+@dataclass(frozen=True)
+class DataWriter:
+    """Writes data files of one table, in its file version and with its field ids."""
+
+    objects: Objects
+    environment: Environment
+    fields: Sequence[pb.Field]
+    """The table's schema."""
+    data_format: str
+    """The version of the file format, such as `2.2`: a table has only one."""
+    rows_per_file: int = ROWS_PER_FILE
+
+    def write(self, batches: pa.RecordBatchReader, progress: Progress | None = None) -> WrittenFiles:
+        """Write all batches; their schema is that of some or all columns of the table."""
+        if self._needs_pylance_to_convert(batches.schema):
+            return self._write_by_pylance(batches)
+        written = WrittenFiles()
+        for chunk in _chunks(batches, self.rows_per_file):
+            written.fragments.append(self._write_file(batches.schema, chunk))
+            written.rows += written.fragments[-1].physical_rows
+            if progress is not None:
+                progress(written.rows)
+        self.objects.sync([f"{DATA_DIR}/{f.path}" for fragment in written.fragments for f in fragment.files])
+        return written
+
+    def write_columns(self, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> pb.DataFile:
+        """One file with some columns of one fragment: as many rows as the fragment has, in its order."""
+        data_file, _ = self._write_one(schema, batches)
+        self.objects.sync([f"{DATA_DIR}/{data_file.path}"])
+        return data_file
+
+    def _write_file(self, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> pb.DataFragment:
+        data_file, rows = self._write_one(schema, batches)
+        return pb.DataFragment(files=[data_file], physical_rows=rows)
+
+    def _write_one(self, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> tuple[pb.DataFile, int]:
+        from lance.file import LanceFileWriter
+
+        name = data_file_name(self.environment.new_uuid())
+        with pylance_errors(self.objects.root):
+            writer = LanceFileWriter(
+                self.objects.pylance_uri(f"{DATA_DIR}/{name}"),
+                schema,
+                version=self.data_format,
+                storage_options=dict(self.objects.storage_options) or None,
+            )
+            for batch in batches:
+                writer.write_batch(batch)
+            rows = writer.close()
+        leaves = leaf_field_ids(self.fields, schema.names)
+        major, _, minor = self.data_format.partition(".")
+        data_file = pb.DataFile(
+            path=name,
+            fields=leaves,
+            column_indices=range(len(leaves)),
+            file_major_version=int(major),
+            file_minor_version=int(minor),
+            file_size_bytes=writer.size_bytes or 0,
+        )
+        return data_file, rows or 0
+
+    def _needs_pylance_to_convert(self, schema: pa.Schema) -> bool:
+        """Old file versions number their columns otherwise; JSON and blobs are stored in another form."""
+        if self.data_format not in ("2.1", "2.2"):
+            return True
+        return any(_is_converted(field) for field in schema)
+
+    def _write_by_pylance(self, batches: pa.RecordBatchReader) -> WrittenFiles:
+        from lance.fragment import write_fragments
+
+        if len(batches.schema) != sum(1 for f in self.fields if f.parent_id == -1):
+            raise InvalidInputError(
+                "A table with JSON or blob columns, or in an old file version, takes only complete rows.",
+                table=self.objects.root,
+                hint="Give every column.",
+            )
+        with pylance_errors(self.objects.root):
+            fragments = write_fragments(
+                batches,
+                self.objects.pylance_uri(),
+                mode="overwrite",  # only says "do not look up the table's schema": nothing is overwritten
+                max_rows_per_file=self.rows_per_file,
+                data_storage_version=self.data_format,
+                storage_options=dict(self.objects.storage_options) or None,
+            )
+        return self._renumbered([fragment_from_pylance(fragment) for fragment in fragments])
+
+    def _renumbered(self, fragments: list[pb.DataFragment]) -> WrittenFiles:
+        """pylance numbers the fields of a new schema from 0; the table's own numbers may be others."""
+        numbers = dict(enumerate(f.id for f in self.fields))
+        for fragment in fragments:
+            for data_file in fragment.files:
+                data_file.fields[:] = [numbers[number] for number in data_file.fields]
+        return WrittenFiles(fragments, sum(fragment.physical_rows for fragment in fragments))
+
+
+def _is_converted(field: pa.Field) -> bool:
+    metadata = field.metadata or {}
+    if isinstance(field.type, pa.BaseExtensionType) or b"ARROW:extension:name" in metadata:
+        return True
+    if any(key.startswith(b"lance-encoding:blob") for key in metadata):
+        return True
+    children = [field.type.field(i) for i in range(field.type.num_fields)]
+    return any(_is_converted(child) for child in children)
+
+
+def _chunks(batches: pa.RecordBatchReader, rows: int) -> Iterator[Iterator[pa.RecordBatch]]:
+    """Runs of batches of at most so many rows; each run must be used up before the next is asked for."""
+    pending: list[pa.RecordBatch] = []
+    source = iter(batches)
+
+    def next_batch() -> pa.RecordBatch | None:
+        if pending:
+            return pending.pop()
+        return next((batch for batch in source if batch.num_rows), None)
+
+    def run(first: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        left, batch = rows, first
+        while True:
+            if batch.num_rows > left:
+                pending.append(batch.slice(left))
+                batch = batch.slice(0, left)
+            left -= batch.num_rows
+            yield batch
+            following = next_batch() if left else None
+            if following is None:
+                return
+            batch = following
+
+    while (first := next_batch()) is not None:
+        yield run(first)

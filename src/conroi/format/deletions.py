@@ -1,0 +1,93 @@
+"""Deletion files: which rows of a fragment are gone, by their position in it.
+
+Few deletions are an Arrow file with one column, many a roaring bitmap; pylance switches at 5,000. Both forms carry a
+seal (see `conroi.format.seal`) when conroi wrote them.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+import pyarrow as pa
+from pyroaring import BitMap
+
+from conroi.errors import CorruptionError
+from conroi.format import lance_pb2 as pb
+from conroi.format.roaring import decode_bitmap, encode_bitmap
+from conroi.format.seal import seal, unseal_inside
+
+SMALLEST_BITMAP_ROWS = 5000
+_WHAT = "deletion file"
+_SCHEMA = pa.schema([pa.field("row_id", pa.uint32(), nullable=False)])
+_ARROW_END = struct.Struct("<i6s")  # how long the footer is, and the mark that ends the file
+
+
+def encode_deletions(
+    deleted: BitMap, *, force_bitmap: bool = False
+) -> tuple[pb.DeletionFile.FileType, bytes]:
+    """The kind of deletion file that fits these rows, and its bytes."""
+    if force_bitmap or len(deleted) >= SMALLEST_BITMAP_ROWS:
+        content = encode_bitmap(deleted)
+        return pb.DeletionFile.BITMAP, content + seal(content)
+    return pb.DeletionFile.ARROW_ARRAY, _sealed_arrow(_arrow_file(deleted))
+
+
+def decode_deletions(data: bytes, file: pb.DeletionFile, *, physical_rows: int | None = None) -> BitMap:
+    """The deleted rows in a file, checked against what the manifest says about it."""
+    content = unseal_inside(data, what=_WHAT)
+    if file.file_type == pb.DeletionFile.BITMAP:
+        deleted = decode_bitmap(content, what=_WHAT)
+    else:
+        deleted = _rows_of_arrow_file(content)
+    # Very old writers did not count; they left 0.
+    if file.num_deleted_rows and len(deleted) != file.num_deleted_rows:
+        raise _damaged(f"it has {len(deleted)} rows, the manifest says {file.num_deleted_rows}")
+    if physical_rows is not None and deleted and deleted.max() >= physical_rows:
+        raise _damaged(f"it names row {deleted.max()} of a fragment with {physical_rows} rows")
+    return deleted
+
+
+def _arrow_file(deleted: BitMap) -> bytes:
+    rows = pa.array(np.asarray(deleted.to_array(), np.uint32))
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_file(sink, _SCHEMA, options=options) as writer:
+        writer.write_batch(pa.record_batch([rows], schema=_SCHEMA))
+    return sink.getvalue().to_pybytes()
+
+
+def _sealed_arrow(content: bytes) -> bytes:
+    """The Arrow file with a seal before its footer, where no offset points to."""
+    footer_size, _ = _ARROW_END.unpack(content[-_ARROW_END.size :])
+    at = len(content) - _ARROW_END.size - footer_size
+    return content[:at] + seal(content) + content[at:]
+
+
+def _rows_of_arrow_file(content: bytes) -> BitMap:
+    try:
+        rows = _row_column(content)
+    except (pa.ArrowException, OSError, MemoryError) as error:
+        raise _damaged(f"it is not a valid Arrow file ({error})") from error
+    deleted = BitMap(rows)
+    if len(deleted) != len(rows):
+        raise _damaged("it names a row twice")
+    return deleted
+
+
+def _row_column(content: bytes) -> np.ndarray[tuple[int], np.dtype[np.uint32]]:
+    with pa.ipc.open_file(pa.py_buffer(content)) as reader:
+        if reader.schema != _SCHEMA or reader.num_record_batches != 1:
+            raise _damaged("it does not have the one column and the one batch that it should have")
+        batch = reader.get_batch(0)
+        batch.validate(full=True)
+        if batch.column(0).null_count:
+            raise _damaged("it has a row without a number")
+        return batch.column(0).to_numpy()
+
+
+def _damaged(how: str) -> CorruptionError:
+    return CorruptionError(
+        f"The deletion file is damaged: {how}.",
+        hint="Restore the file from a copy, or open an older version of the table.",
+    )

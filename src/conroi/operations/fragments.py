@@ -1,0 +1,175 @@
+"""Fragment lists: numbering new fragments, checking them, and putting a changed list into the manifest.
+
+Old fragments that nobody touched stay the very objects of the base manifest, so that "touched" is an `is not`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from conroi.errors import CorruptionError, InvalidInputError
+from conroi.format import lance_pb2 as pb
+from conroi.format.manifest import Manifest
+from conroi.operations.base import copied
+
+TOMBSTONE = -2
+"""Stands in `DataFile.fields` for a column that is not read from that file any more."""
+
+_LARGEST_ID = (1 << 32) - 1
+_DELETION_FILES = 1
+_MIXED_FILE_VERSIONS = 256
+# How a data file spells the version that the manifest's data format names.
+_FILE_VERSIONS = {"0.1": {(0, 1), (0, 2)}, "2.0": {(0, 3), (2, 0)}}
+
+
+def next_fragment_id(head: pb.ManifestHead) -> int:
+    """The first id that no fragment of the table ever had."""
+    return head.max_fragment_id + 1 if head.HasField("max_fragment_id") else 0
+
+
+def numbered(fragments: Iterable[pb.DataFragment], first_id: int) -> list[pb.DataFragment]:
+    """Copies of new fragments; those without an id get the next free ones, the others had theirs reserved."""
+    copies = [copied(fragment) for fragment in fragments]
+    for fragment in copies:
+        if fragment.id == 0:
+            fragment.id = first_id
+            first_id += 1
+    return copies
+
+
+def check_new(fragments: Iterable[pb.DataFragment], head: pb.ManifestHead) -> None:
+    """Refuse new fragments that other readers would drop or misread."""
+    for fragment in fragments:
+        if fragment.physical_rows == 0:
+            raise InvalidInputError(
+                f"A new fragment (file {_first_path(fragment)}) does not say how many rows it has.",
+                hint="Set physical_rows; a fragment without rows must be left out.",
+            )
+        if fragment.id == 0 and fragment.HasField("deletion_file"):
+            raise InvalidInputError(
+                f"A new fragment (file {_first_path(fragment)}) has a deletion file but no id; the file's name has "
+                "the id in it, so it would not be found again.",
+                hint="Write only the rows that are to stay, or commit the deletions as a Delete.",
+            )
+        for file in fragment.files:
+            check_new_file(file, head)
+
+
+def check_new_file(file: pb.DataFile, head: pb.ManifestHead) -> None:
+    """Refuse a data file that holds nothing, or whose file version is not that of the table."""
+    if not file.fields:
+        raise InvalidInputError(
+            f"The data file {file.path!r} holds no columns.", hint="Leave it out of the fragment."
+        )
+    version = (file.file_major_version, file.file_minor_version)
+    table = head.data_format.version
+    expected = _FILE_VERSIONS.get(table, {tuple(int(part) for part in table.split("."))} if table else set())
+    if expected and version not in expected and not head.reader_feature_flags & _MIXED_FILE_VERSIONS:
+        raise InvalidInputError(
+            f"The data file {file.path!r} has file version {version[0]}.{version[1]}, but the table has {table}; "
+            "readers refuse a table that mixes them.",
+            hint=f"Write the file again with data_storage_version={table!r}.",
+        )
+
+
+def with_added(base: Manifest, head: pb.ManifestHead, added: Sequence[pb.DataFragment]) -> Manifest:
+    """The manifest with new fragments and all old ones, which are not even decoded if the new ids are the highest."""
+    added = sorted(added, key=lambda fragment: fragment.id)
+    if added and added[0].id < next_fragment_id(base.head):
+        return with_fragments(base, head, [*base.fragments, *added])
+    _check_ids(added)
+    _raise_max_fragment_id(head, added)
+    if any(fragment.HasField("deletion_file") for fragment in added):
+        mark_deletions(head, True)
+    return base.changed(head=head, added_fragments=added)
+
+
+def with_fragments(
+    base: Manifest,
+    head: pb.ManifestHead,
+    fragments: Iterable[pb.DataFragment],
+    *,
+    indices: Sequence[pb.IndexMetadata] | None = None,
+) -> Manifest:
+    """The manifest with exactly these fragments: sorted, without dead files, the high-water mark never lowered."""
+    ordered = sorted(fragments, key=lambda fragment: fragment.id)
+    _check_ids(ordered)
+    _raise_max_fragment_id(head, ordered)
+    old = base.fragments_by_id
+    kept = [
+        fragment if old.get(fragment.id) is fragment else _without_dead_files(fragment)
+        for fragment in ordered
+        if old.get(fragment.id) is fragment or _has_live_rows(fragment)
+    ]
+    mark_deletions(head, any(fragment.HasField("deletion_file") for fragment in kept))
+    return base.changed(head=head, fragments=kept, indices=indices)
+
+
+def replaced(
+    base: Manifest, *, removed: Iterable[int], updated: Iterable[pb.DataFragment]
+) -> list[pb.DataFragment]:
+    """The fragments of the base without the removed ones, and with the post-images of the updated ones."""
+    images = {fragment.id: fragment for fragment in updated}
+    gone = set(removed)
+    missing = (gone | images.keys()) - base.fragments_by_id.keys()
+    if missing:
+        raise missing_fragments(missing)
+    return [images.get(fragment.id, fragment) for fragment in base.fragments if fragment.id not in gone]
+
+
+def missing_fragments(ids: Iterable[int]) -> InvalidInputError:
+    """The error for a change to fragments that the table does not have."""
+    listed = ", ".join(str(fragment_id) for fragment_id in sorted(ids))
+    return InvalidInputError(
+        f"The operation changes fragments that the table does not have: {listed}.",
+        hint="They were removed by another commit; compute the change again on the newest version.",
+    )
+
+
+def mark_deletions(head: pb.ManifestHead, has_deletions: bool) -> None:
+    """Set or clear the flag that says that some fragment has a deletion file."""
+    for word in ("reader_feature_flags", "writer_feature_flags"):
+        flags: int = getattr(head, word)
+        setattr(head, word, flags | _DELETION_FILES if has_deletions else flags & ~_DELETION_FILES)
+
+
+def _raise_max_fragment_id(head: pb.ManifestHead, ordered: Sequence[pb.DataFragment]) -> None:
+    if ordered and ordered[-1].id >= next_fragment_id(head):
+        head.max_fragment_id = ordered[-1].id
+
+
+def _check_ids(ordered: Sequence[pb.DataFragment]) -> None:
+    if ordered and ordered[-1].id > _LARGEST_ID:
+        raise InvalidInputError(
+            f"Fragment id {ordered[-1].id} does not fit into 32 bits.",
+            hint="The ids of this table are used up; copy it into a new one.",
+        )
+    for one, other in pairwise(ordered):
+        if one.id == other.id:
+            raise CorruptionError(
+                f"The commit would make two fragments with id {one.id}.",
+                hint="Leave the id of new fragments at 0, so that they get free ones.",
+            )
+
+
+def _has_live_rows(fragment: pb.DataFragment) -> bool:
+    deleted = fragment.deletion_file.num_deleted_rows if fragment.HasField("deletion_file") else 0
+    return fragment.physical_rows == 0 or deleted < fragment.physical_rows
+
+
+def _without_dead_files(fragment: pb.DataFragment) -> pb.DataFragment:
+    live = [file for file in fragment.files if any(field != TOMBSTONE for field in file.fields)]
+    return fragment if len(live) == len(fragment.files) else with_files(fragment, live)
+
+
+def with_files(fragment: pb.DataFragment, files: Iterable[pb.DataFile]) -> pb.DataFragment:
+    """A copy of the fragment with these data files."""
+    copy = copied(fragment)
+    del copy.files[:]
+    copy.files.extend(files)
+    return copy
+
+
+def _first_path(fragment: pb.DataFragment) -> str:
+    return repr(fragment.files[0].path) if fragment.files else "none"

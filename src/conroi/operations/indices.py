@@ -1,0 +1,148 @@
+"""What a change of the data does to the indices: which fragments each still covers, and which indices stay.
+
+An index that claims more than it knows gives wrong answers without an error, so every rule here errs towards claiming
+less: a fragment that is not covered is scanned.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from pyroaring import BitMap
+
+from conroi.errors import InvalidInputError
+from conroi.format import lance_pb2 as pb
+from conroi.format.roaring import decode_bitmap, encode_bitmap
+from conroi.operations.base import copied
+
+FRAGMENT_REUSE = "__lance_frag_reuse"
+MEM_WAL = "__lance_mem_wal"
+
+# These find rows by where they are, not by their ids, so they cannot follow rows into another fragment.
+_ADDRESS_KINDS = ("ZoneMapIndexDetails", "BloomFilterIndexDetails")
+_ADDRESS_KIND_FM = "lance.index.pb.fmindexdetails"
+
+
+def is_system(index: pb.IndexMetadata) -> bool:
+    """Whether it is one of the format's own bookkeeping indices, which are on no column."""
+    return index.name in (FRAGMENT_REUSE, MEM_WAL)
+
+
+def covered_fragments(index: pb.IndexMetadata) -> BitMap | None:
+    """The fragments the index was built for (some may be gone since); None if it does not say."""
+    if not index.fragment_bitmap:
+        return None
+    return decode_bitmap(index.fragment_bitmap, what=f"fragment bitmap of index {index.name!r}")
+
+
+def with_coverage(index: pb.IndexMetadata, covered: BitMap) -> pb.IndexMetadata:
+    """A copy of the index that covers these fragments."""
+    copy = copied(index)
+    copy.fragment_bitmap = encode_bitmap(covered, has_runs=True)
+    return copy
+
+
+def finds_addresses(index: pb.IndexMetadata) -> bool:
+    """Whether the index answers with row addresses, also on a table with stable row ids."""
+    kind = index.index_details.type_url
+    return kind.endswith(_ADDRESS_KINDS) or kind.rpartition("/")[2].lower() == _ADDRESS_KIND_FM
+
+
+def without_changed_fields(
+    indices: Iterable[pb.IndexMetadata], changed: Mapping[int, Collection[int]]
+) -> list[pb.IndexMetadata]:
+    """Indices without the fragments (by id) in which one of their fields got new values."""
+    return [_without_changed_fields(index, changed) for index in indices]
+
+
+def _without_changed_fields(
+    index: pb.IndexMetadata, changed: Mapping[int, Collection[int]]
+) -> pb.IndexMetadata:
+    fields = set(index.fields)
+    stale = BitMap(fragment_id for fragment_id, changed_fields in changed.items() if not fields.isdisjoint(changed_fields))
+    covered = covered_fragments(index) if stale else None
+    if covered is None or covered.isdisjoint(stale):
+        return index
+    return with_coverage(index, covered - stale)
+
+
+def extended_to_moved_rows(
+    indices: Iterable[pb.IndexMetadata],
+    *,
+    moved_from: Iterable[int],
+    moved_to: Iterable[int],
+    changed_fields: Collection[int],
+) -> list[pb.IndexMetadata]:
+    """With stable row ids, an index whose fields kept their values still knows rows that moved to new fragments."""
+    sources, targets = BitMap(moved_from), BitMap(moved_to)
+    return [_extended(index, sources, targets, set(changed_fields)) for index in indices]
+
+
+def _extended(index: pb.IndexMetadata, sources: BitMap, targets: BitMap, changed_fields: set[int]) -> pb.IndexMetadata:
+    if not targets or finds_addresses(index) or not changed_fields.isdisjoint(index.fields):
+        return index
+    covered = covered_fragments(index)
+    if covered is None or not sources <= covered:
+        return index
+    return with_coverage(index, covered | targets)
+
+
+Groups = Sequence[tuple[BitMap, BitMap]]
+"""For each group of a rewrite, the ids of the old fragments and of the new ones."""
+
+
+def following_rewrite(covered: BitMap, groups: Groups) -> BitMap:
+    """The fragments covered after a rewrite; a group must have been covered as a whole, or not at all."""
+    after = covered.copy()
+    for old, new in groups:
+        if covered.isdisjoint(old):
+            continue
+        if not old <= covered:
+            raise InvalidInputError(
+                f"The rewrite puts indexed and not indexed fragments into one: {sorted(old)}.",
+                hint="Plan the compaction again, so that each group is wholly inside or wholly outside each index.",
+            )
+        after = (after - old) | new
+    return after
+
+
+def without_rewritten(covered: BitMap, groups: Groups) -> BitMap:
+    """The fragments covered after a rewrite by an index that cannot follow it."""
+    return covered - BitMap.union(BitMap(), *(old for old, _ in groups))
+
+
+def retained(
+    indices: Iterable[pb.IndexMetadata], *, field_ids: Collection[int], fragment_ids: Iterable[int]
+) -> list[pb.IndexMetadata]:
+    """The indices that still mean something.
+
+    Gone are those on a field that left the schema, and the segments of an index that cover nothing, unless all of them
+    do: then the oldest stays, so that the table does not forget that it has this index.
+    """
+    fields = set(field_ids)
+    left = [index for index in indices if is_system(index) or fields.issuperset(index.fields)]
+    segments: defaultdict[str, list[pb.IndexMetadata]] = defaultdict(list)
+    for index in left:
+        segments[index.name].append(index)
+    if all(len(same_name) == 1 for same_name in segments.values()):
+        return left
+    existing = BitMap(fragment_ids)
+    kept = {id(index) for same_name in segments.values() for index in _useful(same_name, existing)}
+    return [index for index in left if id(index) in kept]
+
+
+def _useful(segments: Sequence[pb.IndexMetadata], existing: BitMap) -> Sequence[pb.IndexMetadata]:
+    if len(segments) == 1 or segments[0].name == FRAGMENT_REUSE:
+        return segments
+    coverage = [covered_fragments(segment) for segment in segments]
+    useful = [
+        segment
+        for segment, covered in zip(segments, coverage, strict=True)
+        if covered is None or not covered.isdisjoint(existing)
+    ]
+    if any(covered is not None and not covered.isdisjoint(existing) for covered in coverage):
+        return useful
+    empty = [segment for segment, covered in zip(segments, coverage, strict=True) if covered is not None]
+    oldest = min(empty, key=lambda segment: segment.dataset_version, default=None)
+    return useful if oldest is None else [*useful, oldest]

@@ -1,0 +1,165 @@
+"""The index `__lance_mem_wal`: how far the rows of a write-ahead log have been copied into the table.
+
+For each shard of the log it records the newest generation that was compacted into the table and, for each index, how
+much of that the index has caught up with. A log keeper deletes what both say is safe, so neither may say too much.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from google.protobuf.message import DecodeError
+from pyroaring import BitMap
+
+from conroi.errors import CorruptionError, InvalidInputError
+from conroi.format import lance_pb2 as pb
+from conroi.format.manifest import Manifest
+from conroi.operations.base import Step, copied
+from conroi.operations.indices import MEM_WAL, covered_fragments, is_system
+
+_UUIDS = uuid.UUID("6f0f2c1c-7b0e-5c0e-9a53-0d1f4c6f2a11")
+
+
+def with_compacted(
+    indices: Sequence[pb.IndexMetadata], compacted: Sequence[pb.CompactedSsTable], step: Step
+) -> Sequence[pb.IndexMetadata]:
+    """The indices after these generations were copied into the table; each must be newer than the recorded one."""
+    if not compacted:
+        return indices
+    at = _position(indices)
+    if at is None:
+        raise InvalidInputError(
+            "The operation records progress of a write-ahead log, but the table has none.",
+            hint="Initialize it first (pylance: initialize_mem_wal).",
+        )
+    details = _details(indices[at])
+    recorded = {entry.shard_id.uuid: entry for entry in details.compacted_sstables}
+    for shard in _each_once(compacted):
+        known = recorded.get(shard.shard_id.uuid)
+        if known is None:
+            details.compacted_sstables.append(shard)
+        elif shard.generation > known.generation:
+            known.generation = shard.generation
+        else:
+            raise InvalidInputError(
+                f"Generation {shard.generation} of shard {uuid.UUID(bytes=shard.shard_id.uuid)} is not newer than "
+                f"generation {known.generation}, which the table already has.",
+                hint="Somebody else compacted this shard meanwhile; read its state again.",
+            )
+    return _replaced(indices, at, details, step)
+
+
+def with_catch_up(
+    before: Sequence[pb.IndexMetadata], after: Sequence[pb.IndexMetadata], read: Manifest | None, step: Step
+) -> Sequence[pb.IndexMetadata]:
+    """The indices with a true record of how far each has caught up with the log.
+
+    An index that covers every fragment of the version the transaction read has every row that was compacted by then.
+    One that did not change keeps what it had. For any other there is no record, which means: not caught up.
+    """
+    at = _position(after)
+    if at is None or _position(before) is None:
+        return after
+    details = _details(after[at])
+    if not details.compacted_sstables and not details.index_catchup:
+        return after
+    old = {entry.index_name: entry for entry in details.index_catchup}
+    segments_before, segments_after = _segments(before), _segments(after)
+    caught_up = [
+        _progress(
+            name,
+            details,
+            old.get(name) if segments_before.get(name) == segments else None,
+            read if _covers(segments, read) else None,
+        )
+        for name, segments in sorted(segments_after.items())
+    ]
+    new = {entry.index_name: entry for entry in caught_up if any(g.generation for g in entry.caught_up_generations)}
+    if new == old:
+        return after
+    del details.index_catchup[:]
+    details.index_catchup.extend(new.values())
+    return _replaced(after, at, details, step)
+
+
+def _progress(
+    name: str,
+    details: pb.MemWalIndexDetails,
+    carried: pb.IndexCatchupProgress | None,
+    proven: Manifest | None,
+) -> pb.IndexCatchupProgress:
+    """The better of what is proven and what an unchanged index had before, but never more than was compacted."""
+    prior = _generations(carried.caught_up_generations if carried else ())
+    credit = _generations(_details_of(proven).compacted_sstables if proven else ())
+    progress = pb.IndexCatchupProgress(index_name=name)
+    for shard in details.compacted_sstables:
+        key = shard.shard_id.uuid
+        generation = min(max(prior.get(key, 0), credit.get(key, 0)), shard.generation)
+        progress.caught_up_generations.add(shard_id=shard.shard_id, generation=generation)
+    return progress
+
+
+def _covers(segments: Iterable[tuple[bytes, BitMap | None]], read: Manifest | None) -> bool:
+    if read is None or not read.fragments:  # no fragments proves nothing: the log may be the last copy
+        return False
+    covered = BitMap()
+    for _, bitmap in segments:
+        if bitmap is None:
+            return False
+        covered |= bitmap
+    return BitMap(fragment.id for fragment in read.fragments) <= covered
+
+
+def _segments(indices: Iterable[pb.IndexMetadata]) -> dict[str, list[tuple[bytes, BitMap | None]]]:
+    """Per index name what decides its coverage: an update may shrink it without giving it a new id."""
+    segments: defaultdict[str, list[tuple[bytes, BitMap | None]]] = defaultdict(list)
+    for index in indices:
+        if not is_system(index):
+            segments[index.name].append((index.uuid.uuid, covered_fragments(index)))
+    return {name: sorted(found, key=lambda segment: segment[0]) for name, found in segments.items()}
+
+
+def _generations(entries: Iterable[pb.CompactedSsTable]) -> dict[bytes, int]:
+    return {entry.shard_id.uuid: entry.generation for entry in entries}
+
+
+def _each_once(compacted: Sequence[pb.CompactedSsTable]) -> Sequence[pb.CompactedSsTable]:
+    if len({shard.shard_id.uuid for shard in compacted}) < len(compacted):
+        raise InvalidInputError(
+            "One operation advances the same shard of the write-ahead log twice.",
+            hint="Name each shard once, with the newest generation.",
+        )
+    return compacted
+
+
+def _position(indices: Sequence[pb.IndexMetadata]) -> int | None:
+    return next((at for at, index in enumerate(indices) if index.name == MEM_WAL), None)
+
+
+def _details_of(manifest: Manifest) -> pb.MemWalIndexDetails:
+    at = _position(manifest.indices)
+    return pb.MemWalIndexDetails() if at is None else _details(manifest.indices[at])
+
+
+def _details(index: pb.IndexMetadata) -> pb.MemWalIndexDetails:
+    try:
+        return pb.MemWalIndexDetails.FromString(index.index_details.value)
+    except DecodeError as error:
+        raise CorruptionError(
+            f"The details of the index {MEM_WAL} are not a valid message ({error}).",
+            hint="The manifest is damaged; open an older version of the table.",
+        ) from error
+
+
+def _replaced(
+    indices: Sequence[pb.IndexMetadata], at: int, details: pb.MemWalIndexDetails, step: Step
+) -> Sequence[pb.IndexMetadata]:
+    """The indices with new details; readers cache them by id, so the index gets a new one."""
+    index = copied(indices[at])
+    index.uuid.uuid = uuid.uuid5(_UUIDS, f"{step.transaction_uuid}/{step.version}").bytes
+    index.dataset_version = step.version
+    index.index_details.value = details.SerializeToString(deterministic=True)
+    index.created_at = step.timestamp_ns // 1_000_000
+    return [*indices[:at], index, *indices[at + 1 :]]

@@ -1,0 +1,1 @@
+"""Where the bytes are, and how a new version becomes real."""

@@ -1,0 +1,68 @@
+"""obstore's errors as ours, without their text: it may quote a signed URL, a key id or a header."""
+
+from __future__ import annotations
+
+import re
+
+from obstore import exceptions
+
+from conroi.errors import ConroiError, InvalidInputError, NotFoundError, StoreError, StoreUnavailable
+from conroi.stores.local_names import COMMIT_LOCK_HINT
+from conroi.stores.objects import NameTaken
+
+# Everything obstore raises: its own tree, and the built-in FileNotFoundError, TimeoutError, ValueError and the like.
+OBSTORE_ERRORS = (exceptions.BaseError, OSError, ValueError, NotImplementedError)
+_STATUS = re.compile(r"\bstatus:? (?:code )?(\d{3})\b")
+_CODE = re.compile(r"<Code>([A-Za-z]{1,60})</Code>")
+
+
+def translate(error: Exception, verb: str, path: str, root: str, source: str | None = None) -> Exception:
+    """The typed error for what obstore raised; its words stay behind."""
+    if isinstance(error, FileNotFoundError):
+        return _not_found(verb, path, root, source)
+    if isinstance(error, (exceptions.AlreadyExistsError, exceptions.PreconditionError)):
+        return NameTaken(path)
+    return _refusal(error, f"Could not {verb} {path}", root)
+
+
+def is_range_refused(error: Exception) -> bool:
+    """Whether the server could not cut the asked bytes out of this file."""
+    return status_of(error) == 416 or "NotPartial" in str(error)
+
+
+def status_of(error: Exception) -> int | None:
+    """The HTTP status the server answered, if it answered."""
+    found = _STATUS.search(str(error))
+    return int(found.group(1)) if found else None
+
+
+def _not_found(verb: str, path: str, root: str, source: str | None) -> NotFoundError | StoreError:
+    if verb in ("write", "create", "list"):  # these need no file, so it is the bucket that is missing
+        return StoreError(f"Could not {verb} {path}: there is no such bucket", table=root, hint="create it first")
+    return NotFoundError(f"There is no file {source or path}", table=root)
+
+
+def _refusal(error: Exception, asked: str, root: str) -> ConroiError:
+    if isinstance(error, exceptions.PermissionDeniedError):
+        return StoreError(f"{asked}: permission denied", table=root, hint="check what these credentials may do")
+    if isinstance(error, exceptions.UnauthenticatedError):
+        return StoreError(f"{asked}: the credentials were not accepted", table=root, hint="check storage_options")
+    if isinstance(error, (exceptions.NotSupportedError, NotImplementedError)):
+        return StoreError(f"{asked}: this storage cannot do that", table=root, hint=COMMIT_LOCK_HINT)
+    if isinstance(error, exceptions.InvalidPathError):
+        return InvalidInputError(f"{asked}: not a name that this storage can have", table=root)
+    return _by_status(error, asked, root)
+
+
+def _by_status(error: Exception, asked: str, root: str) -> ConroiError:
+    status = status_of(error)
+    if status is None:
+        reason = "no answer from the server"
+    else:
+        code = _CODE.search(str(error))
+        reason = f"the server answered {status}" + (f" {code.group(1)}" if code else "")
+    if status == 501:
+        return StoreError(f"{asked}: {reason}", table=root, hint=COMMIT_LOCK_HINT)
+    if status is None or status >= 500 or status in (408, 429):
+        return StoreUnavailable(f"{asked}: {reason}", table=root, hint="it may pass; check endpoint and network")
+    return StoreError(f"{asked}: {reason}", table=root, hint="check the bucket, the region and storage_options")

@@ -1,0 +1,159 @@
+"""The files of a table in an object store (S3, Google Cloud Storage, Azure), by obstore."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TypeVar
+
+import obstore
+from obstore.exceptions import BaseError
+
+from conroi.errors import InvalidInputError, NotFoundError
+from conroi.stores.cloud_errors import OBSTORE_ERRORS, is_range_refused, translate
+from conroi.stores.cloud_options import open_store
+from conroi.stores.location import CloudLocation, check_path
+from conroi.stores.objects import ObjectInfo
+from conroi.stores.options import StorageOptions, read_options
+
+T = TypeVar("T")
+_CHUNK = 200
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class CloudObjects:
+    """The files of one table in a bucket.
+
+    Reads and plain writes are tried again a few times when the server does not answer. A conditional write is sent
+    once: after a lost answer a second try would find its own file and call the name taken.
+    """
+
+    is_local = False
+
+    def __init__(self, location: CloudLocation, storage_options: Mapping[str, str]) -> None:
+        self._location = location
+        self.root = location.uri()
+        self.storage_options: StorageOptions = read_options(storage_options)
+        self._store = open_store(location, self.storage_options, retries=True)
+        self._store_once = open_store(location, self.storage_options, retries=False)
+        # S3 Express (directory buckets) lists in no order and knows no starting point.
+        self.is_listing_ordered = not (location.scheme == "s3" and location.authority.endswith("--x-s3"))
+
+    def __repr__(self) -> str:
+        return f"CloudObjects({self.root!r})"
+
+    def __reduce__(self) -> tuple[type[CloudObjects], tuple[CloudLocation, dict[str, str]]]:
+        return CloudObjects, (self._location, dict(self.storage_options))
+
+    def get(self, path: str) -> bytes:
+        return self._ask("read", path, lambda: self._store.get(path).bytes().to_bytes())
+
+    def get_range(self, path: str, start: int, end: int) -> bytes:
+        if not 0 <= start <= end:
+            raise InvalidInputError(f"There are no bytes {start} to {end} in a file")
+        if start == end:
+            return b""
+        return self._ask("read", path, lambda: self._range(path, start, end))
+
+    def get_tail(self, path: str, length: int) -> tuple[bytes, int]:
+        return self._ask("read", path, lambda: self._tail(path, length))
+
+    def head(self, path: str) -> ObjectInfo | None:
+        try:
+            return self._ask("look at", path, lambda: _info(self._store.head(path)))
+        except NotFoundError:
+            return None
+
+    def put(self, path: str, data: bytes) -> None:
+        self._ask("write", path, lambda: self._store.put(path, data, use_multipart=False))
+
+    def put_if_absent(self, path: str, data: bytes) -> None:
+        self._ask("create", path, lambda: self._store_once.put(path, data, mode="create", use_multipart=False))
+
+    def rename_if_absent(self, source: str, target: str) -> None:
+        self.copy_if_absent(source, target)
+        self.delete([source])
+
+    def copy(self, source: str, target: str) -> None:
+        check_path(source)
+        self._ask("copy to", target, lambda: self._store.copy(source, target), source)
+
+    def copy_if_absent(self, source: str, target: str) -> None:
+        # S3 itself cannot copy under a condition; its conditional put can carry the bytes.
+        if self._location.scheme == "s3":
+            self.put_if_absent(target, self.get(source))
+        else:
+            check_path(source)
+            self._ask("copy to", target, lambda: self._store_once.copy(source, target, overwrite=False), source)
+
+    def delete(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            check_path(path)
+        if not paths:
+            return
+        try:
+            self._ask("delete", paths[0], lambda: self._store.delete(list(paths)))
+        except NotFoundError:
+            if len(paths) > 1:
+                for path in paths:
+                    self.delete([path])
+
+    def list(self, prefix: str, *, after: str | None = None) -> Iterator[ObjectInfo]:
+        folder, offset = prefix.strip("/"), after if self.is_listing_ordered else None
+        pages = self._ask(
+            "list", folder or ".", lambda: self._store.list(folder or None, offset=offset, chunk_size=_CHUNK)
+        )
+        while True:
+            page = self._ask("list", folder or ".", lambda: next(pages, None))
+            if page is None:
+                return
+            for found in page:
+                if after is None or found["path"] > after:
+                    yield _info(found)
+
+    def list_names(self, prefix: str, *, after: str | None = None) -> Iterator[str]:
+        return (info.path for info in self.list(prefix, after=after))
+
+    def sync(self, paths: Sequence[str]) -> None:
+        """An object store answers when the bytes are safe."""
+
+    def pylance_uri(self, path: str = "") -> str:
+        return self._location.uri(path)
+
+    def _range(self, path: str, start: int, end: int) -> bytes:
+        try:
+            return self._store.get_range(path, start=start, end=end).to_bytes()
+        except BaseError as error:
+            if not is_range_refused(error):
+                raise
+        return self._store.get(path).bytes().to_bytes()[start:end]
+
+    def _tail(self, path: str, length: int) -> tuple[bytes, int]:
+        if self._location.scheme in ("az", "abfss"):  # Azure does not know "the last n bytes"
+            size = self._store.head(path)["size"]
+            start = max(0, size - length)
+            return self._range(path, start, size) if start < size else b"", size
+        try:
+            answer = self._store.get(path, options={"range": {"suffix": length}})
+            return answer.bytes().to_bytes(), answer.meta["size"]
+        except BaseError as error:
+            if not is_range_refused(error):
+                raise
+        # An empty file has no last bytes, and a few servers know no ranges: take it whole.
+        data = self._store.get(path).bytes().to_bytes()
+        return data[max(0, len(data) - length) :], len(data)
+
+    def _ask(self, verb: str, path: str, request: Callable[[], T], source: str | None = None) -> T:
+        check_path(path)
+        try:
+            return request()
+        except OBSTORE_ERRORS as error:
+            problem = translate(error, verb, path, self.root, source)
+        # Raised out here, so that the original, which may quote credentials, is not chained to it.
+        raise problem
+
+
+def _info(found: obstore.ObjectMeta) -> ObjectInfo:
+    age = found["last_modified"] - _EPOCH
+    modified_ns = ((age.days * 86_400 + age.seconds) * 1_000_000 + age.microseconds) * 1_000
+    return ObjectInfo(found["path"], found["size"], modified_ns)

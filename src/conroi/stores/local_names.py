@@ -1,0 +1,93 @@
+"""Giving a complete file its name if nobody has that name: the local put-if-absent."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import functools
+import os
+from collections.abc import Callable
+
+from conroi.errors import InvalidInputError, NotFoundError, StoreError, StoreUnavailable
+from conroi.stores.objects import NameTaken
+
+_NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
+_PASSING = {errno.EAGAIN, errno.EINTR, errno.EIO, errno.ETIMEDOUT, errno.ESTALE, errno.EBUSY, errno.ENOLCK}
+_AT_FDCWD = -100
+_RENAME_NOREPLACE = 1
+COMMIT_LOCK_HINT = "commit under a lock on this storage (a commit lock such as conroi.stores.file_lock.FileLock)"
+
+
+def create_name(complete: str, full: str, path: str, root: str) -> None:
+    """Make the complete file also known as `full`, or raise NameTaken; `complete` may be gone afterwards."""
+    try:
+        os.link(complete, full)
+    except FileExistsError:
+        if not _is_same_file(complete, full):
+            raise NameTaken(path) from None
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise store_error(error, "create", path, root) from error
+        _rename_without_replacing(complete, full, path, root)
+
+
+def store_error(error: OSError, verb: str, path: str, root: str) -> StoreError | InvalidInputError | NotFoundError:
+    """The typed error for a failed system call."""
+    message = f"Could not {verb} {path}: {error.strerror or type(error).__name__}"
+    if error.errno in _PASSING:
+        return StoreUnavailable(message, table=root)
+    if error.errno in (errno.ENAMETOOLONG, errno.EISDIR):
+        return InvalidInputError(message, table=root)
+    if error.errno == errno.ENOENT:
+        return NotFoundError(message, table=root)
+    hints = {
+        errno.EACCES: "check who owns the folder and its permissions",
+        errno.EROFS: "the disk is mounted read-only",
+        errno.ENOSPC: "the disk is full; nothing was committed",
+        errno.EDQUOT: "the disk quota is used up; nothing was committed",
+        errno.EMFILE: "too many files are open in this process",
+    }
+    return StoreError(message, table=root, hint=hints.get(error.errno or 0))
+
+
+def _is_same_file(complete: str, full: str) -> bool:
+    # A network disk may lose the answer to a link that worked, send it again and be told that the name exists.
+    with contextlib.suppress(OSError):
+        return os.path.samefile(complete, full)
+    return False
+
+
+def _rename_without_replacing(complete: str, full: str, path: str, root: str) -> None:
+    rename = _renameat2()
+    if rename is None:
+        raise _no_way(path, root)
+    code = rename(os.fsencode(complete), os.fsencode(full))
+    if code == errno.EEXIST:
+        raise NameTaken(path)
+    if code in (errno.ENOSYS, errno.EINVAL, errno.EPERM, errno.EOPNOTSUPP):
+        raise _no_way(path, root)
+    if code:
+        raise store_error(OSError(code, os.strerror(code)), "create", path, root)
+
+
+def _no_way(path: str, root: str) -> StoreError:
+    return StoreError(
+        f"Could not create {path}: this disk can neither link files nor rename without replacing",
+        table=root,
+        hint=COMMIT_LOCK_HINT,
+    )
+
+
+@functools.cache
+def _renameat2() -> Callable[[bytes, bytes], int] | None:
+    function = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if function is None:
+        return None
+    function.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint]
+
+    def rename(source: bytes, target: bytes) -> int:
+        failed = function(_AT_FDCWD, source, _AT_FDCWD, target, _RENAME_NOREPLACE)
+        return ctypes.get_errno() if failed else 0
+
+    return rename

@@ -1,0 +1,282 @@
+"""The files of a table in a local folder, by plain system calls.
+
+Not through obstore: its hop over another thread costs more than these small files themselves (measured: reading 8 µs
+against 95 µs, asking for the size 5 µs against 60 µs, creating 100 µs against 130 µs).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import stat
+import uuid
+from collections.abc import Generator, Iterator, Mapping, Sequence
+
+from conroi.errors import InvalidInputError, NotFoundError
+from conroi.stores.local_names import create_name, store_error
+from conroi.stores.location import check_path
+from conroi.stores.objects import ObjectInfo
+from conroi.stores.options import StorageOptions, read_options
+
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
+_READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)
+
+
+class LocalObjects:
+    """The files of one table in a folder of this machine.
+
+    A new file is written under a temporary name (`.tmp_conroi_…`, which pylance neither reads as a manifest nor keeps
+    when it cleans up) and then gets its real name in one step.
+    """
+
+    is_local = True
+    is_listing_ordered = False
+
+    def __init__(self, folder: str, *, durable: bool = False, storage_options: Mapping[str, str] | None = None) -> None:
+        self.root = folder
+        self.is_durable = durable
+        self.storage_options: StorageOptions = read_options(storage_options or {})
+        self._base = folder if folder.endswith("/") else folder + "/"
+
+    def __repr__(self) -> str:
+        return f"LocalObjects({self.root!r}{', durable=True' if self.is_durable else ''})"
+
+    def get(self, path: str) -> bytes:
+        with self._opened(path) as file:
+            return _read(file, 0, os.fstat(file).st_size)
+
+    def get_range(self, path: str, start: int, end: int) -> bytes:
+        if not 0 <= start <= end:
+            raise InvalidInputError(f"There are no bytes {start} to {end} in a file")
+        with self._opened(path) as file:
+            return _read(file, start, end - start)
+
+    def get_tail(self, path: str, length: int) -> tuple[bytes, int]:
+        with self._opened(path) as file:
+            size = os.fstat(file).st_size
+            start = max(0, size - length)
+            return _read(file, start, size - start), size
+
+    def head(self, path: str) -> ObjectInfo | None:
+        try:
+            found = os.stat(self._full(path))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise store_error(error, "look at", path, self.root) from error
+        return _info(path, found) if stat.S_ISREG(found.st_mode) else None
+
+    def put(self, path: str, data: bytes) -> None:
+        full = self._full(path)
+        temporary = self._write_temporary(full, path, data)
+        try:
+            os.replace(temporary, full)
+        except OSError as error:
+            _unlink(temporary)
+            raise store_error(error, "write", path, self.root) from error
+        self._sync_folder_of(full)
+
+    def put_if_absent(self, path: str, data: bytes) -> None:
+        full = self._full(path)
+        temporary = self._write_temporary(full, path, data)
+        try:
+            create_name(temporary, full, path, self.root)
+        finally:
+            _unlink(temporary)
+        self._sync_folder_of(full)
+
+    def rename_if_absent(self, source: str, target: str) -> None:
+        old, new = self._full(source), self._full(target)
+        self._make_folder_of(new)
+        if not os.path.exists(old):
+            raise self._not_found(source)
+        create_name(old, new, target, self.root)
+        _unlink(old)
+        self._sync_folder_of(new)
+
+    def copy(self, source: str, target: str) -> None:
+        full = self._full(target)
+        temporary = self._copy_to_temporary(source, full)
+        try:
+            os.replace(temporary, full)
+        except OSError as error:
+            _unlink(temporary)
+            raise store_error(error, "write", target, self.root) from error
+        self._sync_folder_of(full)
+
+    def copy_if_absent(self, source: str, target: str) -> None:
+        full = self._full(target)
+        temporary = self._copy_to_temporary(source, full)
+        try:
+            create_name(temporary, full, target, self.root)
+        finally:
+            _unlink(temporary)
+        self._sync_folder_of(full)
+
+    def delete(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            try:
+                os.unlink(self._full(path))
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError as error:
+                raise store_error(error, "delete", path, self.root) from error
+
+    def list(self, prefix: str, *, after: str | None = None) -> Iterator[ObjectInfo]:
+        for path in self.list_names(prefix, after=after):
+            if (info := self.head(path)) is not None:  # None: deleted since it was listed
+                yield info
+
+    def list_names(self, prefix: str, *, after: str | None = None) -> Iterator[str]:
+        folders = [prefix.strip("/")]
+        while folders:
+            folder = folders.pop()
+            for entry in self._entries(folder):
+                path = f"{folder}/{entry.name}" if folder else entry.name
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(path)
+                elif after is None or path > after:
+                    yield path
+
+    def sync(self, paths: Sequence[str]) -> None:
+        if not self.is_durable:
+            return
+        folders: set[str] = set()
+        for path in paths:
+            with self._opened(path) as file:
+                os.fsync(file)
+            folders.add(os.path.dirname(path))
+        for folder in folders:
+            self._sync_chain(folder)
+
+    def pylance_uri(self, path: str = "") -> str:
+        return self._base + path if path else self.root
+
+    def _full(self, path: str) -> str:
+        check_path(path)
+        return self._base + path
+
+    @contextlib.contextmanager
+    def _opened(self, path: str) -> Generator[int]:
+        try:
+            file = os.open(self._full(path), _READ)
+        except (FileNotFoundError, NotADirectoryError):
+            raise self._not_found(path) from None
+        except OSError as error:
+            raise store_error(error, "read", path, self.root) from error
+        try:
+            yield file
+        except OSError as error:
+            raise store_error(error, "read", path, self.root) from error
+        finally:
+            os.close(file)
+
+    def _not_found(self, path: str) -> NotFoundError:
+        return NotFoundError(f"There is no file {path}", table=self.root)
+
+    def _write_temporary(self, full: str, path: str, data: bytes) -> str:
+        temporary = _temporary_name(full)
+        try:
+            try:
+                file = os.open(temporary, _CREATE, 0o666)
+            except FileNotFoundError:
+                self._make_folder_of(full)
+                file = os.open(temporary, _CREATE, 0o666)
+            try:
+                _write(file, data)
+                if self.is_durable:
+                    os.fsync(file)
+            finally:
+                os.close(file)
+        except OSError as error:
+            _unlink(temporary)
+            raise store_error(error, "write", path, self.root) from error
+        return temporary
+
+    def _copy_to_temporary(self, source: str, full: str) -> str:
+        temporary = _temporary_name(full)
+        self._make_folder_of(full)
+        try:
+            shutil.copyfile(self._full(source), temporary)
+            if self.is_durable:
+                _fsync_path(temporary)
+        except FileNotFoundError:
+            raise self._not_found(source) from None
+        except OSError as error:
+            _unlink(temporary)
+            raise store_error(error, "copy", source, self.root) from error
+        return temporary
+
+    def _make_folder_of(self, full: str) -> None:
+        folder = os.path.dirname(full)
+        if os.path.isdir(folder):
+            return
+        missing = [folder]
+        while not os.path.isdir(parent := os.path.dirname(missing[-1])):
+            missing.append(parent)
+        try:
+            os.makedirs(folder, exist_ok=True)
+        except OSError as error:
+            raise store_error(error, "make the folder of", os.path.basename(full), self.root) from error
+        if self.is_durable:
+            for made in missing:
+                _fsync_path(os.path.dirname(made))
+
+    def _sync_folder_of(self, full: str) -> None:
+        if self.is_durable:
+            _fsync_path(os.path.dirname(full))
+
+    def _sync_chain(self, folder: str) -> None:
+        # pylance may have made the folder, and every one above it up to the root, just now.
+        while True:
+            _fsync_path(self._base + folder)
+            if not folder:
+                return
+            folder = os.path.dirname(folder)
+
+    def _entries(self, folder: str) -> Sequence[os.DirEntry[str]]:
+        try:
+            with os.scandir(self._base + folder) as entries:
+                return list(entries)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise store_error(error, "list", folder, self.root) from error
+
+
+def _info(path: str, found: os.stat_result) -> ObjectInfo:
+    return ObjectInfo(path, found.st_size, found.st_mtime_ns)
+
+
+def _temporary_name(full: str) -> str:
+    return f"{os.path.dirname(full)}/.tmp_conroi_{uuid.uuid4().hex}"
+
+
+def _read(file: int, start: int, length: int) -> bytes:
+    data = os.pread(file, length, start)
+    while len(data) < length:  # a single read ends at about 2 GiB
+        more = os.pread(file, length - len(data), start + len(data))
+        if not more:
+            break
+        data += more
+    return data
+
+
+def _write(file: int, data: bytes) -> None:
+    written = os.write(file, data)
+    while written < len(data):
+        written += os.write(file, memoryview(data)[written:])
+
+
+def _unlink(full: str) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(full)
+
+
+def _fsync_path(full: str) -> None:
+    file = os.open(full, _READ)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)

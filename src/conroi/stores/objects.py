@@ -1,0 +1,145 @@
+"""The files of one table, by their path below its root, wherever they are stored."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectInfo:
+    """What a listing says about one file; `path` is relative to the table's root."""
+
+    path: str
+    size: int
+    modified_ns: int
+
+
+class NameTaken(Exception):
+    """Internal: the name to be created exists already. It is an answer, not a failure."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path} exists already")
+        self.path = path
+
+    def __reduce__(self) -> tuple[type[NameTaken], tuple[str]]:
+        return NameTaken, (self.path,)
+
+
+class Objects(Protocol):
+    """The files of one table. All paths are relative to its root, with `/` between folders.
+
+    A file is there as a whole or not at all, whoever looks. Every method may be called from any thread.
+    A `StoreUnavailable` from a method that writes means that nobody knows whether it happened.
+    """
+
+    @property
+    def root(self) -> str:
+        """Where the table is: an absolute local path, or a URI without a slash at its end and without credentials."""
+        ...
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the files are in a folder of this machine."""
+        ...
+
+    @property
+    def is_listing_ordered(self) -> bool:
+        """Whether `list` yields paths in the order of their names."""
+        ...
+
+    @property
+    def storage_options(self) -> Mapping[str, str]:
+        """What pylance needs besides the URI; a dict whose repr hides the values."""
+        ...
+
+    def get(self, path: str) -> bytes:
+        """The whole file; NotFoundError if there is none."""
+        ...
+
+    def get_range(self, path: str, start: int, end: int) -> bytes:
+        """The bytes from `start` up to and without `end`; fewer if the file ends before."""
+        ...
+
+    def get_tail(self, path: str, length: int) -> tuple[bytes, int]:
+        """The last `length` bytes (or all there are) and the size of the file, in one request."""
+        ...
+
+    def head(self, path: str) -> ObjectInfo | None:
+        """Size and time of a file, or None if there is none."""
+        ...
+
+    def put(self, path: str, data: bytes) -> None:
+        """Write a file, replacing what was there."""
+        ...
+
+    def put_if_absent(self, path: str, data: bytes) -> None:
+        """Create a file, or raise NameTaken: of many who try, one succeeds."""
+        ...
+
+    def rename_if_absent(self, source: str, target: str) -> None:
+        """Give a file a new name, or raise NameTaken."""
+        ...
+
+    def copy(self, source: str, target: str) -> None:
+        """Copy a file within the store, replacing what was there."""
+        ...
+
+    def copy_if_absent(self, source: str, target: str) -> None:
+        """Copy a file, or raise NameTaken."""
+        ...
+
+    def delete(self, paths: Sequence[str]) -> None:
+        """Remove files; one that is not there is fine."""
+        ...
+
+    def list(self, prefix: str, *, after: str | None = None) -> Iterator[ObjectInfo]:
+        """All files below a folder ("" is the root), subfolders included, only paths greater than `after`; lazily."""
+        ...
+
+    def list_names(self, prefix: str, *, after: str | None = None) -> Iterator[str]:
+        """The paths that `list` would yield, without asking for size and time where that costs extra."""
+        ...
+
+    def sync(self, paths: Sequence[str]) -> None:
+        """Make files that somebody else wrote survive a power cut; does nothing unless durable and local."""
+        ...
+
+    def pylance_uri(self, path: str = "") -> str:
+        """What to hand to pylance for this table, or for one file of it."""
+        ...
+
+
+def open_objects(
+    uri: str | os.PathLike[str],
+    storage_options: Mapping[str, str] | None = None,
+    *,
+    durable: bool = False,
+) -> Objects:
+    """The files of the table at a path or URI.
+
+    `uri` is a local path, `file://…`, `s3://bucket/…`, `gs://bucket/…`, `az://container/…` (or `abfss://…`), or
+    `memory://name`. In a URI, odd characters may be percent-encoded, as in pylance.
+
+    `memory://name` is for tests and examples: a folder of this process on the RAM disk where there is one (pylance must
+    be able to read it), removed when the process ends; the same name is the same table within the process.
+
+    `durable=True` syncs files and folders on a local disk before a write answers. Object stores always do.
+
+    >>> objects = open_objects("memory://docs")
+    >>> objects.put("_versions/1.manifest", b"hello")
+    >>> objects.get("_versions/1.manifest")
+    b'hello'
+    """
+    from conroi.stores.location import CloudLocation, parse_location
+
+    location = parse_location(uri)
+    if isinstance(location, CloudLocation):
+        from conroi.stores.cloud_objects import CloudObjects
+
+        return CloudObjects(location, storage_options or {})
+    from conroi.stores.local_objects import LocalObjects
+
+    return LocalObjects(location.folder, durable=durable, storage_options=storage_options)

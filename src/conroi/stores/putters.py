@@ -1,0 +1,74 @@
+"""How a new version becomes real under its final name: three ways, one promise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from conroi.environment import SYSTEM, Environment
+from conroi.format.naming import parse_manifest_name, staged_name
+from conroi.stores.objects import NameTaken, Objects
+
+CommitLock = Callable[[int], AbstractContextManager[object]]
+"""Called with the version to be created, gives a context manager that only one holder is inside of.
+
+The same shape as pylance's `commit_lock`, so that one lock can serve both."""
+
+
+class PutNew(Protocol):
+    """Creates a file that must not be there yet: of all who try the same path, one succeeds."""
+
+    def put_new(self, objects: Objects, path: str, data: bytes) -> None:
+        """Create the file whole, or raise NameTaken and leave what is there."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionalPut:
+    """The storage itself refuses to create what exists (all but a few do)."""
+
+    def put_new(self, objects: Objects, path: str, data: bytes) -> None:
+        objects.put_if_absent(path, data)
+
+
+@dataclass(frozen=True, slots=True)
+class RenameIfAbsent:
+    """Write under a name of one's own, then rename: for storage that can rename but not put under a condition.
+
+    The staged name is `{final name}-{uuid}`, which no reader takes for a version.
+    """
+
+    environment: Environment = field(default=SYSTEM)
+
+    def put_new(self, objects: Objects, path: str, data: bytes) -> None:
+        staged = staged_name(path, self.environment.new_uuid())
+        objects.put(staged, data)
+        try:
+            objects.rename_if_absent(staged, path)
+        except NameTaken:
+            objects.delete([staged])
+            raise
+
+
+@dataclass(frozen=True, slots=True)
+class LockedPut:
+    """Look and write while holding a lock: for storage that knows no conditions at all.
+
+    Safe only if every writer of the table, pylance included, takes the same lock. `lock` is any factory of context
+    managers, as in pylance's `commit_lock=`; what it gives is left again whatever happens.
+    """
+
+    lock: CommitLock
+
+    def put_new(self, objects: Objects, path: str, data: bytes) -> None:
+        with self.lock(_version_of(path)):
+            if objects.head(path) is not None:
+                raise NameTaken(path)
+            objects.put(path, data)
+
+
+def _version_of(path: str) -> int:
+    name = parse_manifest_name(path.rpartition("/")[2])
+    return name.version if name is not None else 0

@@ -1,0 +1,154 @@
+"""Where the versions of one table are: in `_versions/` of its own folder."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from conroi.environment import SYSTEM, Environment
+from conroi.errors import ConroiError, CorruptionError, NotFoundError
+from conroi.format.naming import VERSION_HINT_PATH, VERSIONS_DIR, ManifestNaming, parse_manifest_name
+from conroi.stores.objects import Objects
+from conroi.stores.putters import ConditionalPut, PutNew
+
+_log = logging.getLogger(__name__)
+
+HEAD_IS_FRESH_FOR_S = 60.0
+"""For so long the last head we saw is a place to start probing from; after that, the folder is listed again.
+
+Probing upwards is wrong only if the version we start from was kept (by a tag) while all newer ones but the head were
+collected meanwhile; nobody collects versions younger than this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A version and the manifest file that holds it."""
+
+    version: int
+    path: str
+    naming: ManifestNaming
+
+
+class VersionStore(Protocol):
+    """Where a new version becomes real: it can be put only if nobody else put it before."""
+
+    def latest(self) -> Located | None:
+        """The newest version, or None if there is no table."""
+        ...
+
+    def locate(self, version: int) -> Located | None:
+        """The manifest of this version, or None if it never was or was collected."""
+        ...
+
+    def all(self) -> list[Located]:
+        """Every version that can still be opened, ascending."""
+        ...
+
+    def put(self, version: int, naming: ManifestNaming, data: bytes) -> Located:
+        """Make the version real; NameTaken if somebody else did."""
+        ...
+
+    def saw(self, located: Located) -> None:
+        """Remember that this version was the newest a moment ago."""
+        ...
+
+
+class FolderVersions:
+    """The version store that needs nothing but the table's folder."""
+
+    def __init__(
+        self, objects: Objects, putter: PutNew | None = None, environment: Environment = SYSTEM
+    ) -> None:
+        self._objects = objects
+        self._putter = putter or ConditionalPut()
+        self._environment = environment
+        self._seen: tuple[Located, float] | None = None
+
+    def latest(self) -> Located | None:
+        located = self._climb(self._fresh()) or self._climb(self._hinted()) or self._newest_listed()
+        if located is not None:
+            self.saw(located)
+        return located
+
+    def locate(self, version: int) -> Located | None:
+        for naming in (ManifestNaming.V2, ManifestNaming.V1):
+            path = naming.path(version)
+            if self._objects.head(path) is not None:
+                return Located(version, path, naming)
+        return None
+
+    def all(self) -> list[Located]:
+        found = sorted(self._listed(), key=lambda located: located.version)
+        if len({located.naming for located in found}) > 1:
+            raise CorruptionError(
+                "The table has manifests under both naming schemes.",
+                table=self._objects.root,
+                hint="A migration of the manifest names was interrupted; run migrate_manifest_names() again, alone.",
+            )
+        return found
+
+    def put(self, version: int, naming: ManifestNaming, data: bytes) -> Located:
+        located = Located(version, naming.path(version), naming)
+        self._putter.put_new(self._objects, located.path, data)
+        self.saw(located)
+        if not self._objects.is_listing_ordered:
+            self._write_hint(version)
+        return located
+
+    def saw(self, located: Located) -> None:
+        seen = self._seen
+        if seen is None or located.version >= seen[0].version:
+            self._seen = (located, self._environment.monotonic())
+
+    # -------------------------------------------------------------- finding the newest
+
+    def _fresh(self) -> Located | None:
+        seen = self._seen
+        if seen is None or self._environment.monotonic() - seen[1] > HEAD_IS_FRESH_FOR_S:
+            return None
+        return seen[0]
+
+    def _hinted(self) -> Located | None:
+        if self._objects.is_listing_ordered:
+            return None
+        try:
+            version = int(json.loads(self._objects.get(VERSION_HINT_PATH))["version"])
+        except (NotFoundError, ValueError, KeyError, TypeError):
+            return None
+        return self.locate(version) if 0 < version < 1 << 63 else None
+
+    def _climb(self, start: Located | None) -> Located | None:
+        """The newest version above one that was there; versions above a known one are contiguous."""
+        if start is None:
+            return None
+        top = start
+        while True:
+            path = top.naming.path(top.version + 1)
+            if self._objects.head(path) is None:
+                return top
+            top = Located(top.version + 1, path, top.naming)
+
+    def _newest_listed(self) -> Located | None:
+        newest: Located | None = None
+        for located in self._listed():
+            if self._objects.is_listing_ordered and located.naming is ManifestNaming.V2:
+                return located  # names are inverted, so the first key is the newest version
+            if newest is None or located.version > newest.version:
+                newest = located
+        return newest
+
+    def _listed(self) -> Iterator[Located]:
+        for path in self._objects.list_names(VERSIONS_DIR):
+            parsed = parse_manifest_name(path.rpartition("/")[2])
+            if parsed is not None and not parsed.is_detached:
+                yield Located(parsed.version, path, parsed.naming)
+
+    def _write_hint(self, version: int) -> None:
+        """Best effort: a stale hint costs a reader a few probes, never a wrong answer."""
+        try:
+            self._objects.put(VERSION_HINT_PATH, b'{"version":%d}' % version)
+        except ConroiError as error:
+            _log.debug("version hint of %s not written: %s", self._objects.root, error)

@@ -1,0 +1,269 @@
+"""Adding, dropping, renaming and altering columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypedDict
+
+import pyarrow as pa
+
+from conroi.data.columns import Columns, column_batches, write_column_file
+from conroi.data.fitting import can_become
+from conroi.data.writing import Progress
+from conroi.errors import InvalidInputError
+from conroi.format import lance_pb2 as pb
+from conroi.format.schema import fields_from_schema, key_columns, max_field_id
+from conroi.operations import Merge, Project
+from conroi.verbs.field_paths import Path, descendants, find, path_of
+from conroi.data.pinned import Pinned
+from conroi.verbs.plan import Plan
+
+
+class ColumnChange(TypedDict, total=False):
+    """What `alter_columns` can change of one column."""
+
+    type: pa.DataType
+    nullable: bool
+
+
+NewColumns = Columns | pa.Field | Sequence[pa.Field] | pa.Schema
+
+
+def add_columns(
+    pinned: Pinned,
+    columns: NewColumns,
+    *,
+    read_columns: Sequence[str] | None = None,
+    progress: Progress | None = None,
+) -> Plan:
+    """Add columns by SQL expressions, by a function over batches, or (given fields) filled with nulls."""
+    if isinstance(columns, pa.Field | pa.Schema) or not (callable(columns) or isinstance(columns, Mapping)):
+        new = [columns] if isinstance(columns, pa.Field) else list(columns)
+        return _add_null_columns(pinned, new)
+    fragments = list(pinned.manifest.fragments)
+    if not fragments:
+        raise InvalidInputError(
+            "The table has no rows, so the types of the new columns are not known.",
+            table=pinned.root,
+            hint="Give pyarrow fields instead.",
+        )
+    fields: list[pb.Field] = []
+    new_schema = pa.schema([])
+    changed: list[pb.DataFragment] = []
+    for number, fragment in enumerate(fragments):
+        batches = column_batches(pinned, fragment.id, columns, read_columns)
+        if not number:
+            new_schema = batches.schema
+            fields = with_new_fields(pinned, list(new_schema))
+        file = write_column_file(pinned, pinned.writer(fields), batches, new_schema, fragment.physical_rows)
+        changed.append(with_file(fragment, file))
+        if progress is not None:
+            progress(sum(f.physical_rows for f in changed))
+    return Plan(pinned.staged(_merge(pinned, changed, fields)))
+
+
+def _add_null_columns(pinned: Pinned, new: list[pa.Field]) -> Plan:
+    for field in new:
+        if not field.nullable:
+            raise InvalidInputError(
+                f"Column {field.name!r} may not be null, but the rows that are there have no value for it.",
+                table=pinned.root,
+                hint="Make the field nullable, or add it with an expression.",
+            )
+    return Plan(pinned.staged(_merge(pinned, pinned.manifest.fragments, with_new_fields(pinned, new))))
+
+
+def with_new_fields(pinned: Pinned, new: list[pa.Field]) -> list[pb.Field]:
+    """The table's fields and the new ones, whose ids were never used before, not even by dropped columns."""
+    taken = set(pinned.schema.names)
+    for field in new:
+        if field.name in taken:
+            raise InvalidInputError(
+                f"The table has a column {field.name!r} already.",
+                table=pinned.root,
+                hint="Choose another name, or change its values with update() or replace_column_data().",
+            )
+        taken.add(field.name)
+    if not new:
+        raise InvalidInputError("No column was given.", table=pinned.root)
+    return [*pinned.manifest.fields, *fields_from_schema(pa.schema(new), first_id=next_field_id(pinned))]
+
+
+def next_field_id(pinned: Pinned) -> int:
+    """Above every id in the schema and in any data file, so that the data of a dropped column never comes back."""
+    in_files = (i for fragment in pinned.manifest.fragments for file in fragment.files for i in file.fields)
+    allocated = pinned.manifest.head.max_allocated_field_id
+    return max(max_field_id(pinned.manifest.fields), allocated, max(in_files, default=-1)) + 1
+
+
+def with_file(fragment: pb.DataFragment, file: pb.DataFile) -> pb.DataFragment:
+    """The fragment with one more data file."""
+    changed = pb.DataFragment()
+    changed.CopyFrom(fragment)
+    changed.files.append(file)
+    return changed
+
+
+def _merge(
+    pinned: Pinned, fragments: Iterable[pb.DataFragment], fields: Sequence[pb.Field], *, keeps_nullability: bool = True
+) -> Merge:
+    return Merge(
+        fragments=tuple(fragments),
+        schema=tuple(fields),
+        schema_metadata=dict(pinned.manifest.head.schema_metadata),
+        preserves_nullability=keeps_nullability,
+    )
+
+
+def drop_columns(pinned: Pinned, columns: Sequence[str]) -> Plan:
+    """Forget columns (`a`, or `a.b` inside a struct); their data stays in the files until they are rewritten."""
+    if isinstance(columns, str) or not columns:
+        raise InvalidInputError("Give a list of column names to drop.", table=pinned.root)
+    fields = list(pinned.manifest.fields)
+    gone: set[int] = set()
+    for column in columns:
+        field = find(pinned, column)
+        gone |= {field.id, *descendants(fields, field.id)}
+    _refuse_key_change(pinned, gone, "dropped")
+    left = [field for field in fields if field.id not in gone]
+    if not any(field.parent_id == -1 for field in left):
+        raise InvalidInputError("A table must keep at least one column.", table=pinned.root)
+    _refuse_empty_parents(pinned, fields, left)
+    return Plan(pinned.staged(Project(schema=tuple(left), preserves_nullability=True)))
+
+
+def _refuse_empty_parents(pinned: Pinned, before: Sequence[pb.Field], after: Sequence[pb.Field]) -> None:
+    parents_before = {f.parent_id for f in before}
+    parents_after = {f.parent_id for f in after}
+    for field in after:
+        if field.id in parents_before and field.id not in parents_after:
+            raise InvalidInputError(
+                f"{'.'.join(path_of(before, field))!r} would have no field left.",
+                table=pinned.root,
+                hint="Drop the whole column instead.",
+            )
+
+
+def rename_columns(pinned: Pinned, names: Mapping[str, str]) -> Plan:
+    """Give columns new names: `{"old": "new"}`, or `{"a.old": "new"}` inside a struct. Data and indices stay."""
+    if not names:
+        raise InvalidInputError("No column was given.", table=pinned.root)
+    renamed = {find(pinned, old).id: new for old, new in names.items()}
+    fields = [_edited(f, name=renamed.get(f.id, f.name)) for f in pinned.manifest.fields]
+    _refuse_twins(pinned, fields)
+    return Plan(pinned.staged(Project(schema=tuple(fields), preserves_nullability=True)))
+
+
+def _refuse_twins(pinned: Pinned, fields: Sequence[pb.Field]) -> None:
+    seen: set[tuple[int, str]] = set()
+    for field in fields:
+        if not field.name or (field.parent_id, field.name) in seen:
+            raise InvalidInputError(
+                f"{'.'.join(path_of(fields, field))!r} is not a name a column can get: it is taken or empty.",
+                table=pinned.root,
+                hint="Choose another one.",
+            )
+        seen.add((field.parent_id, field.name))
+
+
+def alter_columns(pinned: Pinned, changes: Mapping[str, ColumnChange]) -> Plan:
+    """Change the type of columns (their data is cast and rewritten) or whether they may be null."""
+    if not changes:
+        raise InvalidInputError("No change was given.", table=pinned.root)
+    for column, change in changes.items():
+        unknown = set(change) - {"type", "nullable"}
+        if unknown:
+            raise InvalidInputError(
+                f"{', '.join(sorted(unknown))!r} of column {column!r} cannot be altered.",
+                table=pinned.root,
+                hint='Give {"type": …} or {"nullable": …}; use rename_columns() for names.',
+            )
+    fields = _with_nullability(pinned, changes)
+    retyped = {column: change["type"] for column, change in changes.items() if "type" in change}
+    keeps = all(f.nullable == old.nullable for f, old in zip(fields, pinned.manifest.fields, strict=True))
+    if not retyped:
+        return Plan(pinned.staged(Project(schema=tuple(fields), preserves_nullability=keeps)))
+    return _retype(pinned, fields, retyped, keeps)
+
+
+def _with_nullability(pinned: Pinned, changes: Mapping[str, ColumnChange]) -> list[pb.Field]:
+    wanted = {find(pinned, column).id: c["nullable"] for column, c in changes.items() if "nullable" in c}
+    _refuse_key_change(pinned, {i for i, nullable in wanted.items() if nullable}, "made nullable")
+    for field in pinned.manifest.fields:
+        if wanted.get(field.id) is False and field.nullable:
+            _refuse_nulls_in(pinned, ".".join(path_of(pinned.manifest.fields, field)))
+    return [_edited(f, nullable=wanted.get(f.id, f.nullable)) for f in pinned.manifest.fields]
+
+
+def _refuse_nulls_in(pinned: Pinned, column: str) -> None:
+    nulls = pinned.dataset.count_rows(filter=f"{quoted(column)} IS NULL")
+    if nulls:
+        raise InvalidInputError(
+            f"Column {column!r} has {nulls} nulls, so it cannot be declared free of them.",
+            table=pinned.root,
+            hint="Fill or delete those rows first.",
+        )
+
+
+def _retype(
+    pinned: Pinned, fields: list[pb.Field], types: Mapping[str, pa.DataType], keeps_nullability: bool
+) -> Plan:
+    """Each retyped column becomes a new field with a file of its own; the old one is forgotten."""
+    new_fields, schema = _retyped_fields(pinned, fields, types)
+    writer = pinned.writer(new_fields)
+    changed: list[pb.DataFragment] = []
+    for fragment in pinned.manifest.fragments:
+        batches = column_batches(pinned, fragment.id, {name: quoted(name) for name in types})
+        changed.append(
+            with_file(fragment, write_column_file(pinned, writer, batches, schema, fragment.physical_rows))
+        )
+    return Plan(pinned.staged(_merge(pinned, changed, new_fields, keeps_nullability=keeps_nullability)))
+
+
+def _retyped_fields(
+    pinned: Pinned, fields: list[pb.Field], types: Mapping[str, pa.DataType]
+) -> tuple[list[pb.Field], pa.Schema]:
+    first_id = next_field_id(pinned)
+    replaced: dict[int, list[pb.Field]] = {}
+    columns: list[pa.Field] = []
+    for name, type_ in types.items():
+        old = pinned.field(name)
+        _refuse_key_change(pinned, {old.id}, "given another type")
+        current = pinned.schema.field(name)
+        if not can_become(current.type, type_):
+            raise InvalidInputError(
+                f"Column {name!r} ({current.type}) cannot become {type_}.",
+                table=pinned.root,
+                hint="Add a new column with an expression, then drop this one.",
+            )
+        nullable = next(f.nullable for f in fields if f.id == old.id)
+        columns.append(pa.field(name, type_, nullable=nullable, metadata=current.metadata))
+        replaced[old.id] = fields_from_schema(pa.schema([columns[-1]]), first_id=first_id)
+        first_id += len(replaced[old.id])
+    gone = {child for i in replaced for child in descendants(fields, i)}
+    result = [new for f in fields if f.id not in gone for new in replaced.get(f.id, [f])]
+    return result, pa.schema(columns)
+
+
+def _refuse_key_change(pinned: Pinned, field_ids: set[int], what: str) -> None:
+    keys = {f.id: f.name for f in key_columns(pinned.manifest.fields)}
+    touched = [name for i, name in keys.items() if i in field_ids]
+    if touched:
+        raise InvalidInputError(
+            f"{', '.join(touched)!r} is part of the table's key and cannot be {what}.",
+            table=pinned.root,
+            hint="Make a new table with another key and copy the rows.",
+        )
+
+
+def _edited(field: pb.Field, *, name: str | None = None, nullable: bool | None = None) -> pb.Field:
+    changed = pb.Field()
+    changed.CopyFrom(field)
+    changed.name = field.name if name is None else name
+    changed.nullable = field.nullable if nullable is None else nullable
+    return changed
+
+
+def quoted(column: str) -> str:
+    """A column name (or dotted path) as it stands in an expression, whatever characters it has."""
+    return ".".join(f"`{part}`" for part in column.split("."))

@@ -1,0 +1,33 @@
+"""What a verb hands back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from conroi.commit.change import Change, Guard
+from conroi.commit.snapshot import Snapshot
+from conroi.conflicts import Staged
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A verb's work, done but not committed."""
+
+    staged: Staged
+    must_not_move: bool = False
+    guard: Guard | None = None
+    restored: Snapshot | None = None
+    counts: Mapping[str, int] = field(default_factory=dict[str, int])
+    """What the user may want to know: rows added, deleted, updated."""
+
+    def change(self, base: Snapshot, *, uuid: str, properties: Mapping[str, str], must_not_move: bool) -> Change:
+        return Change(
+            staged=self.staged,
+            base=base,
+            uuid=uuid,
+            properties=properties,
+            must_not_move=self.must_not_move or must_not_move,
+            guard=self.guard,
+            restored=self.restored,
+        )

@@ -1,0 +1,227 @@
+"""Update: rows are written anew and the old ones taken out, or only the changed columns are written anew.
+
+Rewriting rows costs the whole width of the rows that match; rewriting columns costs the changed columns of every row
+in the fragments that have a match. The cheaper one is taken, unless the caller chooses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from conroi.data.columns import column_batches, write_column_file
+from conroi.data.fitting import can_become, cast_batch
+from conroi.data.pinned import Pinned
+from conroi.data.predicates import Predicate, checked_predicate
+from conroi.data.pylance import pylance_errors
+from conroi.data.rows import Rows, addresses_of, offsets_by_fragment, take_out
+from conroi.data.width import row_width
+from conroi.errors import InvalidInputError
+from conroi.format import lance_pb2 as pb
+from conroi.format.rowids import encode_row_ids
+from conroi.format.schema import leaf_field_ids
+from conroi.operations import Update
+from conroi.verbs.columns import quoted, with_file
+from conroi.verbs.plan import Plan
+
+Mode: TypeAlias = Literal["auto", "rows", "columns"]
+
+
+def update(
+    pinned: Pinned, values: Mapping[str, object], where: Predicate | None = None, *, mode: Mode = "auto"
+) -> Plan | None:
+    """Set columns by expression in the rows for which the condition holds; None if there are none."""
+    expressions = _checked_values(pinned, values)
+    predicate = None if where is None else checked_predicate(where, table=pinned.root)
+    _check_types(pinned, expressions, predicate)
+    if mode not in ("auto", "rows", "columns"):
+        raise InvalidInputError(f'{mode!r} is not a mode of update: "auto", "rows" or "columns".', table=pinned.root)
+    if mode == "columns" or (mode == "auto" and _few_columns(pinned, expressions)):
+        rows = _matching(pinned, predicate)
+        if not rows:
+            return None
+        if mode == "columns" or _columns_are_cheaper(pinned, expressions, rows):
+            return _rewrite_columns(pinned, expressions, predicate, rows)
+    return _rewrite_rows(pinned, expressions, predicate)
+
+
+# ----------------------------------------------------------------------------- what was asked
+
+
+def _checked_values(pinned: Pinned, values: Mapping[str, object]) -> dict[str, str]:
+    if not values:
+        raise InvalidInputError("No column to update was given.", table=pinned.root, hint='Give {"column": "expression"}.')
+    for column in values:
+        pinned.field(column)
+    return {column: expression(value, pinned.root) for column, value in values.items()}
+
+
+def expression(value: object, table: str) -> str:
+    """A string is an SQL expression; a number, a bool or None stands for itself."""
+    if isinstance(value, str) and value.strip():
+        return value
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    raise InvalidInputError(
+        f"{value!r} is not an expression.",
+        table=table,
+        hint="Write an SQL expression as a string; a text value needs quotes inside it: \"'new'\".",
+    )
+
+
+def _check_types(pinned: Pinned, expressions: Mapping[str, str], where: Predicate | None) -> None:
+    """Plan the query without running it, so that a malformed one fails before anything is written."""
+    with pylance_errors(pinned.root):
+        result = pinned.dataset.scanner(columns=dict(expressions), filter=where, limit=0).projected_schema
+    for column in expressions:
+        produced, wanted = result.field(column).type, pinned.schema.field(column).type
+        if not can_become(produced, wanted) and not (pa.types.is_floating(produced) and pa.types.is_decimal(wanted)):
+            raise InvalidInputError(
+                f"The expression for column {column!r} gives {produced}, but the column is {wanted}.",
+                table=pinned.root,
+                hint="Put a CAST around it.",
+            )
+
+
+# ------------------------------------------------------------------------------ choosing a mode
+
+
+def _few_columns(pinned: Pinned, expressions: Mapping[str, str]) -> bool:
+    return 2 * _width(pinned, expressions) <= row_width(pinned.schema)
+
+
+def _width(pinned: Pinned, expressions: Mapping[str, str]) -> int:
+    return row_width(pa.schema([pinned.schema.field(column) for column in expressions]))
+
+
+def _columns_are_cheaper(pinned: Pinned, expressions: Mapping[str, str], rows: Rows) -> bool:
+    touched = sum(pinned.manifest.fragments_by_id[fragment].physical_rows for fragment in rows)
+    moved = sum(len(offsets) for offsets in rows.values())
+    return touched * _width(pinned, expressions) < moved * row_width(pinned.schema)
+
+
+def _matching(pinned: Pinned, where: Predicate | None) -> Rows:
+    with pylance_errors(pinned.root):
+        found = pinned.dataset.scanner(columns=[], filter=where, with_row_address=True).to_table()
+    return offsets_by_fragment(addresses_of(found["_rowaddr"]))
+
+
+# ------------------------------------------------------------------------------- rewriting rows
+
+
+def _rewrite_rows(pinned: Pinned, expressions: Mapping[str, str], where: Predicate | None) -> Plan | None:
+    columns = {name: expressions.get(name, quoted(name)) for name in pinned.schema.names}
+    with pylance_errors(pinned.root):
+        scanned = pinned.dataset.scanner(
+            columns=columns, filter=where, with_row_address=True, with_row_id=True, scan_in_order=True
+        ).to_reader()
+    moved = MovedRows(pinned, scanned)
+    written = pinned.writer().write(moved.reader())
+    if not written.fragments:
+        return None
+    rows = offsets_by_fragment(moved.addresses)
+    left = take_out(pinned.files, pinned.manifest, pinned.version, rows)
+    operation = Update(
+        removed_fragment_ids=left.removed,
+        updated_fragments=left.updated,
+        new_fragments=tuple(moved.with_row_ids(written.fragments)),
+        fields_for_preserving_frag_bitmap=tuple(field_ids(pinned, list(expressions))),
+    )
+    return Plan(pinned.staged(operation, rows), counts={"rows_updated": written.rows})
+
+
+class MovedRows:
+    """A stream of rows on their way into new fragments; remembers where each came from."""
+
+    def __init__(self, pinned: Pinned, scanned: pa.RecordBatchReader) -> None:
+        self._pinned = pinned
+        self._scanned = scanned
+        self._addresses: list[npt.NDArray[np.uint64]] = []
+        self._row_ids: list[npt.NDArray[np.uint64]] = []
+
+    def reader(self) -> pa.RecordBatchReader:
+        """The rows in the table's schema."""
+        return pa.RecordBatchReader.from_batches(self._pinned.schema, self._batches())
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        with pylance_errors(self._pinned.root):
+            for batch in self._scanned:
+                self._addresses.append(addresses_of(batch.column("_rowaddr")))
+                self._row_ids.append(addresses_of(batch.column("_rowid")))
+                yield cast_batch(batch, self._pinned.schema, self._pinned.root)
+
+    @property
+    def addresses(self) -> npt.NDArray[np.uint64]:
+        return np.concatenate(self._addresses) if self._addresses else np.empty(0, np.uint64)
+
+    def with_row_ids(self, fragments: list[pb.DataFragment]) -> list[pb.DataFragment]:
+        """In a table with stable row ids, the new fragments get the ids of the rows that moved into them."""
+        if not self._pinned.manifest.has_stable_row_ids:
+            return fragments
+        ids = np.concatenate(self._row_ids)
+        start = 0
+        for fragment in fragments:
+            part = ids[start : start + fragment.physical_rows]
+            if len(part):
+                fragment.inline_row_ids = encode_row_ids(part)
+            start += fragment.physical_rows
+        return fragments
+
+
+def field_ids(pinned: Pinned, columns: list[str]) -> list[int]:
+    """The ids of these columns' leaves."""
+    return sorted(leaf_field_ids(pinned.manifest.fields, columns))
+
+
+# ---------------------------------------------------------------------------- rewriting columns
+
+
+def _rewrite_columns(
+    pinned: Pinned, expressions: Mapping[str, str], where: Predicate | None, rows: Rows
+) -> Plan:
+    if where is not None and not isinstance(where, str):
+        raise InvalidInputError(
+            "Rewriting columns needs the condition as a string.", table=pinned.root, hint='Pass mode="rows".'
+        )
+    columns = {name: _conditional(name, text, where) for name, text in expressions.items()}
+    schema = pa.schema([pinned.schema.field(name) for name in expressions])
+    changed_ids = field_ids(pinned, list(expressions))
+    updated: list[pb.DataFragment] = []
+    for fragment_id in sorted(rows):
+        fragment = pinned.manifest.fragments_by_id[fragment_id]
+        batches = column_batches(pinned, fragment_id, columns)
+        file = write_column_file(pinned, pinned.writer(), batches, schema, fragment.physical_rows)
+        updated.append(with_file(_without_fields(fragment, changed_ids), file))
+    operation = Update(
+        updated_fragments=tuple(updated),
+        fields_modified=tuple(changed_ids),
+        update_mode=pb.Transaction.Update.REWRITE_COLUMNS,
+        updated_fragment_offset_bitmaps={fragment: offsets.serialize() for fragment, offsets in rows.items()},
+    )
+    return Plan(pinned.staged(operation, rows), counts={"rows_updated": sum(map(len, rows.values()))})
+
+
+def _conditional(column: str, text: str, where: str | None) -> str:
+    return text if where is None else f"CASE WHEN ({where}) THEN ({text}) ELSE {quoted(column)} END"
+
+
+def _without_fields(fragment: pb.DataFragment, gone: list[int]) -> pb.DataFragment:
+    """The fragment with these columns marked as gone in its files; files with nothing else left are dropped."""
+    changed = pb.DataFragment()
+    changed.CopyFrom(fragment)
+    del changed.files[:]
+    for file in fragment.files:
+        left = pb.DataFile()
+        left.CopyFrom(file)
+        left.fields[:] = [-2 if field in gone else field for field in file.fields]
+        if any(field != -2 for field in left.fields):
+            changed.files.append(left)
+    return changed

@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tools.statements import finished_issues, load_statements
+
+REPOSITORY = Path(__file__).parents[2]
+HOW_MANY = {"T": 15, "K": 5, "X": 6, "P": 10, "W": 12, "L": 10, "S": 7, "M": 5, "B": 5}
+
+
+def test_the_contract_has_every_statement_once():
+    expected = [f"{letter}{number}" for letter, count in HOW_MANY.items() for number in range(1, count + 1)]
+    assert list(load_statements(REPOSITORY)) == expected
+
+
+def test_finished_issues_finish_something():
+    planned = {issue for statement in load_statements(REPOSITORY).values() for issue in statement.issues}
+    assert finished_issues(REPOSITORY) <= planned
+
+
+def test_a_statement_written_twice_is_refused(tmp_path: Path):
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "contract.md").write_text("| T1 | a | 2 |\n| T1 | b | 2 |\n")
+    with pytest.raises(ValueError, match="T1 twice"):
+        load_statements(tmp_path)

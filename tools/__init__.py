@@ -1,0 +1,1 @@
+"""Small programs around the code: what `make contract` and `make docs` run."""
