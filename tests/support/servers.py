@@ -23,6 +23,15 @@ ACCESS_KEY = "conroi-test-key-id"
 SECRET_KEY = "conroi-test-secret"
 READY_WITHIN_S = 60.0
 
+# Becomes the server, after asking Linux to kill it when this process dies, also if no `finally` runs any more.
+_DIE_WITH_PARENT = """
+import ctypes, os, signal, sys
+if sys.platform == "linux":
+    PR_SET_PDEATHSIG = 1
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
 
 @dataclass(frozen=True)
 class S3Server:
@@ -50,7 +59,7 @@ class S3Server:
 @contextlib.contextmanager
 def seaweedfs(folder: Path) -> Generator[S3Server]:
     """SeaweedFS: a server in Go that keeps the conditions of a conditional put."""
-    ports = free_ports(10)
+    ports = free_ports(8)
     identity = {
         "name": "tests",
         "credentials": [{"accessKey": ACCESS_KEY, "secretKey": SECRET_KEY}],
@@ -62,12 +71,13 @@ def seaweedfs(folder: Path) -> Generator[S3Server]:
     data.mkdir()
     names = (
         "master.port", "master.port.grpc", "volume.port", "volume.port.grpc", "filer.port", "filer.port.grpc",
-        "s3.port", "s3.port.grpc", "s3.port.iceberg", "s3.port.lance",
+        "s3.port", "s3.port.grpc",
     )  # fmt: skip
     flags = [f"-{name}={port}" for name, port in zip(names, ports, strict=True)]
     command = [
         _tool("weed"), "server", f"-dir={data}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-filer", "-s3", "-iam=false",
-        f"-s3.config={config}", "-volume.max=20", "-master.volumeSizeLimitMB=64", *flags,
+        f"-s3.config={config}", "-volume.max=20", "-master.volumeSizeLimitMB=64",
+        "-s3.port.iceberg=0", "-s3.port.lance=0", *flags,
     ]  # fmt: skip
     with _running(command, folder / "seaweedfs.log"):
         yield _with_bucket(ports[names.index("s3.port")], folder / "seaweedfs.log")
@@ -117,9 +127,9 @@ def _running(command: list[str], log: Path) -> Generator[None]:
     # A session of its own, so that children of the server go with it.
     with log.open("wb") as output:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
-            cwd=log.parent, env={**os.environ, "HOME": str(log.parent)},
-            preexec_fn=_die_with_parent if sys.platform == "linux" else None,
+            [sys.executable, "-c", _DIE_WITH_PARENT, *command], stdin=subprocess.DEVNULL, stdout=output,
+            stderr=subprocess.STDOUT, start_new_session=True, cwd=log.parent,
+            env={**os.environ, "HOME": str(log.parent)},
         )  # fmt: skip
     try:
         yield
@@ -127,13 +137,6 @@ def _running(command: list[str], log: Path) -> Generator[None]:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-
-
-def _die_with_parent() -> None:
-    # Also when the test process is killed and no `finally` runs. (1 is PR_SET_PDEATHSIG.)
-    import ctypes
-
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
 def _with_bucket(port: int, log: Path, bucket: str | None = None) -> S3Server:

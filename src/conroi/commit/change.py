@@ -22,6 +22,9 @@ class Change:
     base: Snapshot | None
     """The version the operation was computed on; None creates the table."""
     uuid: str
+    base_is_fresh: bool = False
+    """The base was the newest version a moment ago, so the first attempt need not look for newer ones: its put will
+    tell."""
     properties: Mapping[str, str] = field(default_factory=dict[str, str])
     must_not_move: bool = False
     """Refuse if anybody else committed since the base, even where the format would let us win."""

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pyroaring import BitMap
 
 from conroi.commit.files import TableFiles
-from conroi.errors import CorruptionError
 from conroi.format import lance_pb2 as pb
 from conroi.format.deletions import decode_deletions, encode_deletions
 from conroi.format.manifest import Manifest
@@ -21,17 +20,9 @@ def load_deletions(objects: Objects, manifest: Manifest, fragment: pb.DataFragme
     if not fragment.HasField("deletion_file"):
         return BitMap()
     file = fragment.deletion_file
-    path = deletion_path(fragment.id, file)
     where = objects_of_base(objects, manifest, file.base_id if file.HasField("base_id") else None)
-    gone = decode_deletions(file.file_type, where.get(path))
-    if len(gone) != file.num_deleted_rows or (gone and gone.max() >= fragment.physical_rows):
-        raise CorruptionError(
-            f"The deletion file {path} does not have the {file.num_deleted_rows} rows its manifest says.",
-            table=objects.root,
-            version=manifest.version,
-            hint="The file is damaged; open an older version.",
-        )
-    return gone
+    data = where.get(deletion_path(fragment.id, file))
+    return decode_deletions(data, file, physical_rows=fragment.physical_rows)
 
 
 def write_deletions(

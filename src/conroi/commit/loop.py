@@ -16,7 +16,7 @@ from conroi.commit.change import Change, CommitOptions, CommitResult
 from conroi.commit.deletions import load_deletions, write_deletions
 from conroi.commit.files import TableFiles
 from conroi.commit.snapshot import Snapshot, load_snapshot, load_transaction
-from conroi.conflicts import Outcome, Rebase, Verdict, Winner
+from conroi.conflicts import Outcome, Rebase, Verdict, Winner, vector_key
 from conroi.errors import (
     AlreadyExistsError,
     CommitStateUnknown,
@@ -69,9 +69,10 @@ class _Commit:
         started = environment.monotonic()
         for attempt in range(1, self.options.retries + 2):
             attempt_started = environment.monotonic()
-            mine = self._catch_up()
-            if mine is not None:
-                return self._landed(mine, attempt)
+            if attempt > 1 or not self.change.base_is_fresh:
+                mine = self._catch_up()
+                if mine is not None:
+                    return self._landed(mine, attempt)
             landed = self._attempt()
             if landed is not None:
                 return self._landed(landed, attempt)
@@ -132,15 +133,9 @@ class _Commit:
                 actual=snapshot.version,
                 hint='Look at what changed and run it again, or pass if_moved="win" to go ahead regardless.',
             )
-        winner = Winner(
-            version=snapshot.version,
-            transaction=transaction,
-            operation=operations.of(transaction),
-            timestamp_ns=snapshot.timestamp_ns,
-            writer=snapshot.writer,
-            message=transaction.message,
-        )
-        self._refuse_conflict(self.rebase.meet(winner), snapshot.version)
+        winner = Winner.of(snapshot.manifest, transaction, operations.of(transaction))
+        self.rebase = self.rebase.over(winner)
+        self._refuse_conflict(self.rebase.verdict, snapshot.version)
 
     def _refuse_conflict(self, verdict: Verdict, version: int) -> None:
         kinds: dict[Outcome, type[ConflictError]] = {
@@ -152,7 +147,7 @@ class _Commit:
             return
         reason = verdict.reason
         raise kind(
-            "The commit was refused." if reason is None else reason.explain(),
+            "The commit was refused." if reason is None else f"{reason.what_happened} {reason.why}",
             table=self.files.root,
             version=version,
             base_version=self._base_version,
@@ -169,10 +164,10 @@ class _Commit:
             require_writable(seen.manifest.head)
             if self.change.guard is not None:
                 self.change.guard(seen)
-        operation = self._rebased(seen)
+        operation, read_version = self._rebased(seen)
         transaction = operations.transaction(
             operation,
-            read_version=self._read_version(operation),
+            read_version=read_version,
             uuid=self.change.uuid,
             properties=self.change.properties,
         )
@@ -181,24 +176,22 @@ class _Commit:
         self._write_transaction(transaction, encoded)
         return self._put(data)
 
-    def _rebased(self, seen: Snapshot | None) -> Operation:
-        """Our operation on top of `seen`; deletion vectors that others changed too are merged into new files."""
+    def _rebased(self, seen: Snapshot | None) -> tuple[Operation, int]:
+        """Our operation on top of `seen`, and the version it then counts as made on.
+
+        Deletion vectors that others changed too are merged into new files.
+        """
         if seen is None:
-            return self.change.staged.operation
+            return self.change.staged.operation, 0
         needed = self.rebase.needs(seen.manifest)
-        vectors = {f.id: load_deletions(self.files.objects, seen.manifest, f) for f in needed}
+        vectors = {vector_key(f): load_deletions(self.files.objects, seen.manifest, f) for f in needed}
         merged = self.rebase.merge(seen.manifest, vectors)
         self._refuse_conflict(merged.verdict, seen.version)
         self.orphans.extend(self.attempt_files)
         written = write_deletions(self.files, merged.vectors_to_write, seen.version, as_bitmap=True)
         self.attempt_files = [path for _, path in written.values()]
-        return merged.operation({fragment: file for fragment, (file, _) in written.items()})
-
-    def _read_version(self, operation: Operation) -> int:
-        if self.seen is None:
-            return 0
-        # Like pylance: a row change is re-based onto what it was merged with, all others keep the version they saw.
-        return self.seen.version if operation.name in ("Delete", "Update") else self._base_version
+        operation = merged.operation({fragment: file for fragment, (file, _) in written.items()})
+        return operation, merged.read_version
 
     def _build(self, transaction: Transaction, operation: Operation, encoded: bytes) -> bytes:
         change = self.change
@@ -206,6 +199,7 @@ class _Commit:
             version=self._next_version,
             restored=None if change.restored is None else change.restored.manifest,
             source=None if change.cloned is None else change.cloned.manifest,
+            read=None if change.base is None else change.base.manifest,
         )
         manifest = operations.build(
             None if self.seen is None else self.seen.manifest,

@@ -1,8 +1,8 @@
 """Every finding by its stable id: how it ends, why, and what to do now.
 
 The ids are part of the public face (`error.reason.rule`); do not rename one. A `why` is one plain sentence for somebody
-who knows git but not databases; `{mine}` is the name of their own change ("your delete"), and `{fragments}` and `{names}`
-say which files, columns, keys or settings the two have in common.
+who knows git but not databases. In it, `{mine}` is their own change ("your delete"), `{fragments}` and `{rows}` say which
+part of the table is meant, and `{names}` which columns, indices or settings.
 """
 
 from __future__ import annotations
@@ -12,9 +12,12 @@ from dataclasses import dataclass
 
 from conroi.conflicts.outcome import Outcome
 
-_AGAIN = "Run it again on version {version}: the table's own verbs do so by themselves, and conroi.retry does it for your own functions."
-_LOOK = "Look at the table as it is now (version {version}), and do the work again only if you still want it."
-_NOTHING = "Nothing to do; both changes are in the table."
+_AGAIN = (
+    "run it again on version {version}; the verbs of a table do so by themselves, and conroi.retry does it for your own"
+    " functions."
+)
+_LOOK = "look at the table as it is now (version {version}), and do the work again only if you still want it."
+_DONE = "nothing to do, both changes are in the table."
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,129 +38,159 @@ def _never(why: str, hint: str = _LOOK) -> Clause:
 
 
 def _mended(why: str) -> Clause:
-    return Clause(Outcome.REBASED, why, _NOTHING)
+    return Clause(Outcome.REBASED, why, _DONE)
 
 
 CATALOG: Mapping[str, Clause] = {
     # ------------------------------------------------------------------ the whole table
-    "table/overwritten": _never("The rows and columns that {mine} was made for are no longer the table's."),
+    "table/overwritten": _never(
+        "The rows and columns that {mine} was made for are no longer there, so it would be applied to other data."
+    ),
     "table/restored": _never(
-        "A restore puts an older state of the whole table in place, so what {mine} was made for may not exist any more,"
-        " and doing it now would mix two histories."
+        "A restore brings back an older state of the whole table, so what {mine} was made for may not be there any more,"
+        " and applying it would mix two histories."
     ),
     "table/overwritten-twice": _again(
-        "{mine} replaces the whole table too, so going on would silently throw that other new content away.",
-        "Look at version {version}; if your content should still replace it, run the overwrite again.",
+        "{mine} replaces the whole table as well, so going on would silently throw that other content away.",
+        "look at version {version}; if your content should replace it all the same, run the overwrite again.",
     ),
     "table/unknown-operation": _never(
-        "This version of conroi cannot tell whether {mine} fits with it, and does not guess.",
-        "Upgrade conroi (a newer writer is at work on this table), then run it again on version {version}.",
+        "This version of conroi cannot tell whether {mine} fits with that, and does not guess.",
+        "a newer writer is at work on this table: upgrade conroi, then run it again on version {version}.",
     ),
     # ----------------------------------------------------------------------- the columns
     "columns/nulls": _again(
-        "One of the two changes columns in a way that was only checked against the rows known at the time, the other brings"
-        " new values, so {mine} has to look again."
+        "One of the two changes columns after a look at all values, and the other brings values that were not looked at,"
+        " so {mine} has to be checked again."
     ),
     "columns/metadata": _again(
-        "One of the two carries the whole schema, the other changes the schema's metadata, so {mine} would wipe out half."
+        "One of the two writes the whole schema and the other changes its metadata, so {mine} would undo a part of that."
     ),
     "columns/file-list": _again(
-        "One of the two adds columns, which lists the data files of every fragment anew, so {mine} has to start from"
-        " the list as it is now."
+        "One of the two adds columns, for which it lists the data files of the whole table, and the other changes that"
+        " list, so {mine} has to start from the list as it is now."
     ),
-    "columns/both-changed": _again("Both change the list of columns, so {mine} has to start from the list as it is now."),
+    "columns/both-changed": _again("Both change the columns, so {mine} has to start from the columns as they are now."),
     "columns/dropped-meanwhile": _never(
-        "{mine} adds columns to the list it started from, and that list has lost or renamed columns since, so it would"
-        " bring them back."
+        "{mine} repeats all columns it knew, so it would bring back those that were dropped or renamed meanwhile."
     ),
     # -------------------------------------------------------------------------- the rows
     "rows/merged": _mended(
-        "Both mark rows of {fragments} as deleted or moved, and they are different rows, so the two lists were joined."
+        "Both delete or move rows of {fragments}, but different ones, so the two lists of deleted rows were joined."
     ),
     "rows/newer-deletions-kept": _mended(
-        "{mine} changes columns of rows in {fragments} that the other one did not touch, so it took over the newer list"
-        " of deleted rows."
+        "{mine} gives other rows of {fragments} new values, so it took over the newer list of deleted rows."
     ),
     "rows/same-rows": _again(
-        "{mine} changes {rows} in {fragments} that the other one has just deleted or changed, so it may not be right any more."
+        "{mine} is about {rows} of {fragments} that the other one has just deleted or changed, so it was computed from"
+        " values that are old now."
     ),
     "rows/unknown": _again(
-        "Both change rows of {fragments}, and it is not known which rows {mine} changes, so they cannot be told apart."
+        "Both change rows of {fragments}, and it was not recorded which rows {mine} changes, so they cannot be compared."
     ),
     "rows/files-changed": _again(
-        "The data files of {fragments} were written anew in place, so {mine} was computed from values that are old now."
+        "Columns of {fragments} got new values in place, so {mine} was computed from values that are old now."
     ),
-    "rows/fragment-gone": _again("{fragments}, in which {mine} changes rows, is no longer part of the table."),
+    "rows/fragment-gone": _again("{mine} changes rows of {fragments}, and that part of the table was removed meanwhile."),
     "rows/whole-fragment": _again(
-        "{mine} removes {fragments} as a whole, and rows of it were deleted or changed meanwhile, so the selection may"
-        " have changed."
+        "{mine} removes all rows of {fragments}, and some of these rows were deleted or changed meanwhile."
     ),
     "rows/compacted": _again(
-        "The rows of {fragments}, which {mine} changes, were copied to new data files, so it no longer knows where they are."
+        "{mine} changes rows of {fragments}, and these rows were copied to new files, so it does not know where they are."
     ),
-    "rows/replaced": _again("A column of {fragments}, whose rows {mine} changes, got new values meanwhile."),
+    "rows/replaced": _again("{mine} changes rows of {fragments}, and a column there got new values meanwhile."),
     # -------------------------------------------------------------------------- the keys
-    "keys/append": _again("Rows were added, and {mine} inserts keys that must be unique and may be among them."),
-    "keys/unlisted": _again(
-        "{mine} inserts keys that must be unique, and the other one does not say which keys it inserted."
+    "keys/append": _again(
+        "{mine} inserts rows under a key that must be unique, and the rows that were added may have the same key."
     ),
-    "keys/other-columns": _again("The two insert rows under different key columns, so {mine} cannot tell whether any is the same."),
-    "keys/maybe-same": _again("Both insert rows, and by the key filters some of the keys in {mine} may be the same."),
+    "keys/unlisted": _again(
+        "{mine} inserts rows under a key that must be unique, and the other one does not say which keys it inserted."
+    ),
+    "keys/other-columns": _again(
+        "Both insert rows, but under different key columns, so {mine} cannot tell whether a key is there twice."
+    ),
+    "keys/maybe-same": _again(
+        "Both insert rows under a key that must be unique, and {mine} may have a key in common with the other one."
+    ),
     # ---------------------------------------------------------------------- compactions
     "rewrite/translated": _mended(
-        "Rows of {fragments} were deleted or moved while {mine} was copying them, so the same rows were marked in the copies."
+        "Rows of {fragments} were deleted or moved while {mine} copied them, so the copies of these rows were marked as"
+        " deleted too."
     ),
-    "rewrite/same-fragments": _again("{mine} copies {fragments}, which the other one changed, so the copies are old already."),
-    "rewrite/nothing-left": _again("Every row that {mine} copied was deleted or moved meanwhile, so its new files are empty."),
+    "rewrite/same-fragments": _again(
+        "{mine} copied {fragments} before the other one changed that part of the table, so its copy is old."
+    ),
+    "rewrite/nothing-left": _again(
+        "All rows that {mine} copied were deleted or moved meanwhile, so there is nothing left to compact."
+    ),
     "rewrite/indexed": _again(
-        "All rows of one of the new files of {mine} were deleted meanwhile, and the rebuilt indices still point to it."
+        "All rows in one of the files that {mine} wrote were deleted meanwhile, and the indices it rebuilt point there."
+    ),
+    "rewrite/index-straddles": _again(
+        "An index now covers only some of the fragments that {mine} joins, so it could not follow the rows."
     ),
     # --------------------------------------------------------------------------- indices
     "index/coverage-reduced": _mended(
-        "{fragments} got new values in an indexed column, so {names} was told not to answer for it."
+        "Indexed columns of {fragments} got new values, so the index {names} leaves that part of the table to a scan."
     ),
-    "index/same-name": _again("Both build an index called {names}."),
-    "index/same-system-index": _again("Both replace the system index {names}, of which there is only one."),
-    "index/extended-and-dropped": _again("One of the two adds to the index {names} and the other drops it."),
+    "index/same-name": _again("Both build an index {names}."),
+    "index/same-system-index": _again("Both replace the system index {names}, of which a table has only one."),
+    "index/extended-and-dropped": _again("One of the two adds to the index {names}, and the other drops it."),
     "index/replaced-twice": _again("Both replace or drop the same part of the index {names}."),
-    "index/rows-moved": _again("The rows of {fragments} were copied to new files, so the index {names} points to places that are gone."),
-    "index/coverage-unknown": _again("The index {names} does not say which fragments it covers, so it may point to rows that moved."),
-    "index/column-replaced": _again("One of the two indexes the columns {names}, the other gives them new values."),
-    "index/ngram-moved": _again("The n-gram index {names} covers {fragments}, whose rows were copied to new files."),
-    "index/memwal": _never("A streaming writer moved its progress mark, and index changes are not allowed beside that."),
-    "index/memwal-schema": _again("The streaming index was checked against columns that have changed since."),
-    "index/memwal-joined": _mended("Both move the progress of streaming writers, so the further mark of each was kept."),
+    "index/rows-moved": _again(
+        "A compaction copied the rows of {fragments} to new files, and the index {names} knows only their old places."
+    ),
+    "index/coverage-unknown": _again(
+        "A compaction moved rows, and the index {names} does not say for which fragments it was built."
+    ),
+    "index/column-replaced": _again("One of the two builds an index on {names}, and the other gives that new values."),
+    "index/ngram-moved": _again(
+        "A compaction copied the rows of {fragments} to new files, and the n-gram index {names} cannot follow them."
+    ),
+    "index/memwal": _never("Indices cannot be changed while a streaming writer records its progress."),
+    "index/memwal-schema": _again(
+        "One of the two changes the columns, and the other sets up streaming writes, for which the columns were checked."
+    ),
+    "index/memwal-joined": _mended("Both record progress of streaming writers, so the further mark of each was kept."),
     # ---------------------------------------------------------------- fragment-reuse index
-    "reuse/both": _again("Both compactions defer their index work and note it in the one fragment-reuse index."),
-    "reuse/straddles": _again("{mine} joins {fragments}, of which only some are covered by the new index {names}."),
-    "reuse/trimmed": _mended("The fragment-reuse index was tidied up, so the same old entries were dropped from the new one."),
-    "reuse/extended": _mended("A compaction added to the fragment-reuse index, so its entry was kept."),
-    "reuse/external": _again("The fragment-reuse index is too large to be merged without reading it again."),
-    "reuse/mixed": _never("A change of the fragment-reuse index came together with other index changes, which cannot be untangled."),
+    "reuse/both": _again("Both compactions leave their index work for later, and only one at a time can note that down."),
+    "reuse/straddles": _again("{mine} joins {fragments}, and the new index {names} covers only some of them."),
+    "reuse/trimmed": _mended("Old notes on earlier compactions were dropped, so they were dropped from {mine} as well."),
+    "reuse/extended": _mended("A compaction left a note on the rows that it moved, so the note was kept."),
+    "reuse/external": _again("The notes on earlier compactions are too long to be joined without reading them again."),
+    "reuse/mixed": _never("Notes on earlier compactions were changed together with indices, which cannot be told apart."),
     # -------------------------------------------------------------------------- settings
     "settings/same-key": _never(
-        "Both set {names}, to values that may differ.",
-        "Look at what is set now (version {version}), and set it again only if you still want to.",
+        "Both set {names}, and only one value can stay.",
+        "look at what is set now (version {version}), and set it again only if you still want to.",
     ),
     "settings/replaced-table": _never(
-        "One of the two changes metadata of the schema or its columns, the other replaces the schema, so {mine} has lost"
-        " its ground."
+        "One of the two changes metadata of the schema, and the other puts another schema in its place."
     ),
-    "settings/base-paths": _never("Both register a storage location under the same id, name or path: {names}."),
+    "settings/base-paths": _never(
+        "Both register the storage location {names}, or another one under the same id or name.",
+        "look at the locations that are registered now (version {version}), and choose another id and name.",
+    ),
     # ----------------------------------------------------------------- replaced columns
-    "replacement/fragment-gone": _never("{fragments}, for which {mine} brings a new column file, is no longer part of the table."),
-    "replacement/column-gone": _never("The column {names}, for which {mine} brings new values, was dropped."),
-    "replacement/rows-moved": _again("Rows of {fragments} moved to new files, which {mine} does not cover."),
-    "replacement/column-rewritten": _again("The columns {names} of {fragments}, for which {mine} brings new values, were rewritten."),
+    "replacement/fragment-gone": _never(
+        "{mine} brings new column files for {fragments}, and that part of the table was removed meanwhile."
+    ),
+    "replacement/column-gone": _never("{mine} brings new values for {names}, and that was dropped meanwhile."),
+    "replacement/rows-moved": _again(
+        "{mine} brings new column files for {fragments}, and rows of it were moved to other files meanwhile."
+    ),
+    "replacement/column-rewritten": _again(
+        "{mine} brings new values for {names} in {fragments}, and so does the other one."
+    ),
     # ------------------------------------------------------------------ streaming writers
-    "memwal/state": _never("A streaming writer moved its progress mark, and {mine} is not allowed beside that."),
-    "memwal/data-changed": _never("The table changed in a way that the progress mark in {mine} does not know about."),
-    "memwal/superseded": _never("The progress of the same streaming writer was moved at least as far already."),
-    "memwal/behind": _again("The progress of the same streaming writer was moved, though not as far as {mine} does."),
+    "memwal/state": _never("{mine} is not allowed while a streaming writer records its progress."),
+    "memwal/data-changed": _never("Progress of a streaming writer cannot be recorded on top of that change."),
+    "memwal/superseded": _never("The same streaming writer has already recorded that progress, or more."),
+    "memwal/behind": _again("The same streaming writer recorded progress meanwhile, though not as far as {mine} goes."),
     # --------------------------------------------------------------------------- overlays
-    "overlay/columns": _again("New values were laid over columns of {fragments} that {mine} rewrites from the old values."),
-    "overlay/rows": _again("New values were laid over {rows} of {fragments} that {mine} moves with the old values."),
-    "overlay/rows-moved": _again("{rows} of {fragments}, over which {mine} lays new values, were moved meanwhile."),
-    "overlay/rows-checked": _mended("Rows of {fragments} moved, but none over which {mine} lays new values."),
+    "overlay/columns": _again("{mine} rewrites columns of {fragments} from values that have been covered by new ones."),
+    "overlay/rows": _again("{mine} moves {rows} of {fragments} with values that have been covered by new ones."),
+    "overlay/rows-moved": _again("{mine} covers {rows} of {fragments} that were moved to other files meanwhile."),
+    "overlay/rows-checked": _mended("Rows of {fragments} were moved, but none that {mine} covers."),
 }
 """All findings. Their ids are stable."""

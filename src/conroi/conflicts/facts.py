@@ -15,21 +15,16 @@ from conroi.operations import (
     DataReplacement,
     Delete,
     Merge,
-    Overwrite,
     Project,
     Rewrite,
     Update,
-    UpdateConfig,
     UpdateMemWalState,
 )
 from conroi.operations.base import Operation
+from conroi.operations.indices import FRAGMENT_REUSE, MEM_WAL
 
-FRAGMENT_REUSE = "__lance_frag_reuse"
-MEM_WAL = "__lance_mem_wal"
-SYSTEM_INDICES = frozenset({FRAGMENT_REUSE, MEM_WAL})
 REWRITE_ROWS = pb.Transaction.Update.REWRITE_ROWS
 REWRITE_COLUMNS = pb.Transaction.Update.REWRITE_COLUMNS
-TOMBSTONE = -2
 
 
 # ------------------------------------------------------------------------------ fragments
@@ -53,24 +48,15 @@ def modified_fragments(operation: Operation) -> frozenset[int]:
     """The fragments that the operation changes, removes, copies or lays something over."""
     match operation:
         case Delete() | Update():
-            return updated_fragments(operation).keys() | removed_fragments(operation)
+            return removed_fragments(operation).union(updated_fragments(operation))
         case Rewrite():
-            return frozenset(old.id for group in rewrite_groups(operation) for old in group.old_fragments)
+            return frozenset(old.id for group in operation.groups for old in group.old_fragments)
         case DataReplacement():
             return frozenset(group.fragment_id for group in operation.replacements)
         case DataOverlay():
             return frozenset(group.fragment_id for group in operation.groups)
         case _:
             return frozenset()
-
-
-def rewrite_groups(rewrite: Rewrite) -> tuple[pb.Transaction.Rewrite.Group, ...]:
-    """The groups of a compaction; very old writers had one group and no name for it."""
-    if rewrite.groups or not rewrite.old_fragments:
-        return tuple(rewrite.groups)
-    return (
-        pb.Transaction.Rewrite.Group(old_fragments=rewrite.old_fragments, new_fragments=rewrite.new_fragments),
-    )
 
 
 def moves_rows(operation: Operation) -> bool:
@@ -88,12 +74,12 @@ def affected_rows(mine: Staged) -> dict[int, BitMap] | None:
     if mine.affected_rows is not None:
         return dict(mine.affected_rows)
     operation = mine.operation
-    if isinstance(operation, Update) and operation.updated_fragment_offset_bitmaps and rewrites_columns(operation):
-        return {
-            fragment: decode_bitmap(rows, what="list of updated rows")
-            for fragment, rows in operation.updated_fragment_offset_bitmaps.items()
-        }
-    return None
+    if not isinstance(operation, Update) or not rewrites_columns(operation):
+        return None
+    rows = {number: BitMap(offsets) for number, offsets in operation.updated_fragment_offsets.items()}
+    for number, bitmap in operation.updated_fragment_offset_bitmaps.items():
+        rows[number] = decode_bitmap(bitmap, what="list of updated rows")
+    return rows or None
 
 
 # -------------------------------------------------------------------------------- columns
@@ -129,13 +115,6 @@ def removed_indices(operation: Operation) -> tuple[pb.IndexMetadata, ...]:
 
 def names_of(indices: Iterable[pb.IndexMetadata]) -> frozenset[str]:
     return frozenset(index.name for index in indices)
-
-
-def coverage(index: pb.IndexMetadata) -> BitMap | None:
-    """The fragments that an index covers; None: it does not say."""
-    if not index.fragment_bitmap:
-        return None
-    return decode_bitmap(index.fragment_bitmap, what=f"fragment list of the index {index.name}")
 
 
 def reuse_index(operation: Operation) -> pb.IndexMetadata | None:

@@ -11,12 +11,11 @@ from dataclasses import replace
 
 from pyroaring import BitMap
 
-from conroi.conflicts import facts
 from conroi.conflicts.rule import Finding, found
 from conroi.format import lance_pb2 as pb
-from conroi.format.roaring import encode_bitmap
 from conroi.operations import CreateIndex, Rewrite
 from conroi.operations.base import copied
+from conroi.operations.indices import with_coverage
 
 
 def joined(mine: CreateIndex, their_reuse: pb.IndexMetadata) -> Finding:
@@ -58,5 +57,4 @@ def _with_entries(index: pb.IndexMetadata, entries: Sequence[pb.FragmentReuseVer
     details = pb.FragmentReuseIndexDetails(inline=pb.FragmentReuseInline(versions=entries))
     changed.index_details.value = details.SerializeToString(deterministic=True)
     digests = (digest for entry in entries for group in entry.groups for digest in group.new_fragments)
-    changed.fragment_bitmap = encode_bitmap(BitMap(digest.id for digest in digests), has_runs=True)
-    return changed
+    return with_coverage(changed, BitMap(digest.id for digest in digests))

@@ -59,10 +59,10 @@ class Rule:
 
 def always(title: str, finding: str) -> Rule:
     """A rule that has only one answer."""
-    return Rule(title, (finding,), lambda mine, theirs: Finding(finding), can_pass=False)
+    return Rule(title, (finding,), lambda _mine, _theirs: Finding(finding), can_pass=False)
 
 
-OK = Rule("The two never touch the same thing.", (), lambda mine, theirs: None)
+OK = Rule("The two never touch the same thing.", (), lambda _mine, _theirs: None)
 """Compatible, whatever the two are."""
 
 

@@ -13,7 +13,7 @@ from conroi.environment import Environment
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
 from conroi.format.naming import DATA_DIR, data_file_name
-from conroi.format.schema import leaf_field_ids
+from conroi.format.fields import leaf_field_ids
 from conroi.stores.objects import Objects
 
 ROWS_PER_FILE = 1_048_576

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap
 
-from conroi.errors import CorruptionError
+from conroi.errors import CorruptionError, UnsupportedError
 from conroi.format import lance_pb2 as pb
 from conroi.format.roaring import decode_bitmap, encode_bitmap
 from conroi.format.seal import seal, unseal_inside
@@ -23,9 +23,7 @@ _SCHEMA = pa.schema([pa.field("row_id", pa.uint32(), nullable=False)])
 _ARROW_END = struct.Struct("<i6s")  # how long the footer is, and the mark that ends the file
 
 
-def encode_deletions(
-    deleted: BitMap, *, force_bitmap: bool = False
-) -> tuple[pb.DeletionFile.FileType, bytes]:
+def encode_deletions(deleted: BitMap, *, force_bitmap: bool = False) -> tuple[pb.DeletionFile.FileType, bytes]:
     """The kind of deletion file that fits these rows, and its bytes."""
     if force_bitmap or len(deleted) >= SMALLEST_BITMAP_ROWS:
         content = encode_bitmap(deleted)
@@ -38,14 +36,23 @@ def decode_deletions(data: bytes, file: pb.DeletionFile, *, physical_rows: int |
     content = unseal_inside(data, what=_WHAT)
     if file.file_type == pb.DeletionFile.BITMAP:
         deleted = decode_bitmap(content, what=_WHAT)
-    else:
+    elif file.file_type == pb.DeletionFile.ARROW_ARRAY:
         deleted = _rows_of_arrow_file(content)
-    # Very old writers did not count; they left 0.
+    else:
+        raise UnsupportedError(
+            f"The table has a deletion file of kind {file.file_type}, which this version of conroi does not know.",
+            hint="Upgrade conroi.",
+        )
+    _check_against_manifest(deleted, file, physical_rows)
+    return deleted
+
+
+def _check_against_manifest(deleted: BitMap, file: pb.DeletionFile, physical_rows: int | None) -> None:
+    # Very old writers did not count the rows; they left 0.
     if file.num_deleted_rows and len(deleted) != file.num_deleted_rows:
         raise _damaged(f"it has {len(deleted)} rows, the manifest says {file.num_deleted_rows}")
     if physical_rows is not None and deleted and deleted.max() >= physical_rows:
         raise _damaged(f"it names row {deleted.max()} of a fragment with {physical_rows} rows")
-    return deleted
 
 
 def _arrow_file(deleted: BitMap) -> bytes:
@@ -53,7 +60,7 @@ def _arrow_file(deleted: BitMap) -> bytes:
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression="zstd")
     with pa.ipc.new_file(sink, _SCHEMA, options=options) as writer:
-        writer.write_batch(pa.record_batch([rows], schema=_SCHEMA))
+        writer.write(pa.record_batch([rows], schema=_SCHEMA))  # pyright: ignore[reportUnknownMemberType]
     return sink.getvalue().to_pybytes()
 
 

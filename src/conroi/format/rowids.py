@@ -73,12 +73,12 @@ def drop_row_ids(data: bytes, deleted: BitMap) -> bytes:
 def _append_segment(joined: pb.RowIdSequence, segment: pb.U64Segment) -> None:
     if segment.HasField("range") and segment.range.start == segment.range.end:
         return
-    last = joined.segments[-1] if joined.segments else None
-    if last is not None and last.HasField("range") and segment.HasField("range"):
-        if last.range.end == segment.range.start:
-            last.range.end = segment.range.end
-            return
-    joined.segments.append(segment)
+    last = joined.segments[-1] if joined.segments else pb.U64Segment()
+    are_ranges = last.HasField("range") and segment.HasField("range")
+    if are_ranges and last.range.end == segment.range.start:
+        last.range.end = segment.range.end
+    else:
+        joined.segments.append(segment)
 
 
 # -------------------------------------------------------------------------------------------- row versions

@@ -31,8 +31,9 @@ def seal(*parts: bytes | memoryview) -> bytes:
 
 def unseal_front(data: memoryview, *, what: str) -> None:
     """Check the seal at the front of a file, if there is one, against all that follows."""
-    if data[: len(_MARK)] == _MARK:
-        _check(data[:SEAL_SIZE], data[SEAL_SIZE:], what=what)
+    found = bytes(data[:SEAL_SIZE])
+    if found.startswith(_MARK):
+        _check(found, data[SEAL_SIZE:], what=what)
 
 
 def seal_message(message: bytes) -> bytes:
@@ -61,7 +62,7 @@ def unseal_inside(data: bytes, *, what: str) -> bytes:
     return before + after
 
 
-def _check(found: bytes | memoryview, *parts: bytes | memoryview, what: str, prefix: bytes = b"") -> None:
+def _check(found: bytes, *parts: bytes | memoryview, what: str, prefix: bytes = b"") -> None:
     if found != prefix + seal(*parts):
         raise CorruptionError(
             f"The {what} is damaged: its checksum does not match its bytes.",

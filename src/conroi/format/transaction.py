@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from google.protobuf.message import DecodeError
+from google.protobuf.unknown_fields import UnknownFieldSet
 
 from conroi.errors import CorruptionError
 from conroi.format import lance_pb2 as pb
+from conroi.format.seal import seal_message, unseal_message
 
 COMMIT_MESSAGE_PROPERTY = "__lance_commit_message"
 
@@ -65,17 +67,21 @@ class Transaction:
 
 def decode_transaction(data: bytes) -> Transaction:
     """The transaction in these bytes (the content of a `.txn` file, or of a manifest's inline section)."""
+    message = unseal_message(data, what="transaction")
     try:
-        wire = pb.Transaction.FromString(data)
+        wire = pb.Transaction.FromString(message)
     except DecodeError as error:
         raise CorruptionError(
             f"The transaction is not a valid message ({error}).", hint="The file is damaged."
         ) from error
     if not wire.uuid:
         raise CorruptionError("The transaction has no id.", hint="The file is damaged or cut off.")
+    # An operation that we do not know is among the unknown fields; with none at all the end of the file is missing.
+    if wire.WhichOneof("operation") is None and len(UnknownFieldSet(wire)) == 0:
+        raise CorruptionError("The transaction has no operation.", hint="The file is damaged or cut off.")
     return Transaction(wire)
 
 
 def encode_transaction(transaction: Transaction) -> bytes:
-    """The inverse of `decode_transaction`."""
-    return transaction.wire.SerializeToString(deterministic=True)
+    """The inverse of `decode_transaction`, with a checksum that other readers skip."""
+    return seal_message(transaction.wire.SerializeToString(deterministic=True))

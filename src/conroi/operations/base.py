@@ -38,7 +38,7 @@ class Operation(Protocol):
         """A transaction message with only the operation set."""
         ...
 
-    def apply(self, base: Manifest, step: Step) -> Manifest:
+    def apply(self, base: Manifest, step: Step, /) -> Manifest:
         """The fragments, schema, indices, config and high-water marks after this operation.
 
         Version, time, flags and the like are the business of `conroi.operations.build`.

@@ -34,7 +34,7 @@ class CreateIndex:
             unknown=unknown_fields(message),
         )
 
-    def apply(self, base: Manifest, step: Step) -> Manifest:
+    def apply(self, base: Manifest, _step: Step) -> Manifest:
         for index in self.new_indices:
             _check(index)
         replaced = {index.uuid.uuid for index in (*self.new_indices, *self.removed_indices)}

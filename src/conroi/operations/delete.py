@@ -41,7 +41,7 @@ class Delete:
             unknown=unknown_fields(message),
         )
 
-    def apply(self, base: Manifest, step: Step) -> Manifest:
+    def apply(self, base: Manifest, _step: Step) -> Manifest:
         fragments = replaced(base, removed=self.deleted_fragment_ids, updated=self.updated_fragments)
         indices = retained(
             base.indices,

@@ -10,6 +10,7 @@ from itertools import pairwise
 
 from conroi.errors import CorruptionError, InvalidInputError
 from conroi.format import lance_pb2 as pb
+from conroi.format.flags import Flag
 from conroi.format.manifest import Manifest
 from conroi.operations.base import copied
 
@@ -17,8 +18,6 @@ TOMBSTONE = -2
 """Stands in `DataFile.fields` for a column that is not read from that file any more."""
 
 _LARGEST_ID = (1 << 32) - 1
-_DELETION_FILES = 1
-_MIXED_FILE_VERSIONS = 256
 # How a data file spells the version that the manifest's data format names.
 _FILE_VERSIONS = {"0.1": {(0, 1), (0, 2)}, "2.0": {(0, 3), (2, 0)}}
 
@@ -59,13 +58,11 @@ def check_new(fragments: Iterable[pb.DataFragment], head: pb.ManifestHead) -> No
 def check_new_file(file: pb.DataFile, head: pb.ManifestHead) -> None:
     """Refuse a data file that holds nothing, or whose file version is not that of the table."""
     if not file.fields:
-        raise InvalidInputError(
-            f"The data file {file.path!r} holds no columns.", hint="Leave it out of the fragment."
-        )
+        raise InvalidInputError(f"The data file {file.path!r} holds no columns.", hint="Leave it out of the fragment.")
     version = (file.file_major_version, file.file_minor_version)
     table = head.data_format.version
     expected = _FILE_VERSIONS.get(table, {tuple(int(part) for part in table.split("."))} if table else set())
-    if expected and version not in expected and not head.reader_feature_flags & _MIXED_FILE_VERSIONS:
+    if expected and version not in expected and not head.reader_feature_flags & Flag.MIXED_FILE_VERSIONS:
         raise InvalidInputError(
             f"The data file {file.path!r} has file version {version[0]}.{version[1]}, but the table has {table}; "
             "readers refuse a table that mixes them.",
@@ -106,9 +103,7 @@ def with_fragments(
     return base.changed(head=head, fragments=kept, indices=indices)
 
 
-def replaced(
-    base: Manifest, *, removed: Iterable[int], updated: Iterable[pb.DataFragment]
-) -> list[pb.DataFragment]:
+def replaced(base: Manifest, *, removed: Iterable[int], updated: Iterable[pb.DataFragment]) -> list[pb.DataFragment]:
     """The fragments of the base without the removed ones, and with the post-images of the updated ones."""
     images = {fragment.id: fragment for fragment in updated}
     gone = set(removed)
@@ -131,7 +126,7 @@ def mark_deletions(head: pb.ManifestHead, has_deletions: bool) -> None:
     """Set or clear the flag that says that some fragment has a deletion file."""
     for word in ("reader_feature_flags", "writer_feature_flags"):
         flags: int = getattr(head, word)
-        setattr(head, word, flags | _DELETION_FILES if has_deletions else flags & ~_DELETION_FILES)
+        setattr(head, word, flags | Flag.DELETION_FILES if has_deletions else flags & ~Flag.DELETION_FILES)
 
 
 def _raise_max_fragment_id(head: pb.ManifestHead, ordered: Sequence[pb.DataFragment]) -> None:

@@ -56,36 +56,13 @@ def without_changed_fields(
     return [_without_changed_fields(index, changed) for index in indices]
 
 
-def _without_changed_fields(
-    index: pb.IndexMetadata, changed: Mapping[int, Collection[int]]
-) -> pb.IndexMetadata:
+def _without_changed_fields(index: pb.IndexMetadata, changed: Mapping[int, Collection[int]]) -> pb.IndexMetadata:
     fields = set(index.fields)
-    stale = BitMap(fragment_id for fragment_id, changed_fields in changed.items() if not fields.isdisjoint(changed_fields))
+    stale = BitMap(fragment_id for fragment_id, its_fields in changed.items() if not fields.isdisjoint(its_fields))
     covered = covered_fragments(index) if stale else None
     if covered is None or covered.isdisjoint(stale):
         return index
     return with_coverage(index, covered - stale)
-
-
-def extended_to_moved_rows(
-    indices: Iterable[pb.IndexMetadata],
-    *,
-    moved_from: Iterable[int],
-    moved_to: Iterable[int],
-    changed_fields: Collection[int],
-) -> list[pb.IndexMetadata]:
-    """With stable row ids, an index whose fields kept their values still knows rows that moved to new fragments."""
-    sources, targets = BitMap(moved_from), BitMap(moved_to)
-    return [_extended(index, sources, targets, set(changed_fields)) for index in indices]
-
-
-def _extended(index: pb.IndexMetadata, sources: BitMap, targets: BitMap, changed_fields: set[int]) -> pb.IndexMetadata:
-    if not targets or finds_addresses(index) or not changed_fields.isdisjoint(index.fields):
-        return index
-    covered = covered_fragments(index)
-    if covered is None or not sources <= covered:
-        return index
-    return with_coverage(index, covered | targets)
 
 
 Groups = Sequence[tuple[BitMap, BitMap]]

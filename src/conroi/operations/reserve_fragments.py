@@ -31,7 +31,7 @@ class ReserveFragments:
     def from_wire(cls, message: pb.Transaction.ReserveFragments) -> ReserveFragments:
         return cls(num_fragments=message.num_fragments, unknown=unknown_fields(message))
 
-    def apply(self, base: Manifest, step: Step) -> Manifest:
+    def apply(self, base: Manifest, _step: Step) -> Manifest:
         head = base.editable_head()
         # On a table that never had a fragment this wastes id 0, as it does in pylance: its rewrites number their
         # fragments from the highest id downwards, so both must count alike.

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
+from conroi.format.flags import computed_flags
 from conroi.format.manifest import Manifest
 from conroi.operations.base import Step, unknown_fields
 
@@ -39,6 +40,7 @@ class Restore:
             )
         head = target.editable_head()
         _keep_high_water_marks(head, base.head)
+        _keep_flags(head, base.head)
         if base.head.HasField("branch"):
             head.branch = base.head.branch
         return target.changed(head=head)
@@ -57,3 +59,10 @@ def _keep_high_water_marks(head: pb.ManifestHead, now: pb.ManifestHead) -> None:
     for mark in ("max_fragment_id", "max_allocated_field_id", "max_clustering_id"):
         if now.HasField(mark) and (not head.HasField(mark) or getattr(now, mark) > getattr(head, mark)):
             setattr(head, mark, getattr(now, mark))
+
+
+def _keep_flags(head: pb.ManifestHead, now: pb.ManifestHead) -> None:
+    """Flags that stay once set, stay; `build` drops those of the others that do not fit the restored version."""
+    flags = computed_flags(now, has_deletions=False)
+    head.reader_feature_flags |= flags.reader
+    head.writer_feature_flags |= flags.writer

@@ -29,7 +29,7 @@ class UpdateBases:
     def from_wire(cls, message: pb.Transaction.UpdateBases) -> UpdateBases:
         return cls(new_bases=tuple(message.new_bases), unknown=unknown_fields(message))
 
-    def apply(self, base: Manifest, step: Step) -> Manifest:
+    def apply(self, base: Manifest, _step: Step) -> Manifest:
         head = base.editable_head()
         for new_base in self.new_bases:
             _check(new_base, head)

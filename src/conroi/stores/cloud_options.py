@@ -22,10 +22,13 @@ CloudStore = S3Store | GCSStore | AzureStore
 PYLANCE_ONLY = frozenset({"client_max_retries", "client_retry_timeout", "download_retry_count"})
 # What is about the HTTP connection and not about the storage; obstore wants these apart.
 CLIENT_OPTIONS = frozenset(
-    """allow_http allow_invalid_certificates connect_timeout http1_only http2_only http2_keep_alive_interval
-    http2_keep_alive_timeout http2_keep_alive_while_idle pool_idle_timeout pool_max_idle_per_host proxy_url
-    proxy_ca_certificate proxy_excludes randomize_addresses read_timeout root_certificate timeout user_agent""".split()
-)
+    {
+        "allow_http", "allow_invalid_certificates", "connect_timeout", "http1_only", "http2_only",
+        "http2_keep_alive_interval", "http2_keep_alive_timeout", "http2_keep_alive_while_idle", "pool_idle_timeout",
+        "pool_max_idle_per_host", "proxy_url", "proxy_ca_certificate", "proxy_excludes", "randomize_addresses",
+        "read_timeout", "root_certificate", "timeout", "user_agent",
+    }
+)  # fmt: skip
 _WAITS = {"timeout": "30s", "connect_timeout": "5s"}
 _MAX_RETRIES = 4
 _RETRY_SECONDS = 30

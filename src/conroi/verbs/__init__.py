@@ -3,3 +3,38 @@
 Nothing here commits. A verb returns a `Plan`; the table (or a transaction) hands it to the commit loop, and calls the
 verb again on a newer version if the commit was refused as retryable.
 """
+
+from conroi.verbs.append import append
+from conroi.verbs.clone import clone
+from conroi.verbs.columns import add_columns, alter_columns, drop_columns, rename_columns
+from conroi.verbs.compact import compact, sort
+from conroi.verbs.delete import delete
+from conroi.verbs.index import create_index
+from conroi.verbs.overwrite import overwrite, overwrite_where
+from conroi.verbs.replace_columns import replace_column_data
+from conroi.verbs.settings import set_config, set_metadata
+from conroi.verbs.small import add_base, drop_index, reserve_fragments, restore
+from conroi.verbs.update import update
+
+__all__ = [
+    "add_base",
+    "add_columns",
+    "alter_columns",
+    "append",
+    "clone",
+    "compact",
+    "create_index",
+    "delete",
+    "drop_columns",
+    "drop_index",
+    "overwrite",
+    "overwrite_where",
+    "rename_columns",
+    "replace_column_data",
+    "reserve_fragments",
+    "restore",
+    "set_config",
+    "set_metadata",
+    "sort",
+    "update",
+]

@@ -12,9 +12,10 @@ from conroi.data.fitting import can_become
 from conroi.data.writing import Progress
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
-from conroi.format.schema import fields_from_schema, key_columns, max_field_id
+from conroi.format.fields import field_path, key_fields, max_field_id
+from conroi.format.schema import fields_from_schema
 from conroi.operations import Merge, Project
-from conroi.verbs.field_paths import Path, descendants, find, path_of
+from conroi.verbs.field_paths import descendants, find
 from conroi.data.pinned import Pinned
 from conroi.verbs.plan import Plan
 
@@ -91,9 +92,8 @@ def with_new_fields(pinned: Pinned, new: list[pa.Field]) -> list[pb.Field]:
 
 def next_field_id(pinned: Pinned) -> int:
     """Above every id in the schema and in any data file, so that the data of a dropped column never comes back."""
-    in_files = (i for fragment in pinned.manifest.fragments for file in fragment.files for i in file.fields)
-    allocated = pinned.manifest.head.max_allocated_field_id
-    return max(max_field_id(pinned.manifest.fields), allocated, max(in_files, default=-1)) + 1
+    manifest = pinned.manifest
+    return max(max_field_id(manifest.fields, manifest.fragments), manifest.head.max_allocated_field_id) + 1
 
 
 def with_file(fragment: pb.DataFragment, file: pb.DataFile) -> pb.DataFragment:
@@ -138,7 +138,7 @@ def _refuse_empty_parents(pinned: Pinned, before: Sequence[pb.Field], after: Seq
     for field in after:
         if field.id in parents_before and field.id not in parents_after:
             raise InvalidInputError(
-                f"{'.'.join(path_of(before, field))!r} would have no field left.",
+                f"{_path(before, field)!r} would have no field left.",
                 table=pinned.root,
                 hint="Drop the whole column instead.",
             )
@@ -159,7 +159,7 @@ def _refuse_twins(pinned: Pinned, fields: Sequence[pb.Field]) -> None:
     for field in fields:
         if not field.name or (field.parent_id, field.name) in seen:
             raise InvalidInputError(
-                f"{'.'.join(path_of(fields, field))!r} is not a name a column can get: it is taken or empty.",
+                f"{_path(fields, field)!r} is not a name a column can get: it is taken or empty.",
                 table=pinned.root,
                 hint="Choose another one.",
             )
@@ -191,7 +191,7 @@ def _with_nullability(pinned: Pinned, changes: Mapping[str, ColumnChange]) -> li
     _refuse_key_change(pinned, {i for i, nullable in wanted.items() if nullable}, "made nullable")
     for field in pinned.manifest.fields:
         if wanted.get(field.id) is False and field.nullable:
-            _refuse_nulls_in(pinned, ".".join(path_of(pinned.manifest.fields, field)))
+            _refuse_nulls_in(pinned, _path(pinned.manifest.fields, field))
     return [_edited(f, nullable=wanted.get(f.id, f.nullable)) for f in pinned.manifest.fields]
 
 
@@ -246,7 +246,7 @@ def _retyped_fields(
 
 
 def _refuse_key_change(pinned: Pinned, field_ids: set[int], what: str) -> None:
-    keys = {f.id: f.name for f in key_columns(pinned.manifest.fields)}
+    keys = {f.id: f.name for f in key_fields(pinned.manifest.fields)}
     touched = [name for i, name in keys.items() if i in field_ids]
     if touched:
         raise InvalidInputError(
@@ -262,6 +262,10 @@ def _edited(field: pb.Field, *, name: str | None = None, nullable: bool | None =
     changed.name = field.name if name is None else name
     changed.nullable = field.nullable if nullable is None else nullable
     return changed
+
+
+def _path(fields: Sequence[pb.Field], field: pb.Field) -> str:
+    return field_path(field, {f.id: f for f in fields})
 
 
 def quoted(column: str) -> str:

@@ -3,31 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
 
-from conroi.format import lance_pb2 as pb
 from conroi.data.pinned import Pinned, unknown_column
-
-Path: TypeAlias = tuple[str, ...]
+from conroi.format import lance_pb2 as pb
+from conroi.format.fields import fields_by_path
 
 
 def find(pinned: Pinned, column: str) -> pb.Field:
     """The field with this name, or this dotted path inside a struct."""
-    fields = pinned.manifest.fields
-    for field in fields:
-        if ".".join(path_of(fields, field)) == column:
-            return field
-    raise unknown_column(pinned, column)
-
-
-def path_of(fields: Sequence[pb.Field], field: pb.Field) -> Path:
-    """The names from the column down to this field."""
-    by_id = {f.id: f for f in fields}
-    names = [field.name]
-    while field.parent_id != -1 and field.parent_id in by_id:
-        field = by_id[field.parent_id]
-        names.append(field.name)
-    return tuple(reversed(names))
+    field = fields_by_path(pinned.manifest.fields).get(column)
+    if field is None:
+        raise unknown_column(pinned, column)
+    return field
 
 
 def descendants(fields: Sequence[pb.Field], field_id: int) -> set[int]:

@@ -4,10 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
 from conroi.commit.change import Change, Guard
 from conroi.commit.snapshot import Snapshot
 from conroi.conflicts import Staged
+from conroi.errors import InvalidInputError
+
+
+IfMoved: TypeAlias = Literal["fail", "win"]
+"""What an overwrite or a restore does when somebody else commits meanwhile."""
+
+
+def must_not_move(if_moved: str, table: str) -> bool:
+    """Whether the table must stay as it is until the commit."""
+    if if_moved not in ("fail", "win"):
+        raise InvalidInputError(f'if_moved is "fail" or "win", not {if_moved!r}.', table=table)
+    return if_moved == "fail"
 
 
 @dataclass(frozen=True)
@@ -26,6 +39,7 @@ class Plan:
             staged=self.staged,
             base=base,
             uuid=uuid,
+            base_is_fresh=True,
             properties=properties,
             must_not_move=self.must_not_move or must_not_move,
             guard=self.guard,

@@ -23,7 +23,7 @@ from conroi.data.width import row_width
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
 from conroi.format.rowids import encode_row_ids
-from conroi.format.schema import leaf_field_ids
+from conroi.format.fields import leaf_field_ids
 from conroi.operations import Update
 from conroi.verbs.columns import quoted, with_file
 from conroi.verbs.plan import Plan
@@ -187,17 +187,12 @@ def field_ids(pinned: Pinned, columns: list[str]) -> list[int]:
 def _rewrite_columns(
     pinned: Pinned, expressions: Mapping[str, str], where: Predicate | None, rows: Rows
 ) -> Plan:
-    if where is not None and not isinstance(where, str):
-        raise InvalidInputError(
-            "Rewriting columns needs the condition as a string.", table=pinned.root, hint='Pass mode="rows".'
-        )
-    columns = {name: _conditional(name, text, where) for name, text in expressions.items()}
     schema = pa.schema([pinned.schema.field(name) for name in expressions])
     changed_ids = field_ids(pinned, list(expressions))
     updated: list[pb.DataFragment] = []
     for fragment_id in sorted(rows):
         fragment = pinned.manifest.fragments_by_id[fragment_id]
-        batches = column_batches(pinned, fragment_id, columns)
+        batches = _changed_columns(pinned, fragment_id, expressions, where, schema)
         file = write_column_file(pinned, pinned.writer(), batches, schema, fragment.physical_rows)
         updated.append(with_file(_without_fields(fragment, changed_ids), file))
     operation = Update(
@@ -209,8 +204,30 @@ def _rewrite_columns(
     return Plan(pinned.staged(operation, rows), counts={"rows_updated": sum(map(len, rows.values()))})
 
 
-def _conditional(column: str, text: str, where: str | None) -> str:
-    return text if where is None else f"CASE WHEN ({where}) THEN ({text}) ELSE {quoted(column)} END"
+def _changed_columns(
+    pinned: Pinned, fragment_id: int, expressions: Mapping[str, str], where: Predicate | None, schema: pa.Schema
+) -> pa.RecordBatchReader:
+    """The columns of one fragment, old values where the condition does not hold.
+
+    The expressions see only the rows that match (and are alive), so one that fails elsewhere, such as a division by
+    zero, does no harm.
+    """
+    before = pa.Table.from_batches(
+        [cast_batch(batch, schema, pinned.root) for batch in _old_columns(pinned, fragment_id, schema.names)], schema
+    )
+    with pylance_errors(pinned.root):
+        fragment = pinned.dataset.get_fragment(fragment_id)
+        assert fragment is not None, "the manifest has this fragment"
+        found = fragment.scanner(columns=dict(expressions), filter=where, with_row_address=True).to_table()
+    offsets = (addresses_of(found["_rowaddr"]) & np.uint64(0xFFFFFFFF)).astype(np.int64)
+    after = [cast_batch(batch, schema, pinned.root) for batch in found.to_batches()]
+    source = np.arange(before.num_rows)
+    source[offsets] = before.num_rows + np.arange(len(offsets))
+    return pa.concat_tables([before, pa.Table.from_batches(after, schema)]).take(pa.array(source)).to_reader()
+
+
+def _old_columns(pinned: Pinned, fragment_id: int, names: list[str]) -> pa.RecordBatchReader:
+    return column_batches(pinned, fragment_id, {name: quoted(name) for name in names})
 
 
 def _without_fields(fragment: pb.DataFragment, gone: list[int]) -> pb.DataFragment:

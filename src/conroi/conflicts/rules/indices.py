@@ -3,48 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-
-from pyroaring import BitMap
+from dataclasses import replace
 
 from conroi.conflicts import facts
 from conroi.conflicts.rule import Finding, Rule, found
 from conroi.conflicts.staged import Staged
 from conroi.format import lance_pb2 as pb
-from conroi.format.roaring import encode_bitmap
 from conroi.operations import CreateIndex, DataReplacement, Update
-from conroi.operations.base import Operation, copied
+from conroi.operations.base import Operation
+from conroi.operations.indices import FRAGMENT_REUSE, MEM_WAL, covered_fragments, without_changed_fields
 
 
 def _index_meets_update(mine: Staged, theirs: Operation) -> Finding | None:
     """A fragment with new values in an indexed column leaves the index's coverage; a query then scans it."""
     if not isinstance(mine.operation, CreateIndex) or not isinstance(theirs, Update):
         return None
-    modified = frozenset(theirs.fields_modified)
-    changed = BitMap(facts.updated_fragments(theirs).keys())
-    stale = [index for index in mine.operation.new_indices if _goes_stale(index, modified, changed)]
+    changed = dict.fromkeys(facts.updated_fragments(theirs), theirs.fields_modified)
+    old = mine.operation.new_indices
+    pruned = tuple(without_changed_fields(old, changed))
+    stale = [index for index, kept in zip(old, pruned, strict=True) if kept is not index]
     if not stale:
         return None
-    pruned = tuple(_without(index, changed) if index in stale else index for index in mine.operation.new_indices)
-    rebased = CreateIndex(new_indices=pruned, removed_indices=mine.operation.removed_indices)
+    rebased = replace(mine.operation, new_indices=pruned)
     return found("index/coverage-reduced", changed, facts.names_of(stale), operation=rebased)
-
-
-def _goes_stale(index: pb.IndexMetadata, modified: frozenset[int], changed: BitMap) -> bool:
-    covered = facts.coverage(index)
-    return covered is not None and bool(modified.intersection(index.fields)) and bool(covered & changed)
-
-
-def _without(index: pb.IndexMetadata, fragments: BitMap) -> pb.IndexMetadata:
-    pruned = copied(index)
-    pruned.fragment_bitmap = encode_bitmap((facts.coverage(index) or BitMap()) - fragments, has_runs=True)
-    return pruned
 
 
 def _index_meets_index(mine: Staged, theirs: Operation) -> Finding | None:
     my_new, their_new = facts.new_indices(mine.operation), facts.new_indices(theirs)
     both = facts.names_of(my_new) & facts.names_of(their_new)
-    if both & facts.SYSTEM_INDICES:
-        return found("index/same-system-index", names=both & facts.SYSTEM_INDICES)
+    if system := both & {FRAGMENT_REUSE, MEM_WAL}:
+        return found("index/same-system-index", names=system)
     if both:
         return found("index/same-name", names=both)
     my_gone, their_gone = facts.removed_indices(mine.operation), facts.removed_indices(theirs)
@@ -70,7 +58,7 @@ def _removed_by_both(mine: Sequence[pb.IndexMetadata], theirs: Sequence[pb.Index
 def points_at(indices: Iterable[pb.IndexMetadata], fragments: frozenset[int]) -> Finding | None:
     """Whether one of the indices points to rows of these fragments, which have moved."""
     for index in indices:
-        covered = facts.coverage(index)
+        covered = covered_fragments(index)
         if covered is None:
             return found("index/coverage-unknown", names=[index.name])
         if hit := fragments.intersection(covered):

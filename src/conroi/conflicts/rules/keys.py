@@ -19,7 +19,7 @@ def _my_filter(mine: Staged) -> pb.KeyExistenceFilter | None:
     return mine.operation.inserted_rows
 
 
-def _append(mine: Staged, theirs: Operation) -> Finding | None:
+def _append(mine: Staged, _theirs: Operation) -> Finding | None:
     return found("keys/append") if _my_filter(mine) is not None else None
 
 

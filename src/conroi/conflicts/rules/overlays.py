@@ -65,7 +65,12 @@ UPDATE_MEETS_OVERLAY = Rule(
     ("overlay/columns", "overlay/rows", "rows/unknown"),
     _update_meets_overlay,
 )
-OVERLAY_MEETS_ROW_CHANGE = Rule(
+OVERLAY_MEETS_DELETE = Rule(
+    "Retried if a fragment under my overlay was removed; single deleted rows do not matter.",
+    ("rows/fragment-gone",),
+    _overlay_meets_row_change,
+)
+OVERLAY_MEETS_UPDATE = Rule(
     "Retried if a fragment under my overlay was removed, or if rows under it were moved.",
     ("rows/fragment-gone", "overlay/rows-checked"),
     _overlay_meets_row_change,

@@ -36,7 +36,7 @@ def _meets_row_change(mine: Staged, theirs: Operation) -> Finding | None:
     both = {number: replaced[number] & modified for number in touched if replaced[number] & modified}
     if not both:
         return None
-    return found("replacement/column-rewritten", both, _names(mine, frozenset().union(*both.values())))
+    return found("replacement/column-rewritten", both, _names(mine, frozenset[int]().union(*both.values())))
 
 
 def _meets_replacement(mine: Staged, theirs: Operation) -> Finding | None:
@@ -44,7 +44,7 @@ def _meets_replacement(mine: Staged, theirs: Operation) -> Finding | None:
     both = {number: one[number] & other[number] for number in one.keys() & other.keys() if one[number] & other[number]}
     if not both:
         return None
-    return found("replacement/column-rewritten", both, _names(mine, frozenset().union(*both.values())))
+    return found("replacement/column-rewritten", both, _names(mine, frozenset[int]().union(*both.values())))
 
 
 def _meets_projection(mine: Staged, theirs: Operation) -> Finding | None:

@@ -10,6 +10,7 @@ from conroi.conflicts.staged import Staged
 from conroi.format import lance_pb2 as pb
 from conroi.operations import CreateIndex, Rewrite
 from conroi.operations.base import Operation
+from conroi.operations.indices import covered_fragments
 
 
 def _rewrite_meets_row_change(mine: Staged, theirs: Operation) -> Finding | None:
@@ -46,7 +47,7 @@ def _index_meets_rewrite(mine: Staged, theirs: Operation) -> Finding | None:
     # With a fragment-reuse index readers find the moved rows, except through an n-gram index.
     ngrams = [index for index in facts.new_indices(mine.operation) if _is_ngram(index)]
     for index in ngrams:
-        if hit := moved.intersection(facts.coverage(index) or ()):
+        if hit := moved.intersection(covered_fragments(index) or ()):
             return found("index/ngram-moved", hit, [index.name])
     if facts.reuse_index(mine.operation) is None or not isinstance(mine.operation, CreateIndex):
         return None
@@ -74,10 +75,10 @@ def _rewrite_meets_index(mine: Staged, theirs: Operation) -> Finding | None:
 def _straddled(rewrite: Rewrite, theirs: Operation) -> Finding | None:
     """A group that an index covers only in part would leave it covering half of a new fragment."""
     for index in facts.new_indices(theirs):
-        covered = facts.coverage(index)
+        covered = covered_fragments(index)
         if covered is None:
             return found("index/coverage-unknown", names=[index.name])
-        for group in facts.rewrite_groups(rewrite):
+        for group in rewrite.groups:
             old = {fragment.id for fragment in group.old_fragments}
             if 0 < len(old.intersection(covered)) < len(old):
                 return found("reuse/straddles", old, [index.name])

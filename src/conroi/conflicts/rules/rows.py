@@ -16,8 +16,8 @@ def _row_changes(mine: Staged, theirs: Operation) -> Finding | None:
     updated = facts.updated_fragments(mine.operation)
     if not updated.keys() >= shared:
         return found("rows/whole-fragment", shared - updated.keys())
-    if facts.affected_rows(mine) is None:
-        return found("rows/unknown", shared)
+    if unknown := shared - (facts.affected_rows(mine) or {}).keys():
+        return found("rows/unknown", unknown)
     if gone := shared & facts.removed_fragments(theirs):
         return found("rows/fragment-gone", gone)
     return _only_deletions_differ(mine, theirs, shared)

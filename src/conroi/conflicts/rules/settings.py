@@ -16,15 +16,11 @@ def _config_set(operation: Operation) -> frozenset[str]:
     """The config keys that get a value."""
     if isinstance(operation, Overwrite):
         return frozenset(operation.config_upsert_values)
-    if not isinstance(operation, UpdateConfig):
-        return frozenset()
-    return frozenset(operation.upsert_values) | _keys(operation.config_updates, has_value=True)
+    return _keys(operation.config, has_value=True) if isinstance(operation, UpdateConfig) else frozenset()
 
 
 def _config_deleted(operation: Operation) -> frozenset[str]:
-    if not isinstance(operation, UpdateConfig):
-        return frozenset()
-    return frozenset(operation.delete_keys) | _keys(operation.config_updates, has_value=False)
+    return _keys(operation.config, has_value=False) if isinstance(operation, UpdateConfig) else frozenset()
 
 
 def _keys(updates: pb.UpdateMap | None, *, has_value: bool) -> frozenset[str]:
@@ -42,15 +38,7 @@ def touches_schema(operation: Operation) -> bool:
     """Whether metadata of the schema or of a column is changed."""
     if not isinstance(operation, UpdateConfig):
         return False
-    return _sets_schema_metadata(operation) or bool(_columns_described(operation))
-
-
-def _sets_schema_metadata(operation: UpdateConfig) -> bool:
-    return operation.schema_metadata_updates is not None or bool(operation.schema_metadata)
-
-
-def _columns_described(operation: UpdateConfig) -> frozenset[int]:
-    return frozenset(operation.field_metadata_updates) | frozenset(operation.field_metadata)
+    return operation.schema_metadata is not None or bool(operation.field_metadata)
 
 
 def _same_setting(mine: Staged, theirs: Operation) -> Finding | None:
@@ -58,15 +46,15 @@ def _same_setting(mine: Staged, theirs: Operation) -> Finding | None:
     if not isinstance(one, UpdateConfig) or not isinstance(theirs, UpdateConfig):
         return None
     names = set(_same_config(one, theirs)) | _same_table_metadata(one, theirs)
-    if _sets_schema_metadata(one) and _sets_schema_metadata(theirs):
+    if one.schema_metadata is not None and theirs.schema_metadata is not None:
         names.add("the schema's metadata")
-    columns = _columns_described(one) & _columns_described(theirs)
+    columns = one.field_metadata.keys() & theirs.field_metadata.keys()
     names.update(f"metadata of column {name}" for name in facts.column_names(mine.base.fields, columns))
     return found("settings/same-key", names=names) if names else None
 
 
 def _same_table_metadata(one: UpdateConfig, other: UpdateConfig) -> set[str]:
-    mine, theirs = one.table_metadata_updates, other.table_metadata_updates
+    mine, theirs = one.table_metadata, other.table_metadata
     if mine is None or theirs is None:
         return set()
     common = {entry.key for entry in mine.update_entries} & {entry.key for entry in theirs.update_entries}
@@ -101,7 +89,11 @@ def _clashing_bases(mine: Iterable[pb.BasePath], theirs: Iterable[pb.BasePath]) 
     ids = {base.id for base in others} - {0}  # 0 asks for any free id
     names = {base.name for base in others if base.HasField("name")}
     paths = {base.path for base in others}
-    return {base.path for base in mine if base.id in ids or base.path in paths or (base.HasField("name") and base.name in names)}
+    return {
+        base.path
+        for base in mine
+        if base.id in ids or base.path in paths or (base.HasField("name") and base.name in names)
+    }
 
 
 SAME_SETTING = Rule(

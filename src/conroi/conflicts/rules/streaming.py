@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from conroi.conflicts import facts
 from conroi.conflicts.rule import Finding, Rule, found
@@ -10,6 +11,7 @@ from conroi.conflicts.staged import Staged
 from conroi.format import lance_pb2 as pb
 from conroi.operations import CreateIndex
 from conroi.operations.base import Operation, copied
+from conroi.operations.indices import MEM_WAL
 
 
 def _same_shard(mine: Staged, theirs: Operation) -> Finding | None:
@@ -24,15 +26,15 @@ def _same_shard(mine: Staged, theirs: Operation) -> Finding | None:
 def _index_meets_progress(mine: Staged, theirs: Operation) -> Finding:
     """The index that holds the marks takes the further one of each shard; no other index change is allowed."""
     operation = mine.operation
-    if not isinstance(operation, CreateIndex) or facts.MEM_WAL not in facts.names_of(operation.new_indices):
+    if not isinstance(operation, CreateIndex) or MEM_WAL not in facts.names_of(operation.new_indices):
         return found("index/memwal")
-    indices = [_joined(index, facts.progress(theirs)) for index in operation.new_indices]
-    rebased = CreateIndex(new_indices=tuple(indices), removed_indices=operation.removed_indices)
-    return found("index/memwal-joined", names=[facts.MEM_WAL], operation=rebased)
+    indices = tuple(_joined(index, facts.progress(theirs)) for index in operation.new_indices)
+    rebased = replace(operation, new_indices=indices)
+    return found("index/memwal-joined", names=[MEM_WAL], operation=rebased)
 
 
 def _joined(index: pb.IndexMetadata, marks: Iterable[pb.CompactedSsTable]) -> pb.IndexMetadata:
-    if index.name != facts.MEM_WAL:
+    if index.name != MEM_WAL:
         return index
     details = pb.MemWalIndexDetails.FromString(index.index_details.value)
     own = {mark.shard_id.uuid: mark for mark in details.compacted_sstables}
@@ -50,7 +52,7 @@ def _joined(index: pb.IndexMetadata, marks: Iterable[pb.CompactedSsTable]) -> pb
 def _schema_under_index(mine: Staged, theirs: Operation) -> Finding | None:
     """One of the two is a change of columns, the other an index change, which may be the streaming index."""
     indices = (*facts.new_indices(mine.operation), *facts.new_indices(theirs))
-    return found("index/memwal-schema") if facts.MEM_WAL in facts.names_of(indices) else None
+    return found("index/memwal-schema") if MEM_WAL in facts.names_of(indices) else None
 
 
 SAME_SHARD = Rule(

@@ -1,0 +1,61 @@
+"""conroi: transactions over Lance tables.
+
+>>> import conroi
+>>> orders = conroi.create_table("memory://orders-front", [{"id": 1, "amount": 5.0}], key="id")
+>>> orders.append([{"id": 2, "amount": 7.5}]).count_rows()
+2
+"""
+
+from conroi.commit.change import CommitResult
+from conroi.environment import Environment
+from conroi.errors import (
+    AlreadyExistsError,
+    ClosedError,
+    CommitStateUnknown,
+    ConflictError,
+    ConroiError,
+    CorruptionError,
+    ExpectedVersionMismatch,
+    IncompatibleConflict,
+    InvalidInputError,
+    NotFoundError,
+    RetryableConflict,
+    StoreError,
+    StoreUnavailable,
+    TooMuchContention,
+    UnsupportedError,
+)
+from conroi.format.naming import ManifestNaming
+from conroi.format.transaction import Transaction as LanceTransaction
+from conroi.history import Commit
+from conroi.opening import commit, create_table, open_table
+from conroi.table import Table
+from conroi.version import __version__
+
+__all__ = [
+    "AlreadyExistsError",
+    "ClosedError",
+    "Commit",
+    "CommitResult",
+    "CommitStateUnknown",
+    "ConflictError",
+    "ConroiError",
+    "CorruptionError",
+    "Environment",
+    "ExpectedVersionMismatch",
+    "IncompatibleConflict",
+    "InvalidInputError",
+    "LanceTransaction",
+    "ManifestNaming",
+    "NotFoundError",
+    "RetryableConflict",
+    "StoreError",
+    "StoreUnavailable",
+    "Table",
+    "TooMuchContention",
+    "UnsupportedError",
+    "__version__",
+    "commit",
+    "create_table",
+    "open_table",
+]

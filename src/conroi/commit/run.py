@@ -1,0 +1,121 @@
+"""Running a verb: do its work at the head, commit it, and do it again on a newer version where that is the answer."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypedDict, TypeVar
+
+from conroi.commit.change import Change, CommitOptions, CommitResult
+from conroi.commit.files import TableFiles
+from conroi.commit.loop import commit
+from conroi.commit.snapshot import Snapshot
+from conroi.errors import ExpectedVersionMismatch, InvalidInputError, RetryableConflict
+from conroi.format.transaction import COMMIT_MESSAGE_PROPERTY
+
+_log = logging.getLogger(__name__)
+
+COMMIT_RETRIES = 20
+EXECUTIONS = 10
+"""So many times a verb's work is done again after a retryable conflict."""
+
+
+class How(TypedDict, total=False):
+    """What every verb that commits takes besides its own arguments."""
+
+    message: str
+    """The commit message, shown by history()."""
+    properties: Mapping[str, str]
+    """Notes kept with the commit."""
+    retries: int
+    """How often to try again when others commit first; 0 fails fast."""
+    strict: bool
+    """Refuse if anybody else commits while the work is done, even where both changes fit together."""
+    expect: int
+    """Refuse unless the table's newest version is this one."""
+
+
+class Work(Protocol):
+    """What a verb hands back: work that is done and becomes a Change."""
+
+    def change(self, base: Snapshot, *, uuid: str, properties: Mapping[str, str], must_not_move: bool) -> Change: ...
+
+
+W = TypeVar("W", bound=Work)
+
+
+@dataclass(frozen=True)
+class Done(Generic[W]):
+    """What became of a verb: the version it made, or the one it found nothing to do on."""
+
+    snapshot: Snapshot
+    work: W | None
+    result: CommitResult | None
+
+
+def run(files: TableFiles, known: Snapshot, verb: Callable[[Snapshot], W | None], how: How) -> Done[W]:
+    """Do the verb's work on the newest version and commit it. `known` is the newest version seen so far."""
+    settings = _settings(how, files.root)
+    for execution in range(settings.executions + 1):
+        head = files.newest(known)
+        _check_expected(settings.expect, head, files.root)
+        work = verb(head)
+        if work is None:
+            return Done(head, None, None)
+        change = work.change(
+            head,
+            uuid=str(files.environment.new_uuid()),
+            properties=settings.properties,
+            must_not_move=settings.strict,
+        )
+        try:
+            result = commit(files, change, settings.options)
+        except RetryableConflict as conflict:
+            if execution == settings.executions:
+                raise
+            _log.info("%s: doing the work again on a newer version (%s)", files.root, conflict.message)
+            known = head
+        else:
+            return Done(result.snapshot, work, result)
+    raise AssertionError("unreachable")
+
+
+def _check_expected(expected: int | None, head: Snapshot, table: str) -> None:
+    if expected is not None and head.version != expected:
+        raise ExpectedVersionMismatch(
+            f"You expected version {expected}, but the table is at version {head.version}.",
+            table=table,
+            expected=expected,
+            actual=head.version,
+            hint="Look at what changed, then run it again on the newest version.",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    properties: dict[str, str]
+    options: CommitOptions
+    executions: int
+    strict: bool
+    expect: int | None
+
+
+def _settings(how: How, table: str) -> _Settings:
+    properties = dict(how.get("properties") or {})
+    message = how.get("message")
+    if message is not None:
+        properties[COMMIT_MESSAGE_PROPERTY] = message
+    for key, value in properties.items():
+        if not isinstance(key, str) or not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidInputError(f"The property {key!r}: {value!r} is not text.", table=table)
+    retries = how.get("retries")
+    if retries is not None and retries < 0:
+        raise InvalidInputError("retries cannot be negative.", table=table)
+    return _Settings(
+        properties=properties,
+        options=CommitOptions(retries=COMMIT_RETRIES if retries is None else retries),
+        executions=EXECUTIONS if retries is None else retries,
+        strict=how.get("strict", False) or how.get("expect") is not None,
+        expect=how.get("expect"),
+    )

@@ -1,0 +1,131 @@
+"""What happens when two operations meet: one rule for each pair, readable as a table.
+
+A row is my operation, a column the one that was committed first. `docs/conflicts.md` is rendered from it.
+"""
+
+# ruff: noqa: E501 - the table is wider than a page, and stays a table
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from conroi.conflicts.catalog import CATALOG
+from conroi.conflicts.prechecks import PRECHECKS
+from conroi.conflicts.reason import COMPATIBLE, Reason, Verdict, Winner
+from conroi.conflicts.rule import OK, Finding, Rule, always, first_of
+from conroi.conflicts.rules import indices, keys, overlays, replacements, rewrites, rows, settings, streaming
+from conroi.conflicts.staged import Staged
+
+OPERATIONS = (
+    "Append",
+    "Delete",
+    "Update",
+    "Overwrite",
+    "CreateIndex",
+    "Rewrite",
+    "Merge",
+    "Project",
+    "Restore",
+    "ReserveFragments",
+    "UpdateConfig",
+    "DataReplacement",
+    "UpdateMemWalState",
+    "UpdateBases",
+    "Clone",
+    "DataOverlay",
+)
+"""The sixteen operations; the rows of the table, and its columns, to which comes `Unknown`."""
+
+# Rules with only one answer. Short names, so that the table below stays a table.
+ok___ = OK
+newtb = always("Incompatible: the whole table was replaced.", "table/overwritten")
+older = always("Incompatible: an older version was restored.", "table/restored")
+strea = always("Incompatible: a streaming writer moved its progress mark.", "memwal/state")
+datch = always("Incompatible: the table changed under my progress mark.", "memwal/data-changed")
+files = always("Retried: the list of data files was made anew.", "columns/file-list")
+cols_ = always("Retried: both change the list of columns.", "columns/both-changed")
+dropd = always("Incompatible: columns were dropped or renamed.", "columns/dropped-meanwhile")
+what_ = always("Incompatible: an operation that this version does not know.", "table/unknown-operation")
+# Rules that have to look.
+rows_ = rows.ROW_CHANGES
+rowsc = rows.ROWS_COMPACTED
+rowsr = rows.ROWS_REPLACED
+keysa = keys.KEYS_APPENDED
+keysr = first_of("First the keys that both insert, then the rows that both change.", keys.KEYS_INSERTED, rows.ROW_CHANGES)
+shard = streaming.SAME_SHARD
+walix = streaming.INDEX_MEETS_PROGRESS
+schix = streaming.SCHEMA_UNDER_INDEX
+updov = overlays.UPDATE_MEETS_OVERLAY
+ovdel = overlays.OVERLAY_MEETS_DELETE
+ovupd = overlays.OVERLAY_MEETS_UPDATE
+ixupd = indices.INDEX_MEETS_UPDATE
+ixix_ = indices.INDEX_MEETS_INDEX
+ixcol = indices.COLUMN_REPLACED
+ixrew = rewrites.INDEX_MEETS_REWRITE
+rewix = rewrites.REWRITE_MEETS_INDEX
+rewrw = rewrites.REWRITE_MEETS_ROW_CHANGE
+rewre = rewrites.REWRITE_MEETS_REWRITE
+rewch = rewrites.REWRITE_MEETS_CHANGE
+setng = settings.SAME_SETTING
+ovset = settings.OVERWRITE_MEETS_SETTINGS
+ovovr = settings.OVERWRITE_MEETS_OVERWRITE
+setnt = settings.SETTINGS_MEET_NEW_TABLE
+bases = settings.SAME_BASE
+reprw = replacements.REPLACEMENT_MEETS_ROW_CHANGE
+reprp = replacements.REPLACEMENT_MEETS_REPLACEMENT
+reppj = replacements.REPLACEMENT_MEETS_PROJECTION
+reprc = replacements.REPLACEMENT_MEETS_REWRITE
+
+# fmt: off
+_TABLE: Mapping[str, tuple[Rule, ...]] = {
+    # mine \ theirs      Append Delete Update Overwr CreIdx Rewrit Merge  Projec Restor Reserv UpdCon DataRe MemWal UpdBas Clone  Overla Unknown
+    "Append":            (ok___, ok___, ok___, newtb, ok___, ok___, ok___, ok___, older, ok___, ok___, ok___, strea, ok___, ok___, ok___, what_),
+    "Delete":            (ok___, rows_, rows_, newtb, ok___, rowsc, files, ok___, older, ok___, ok___, rowsr, strea, ok___, ok___, ok___, what_),
+    "Update":            (keysa, rows_, keysr, newtb, ok___, rowsc, files, ok___, older, ok___, ok___, rowsr, shard, ok___, ok___, updov, what_),
+    "Overwrite":         (ok___, ok___, ok___, ovovr, ok___, ok___, ok___, ok___, ok___, ok___, ovset, ok___, strea, ok___, ok___, ok___, what_),
+    "CreateIndex":       (ok___, ok___, ixupd, newtb, ixix_, ixrew, schix, ok___, older, ok___, ok___, ixcol, walix, ok___, ok___, ok___, what_),
+    "Rewrite":           (ok___, rewrw, rewrw, newtb, rewix, rewre, files, ok___, older, ok___, ok___, rewch, ok___, ok___, ok___, rewch, what_),
+    "Merge":             (files, files, files, newtb, schix, files, cols_, dropd, older, ok___, ok___, files, strea, ok___, ok___, files, what_),
+    "Project":           (ok___, ok___, ok___, newtb, ok___, ok___, cols_, cols_, older, ok___, ok___, ok___, strea, ok___, ok___, ok___, what_),
+    "Restore":           (ok___, ok___, ok___, ok___, ok___, ok___, ok___, ok___, ok___, ok___, setnt, ok___, strea, ok___, ok___, ok___, what_),
+    "ReserveFragments":  (ok___, ok___, ok___, newtb, ok___, ok___, ok___, ok___, older, ok___, ok___, ok___, ok___, ok___, ok___, ok___, what_),
+    "UpdateConfig":      (ok___, ok___, ok___, setnt, ok___, ok___, ok___, ok___, setnt, ok___, setng, ok___, ok___, ok___, ok___, ok___, what_),
+    "DataReplacement":   (ok___, reprw, reprw, newtb, ixcol, reprc, files, reppj, older, ok___, ok___, reprp, strea, ok___, ok___, ok___, what_),
+    "UpdateMemWalState": (datch, datch, shard, newtb, shard, ok___, datch, datch, older, ok___, ok___, datch, shard, ok___, datch, datch, what_),
+    "UpdateBases":       (ok___, ok___, ok___, ok___, ok___, ok___, ok___, ok___, ok___, ok___, ok___, ok___, ok___, bases, ok___, ok___, ok___),
+    "Clone":             (ok___, ok___, ok___, ok___, ok___, ok___, ok___, ok___, ok___, ok___, ok___, ok___, ok___, ok___, ok___, ok___, ok___),
+    "DataOverlay":       (ok___, ovdel, ovupd, newtb, ok___, rowsc, files, ok___, older, ok___, ok___, ok___, strea, ok___, ok___, ok___, what_),
+}
+# fmt: on
+
+MATRIX: Mapping[tuple[str, str], Rule] = {
+    (mine, theirs): rule
+    for mine, row in _TABLE.items()
+    for theirs, rule in zip((*OPERATIONS, "Unknown"), row, strict=True)
+}
+"""The rule for (my operation, the operation committed first)."""
+
+
+def meet(staged: Staged, winner: Winner) -> Verdict:
+    """What becomes of my staged operation now that the winner was committed first."""
+    mine, theirs = staged.operation, winner.operation
+    for precheck in PRECHECKS:
+        finding = precheck.decide(staged, theirs)
+        if finding is not None:
+            return _verdict(finding, staged, winner)
+    finding = MATRIX.get((mine.name, theirs.name), what_).decide(staged, theirs)
+    return COMPATIBLE if finding is None else _verdict(finding, staged, winner)
+
+
+def _verdict(finding: Finding, staged: Staged, winner: Winner) -> Verdict:
+    reason = Reason(
+        rule=finding.rule,
+        mine=staged.operation.name,
+        theirs=winner.operation.name,
+        fragments=finding.fragments,
+        rows=finding.rows,
+        sample=finding.sample,
+        names=finding.names,
+        winner=winner,
+    )
+    return Verdict(CATALOG[finding.rule].outcome, reason, finding.operation, finding.contested)

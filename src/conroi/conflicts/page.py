@@ -1,0 +1,118 @@
+"""The page `docs/conflicts.md`, rendered from the matrix, so that it cannot drift from it.
+
+`python -m conroi.conflicts.page` prints it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from conroi.conflicts.catalog import CATALOG
+from conroi.conflicts.differences import DELIBERATE_DIFFERENCES
+from conroi.conflicts.matrix import MATRIX, OPERATIONS
+from conroi.conflicts.outcome import Outcome
+from conroi.conflicts.prechecks import PRECHECKS
+from conroi.conflicts.reason import Reason
+from conroi.conflicts.rule import OK, Rule
+
+_COLUMNS = (*OPERATIONS, "Unknown")
+_WORDS = {
+    Outcome.COMPATIBLE: "compatible",
+    Outcome.REBASED: "rebased",
+    Outcome.RETRYABLE: "retryable",
+    Outcome.INCOMPATIBLE: "incompatible",
+}
+_INTRODUCTION = """\
+<!-- Rendered by `python -m conroi.conflicts.page`; a test compares. Do not edit by hand. -->
+# When two writers meet
+
+Two writers start from the same version. One commits first. What becomes of the other one depends on what the two do.
+Nobody holds a lock: the second writer looks at what was committed since it began, and there are four answers.
+
+| | answer | what happens |
+|---|---|---|
+| C | compatible | your change goes on top, as when git merges two files that nobody else touched |
+| B | rebased | your change goes on top after a small repair that loses nothing, as when git merges two places of one file |
+| R | retryable | `RetryableConflict`: it must be computed again on the newer version; the table's verbs do that by themselves |
+| I | incompatible | `IncompatibleConflict`: what your change was about is gone; you decide |
+
+Every error has a `reason` with the facts (the rule, both operations, the fragments, rows or names in common, and who
+committed when), and `reason.explain()` says it in two sentences and a hint.
+"""
+
+
+def _letters(rule: Rule) -> str:
+    outcomes = {CATALOG[name].outcome for name in rule.findings}
+    if rule.can_pass:
+        outcomes.add(Outcome.COMPATIBLE)
+    return "".join(outcome.value for outcome in Outcome if outcome in outcomes)
+
+
+def _numbers() -> dict[int, int]:
+    """A number for each rule, in the order of the table; rules are told apart by identity."""
+    numbers: dict[int, int] = {}
+    for rule in MATRIX.values():
+        if rule is not OK:
+            numbers.setdefault(id(rule), len(numbers) + 1)
+    return numbers
+
+
+def _table() -> Iterator[str]:
+    numbers = _numbers()
+    yield "| yours \\ first | " + " | ".join(_COLUMNS) + " |"
+    yield "|---" * (len(_COLUMNS) + 1) + "|"
+    for mine in OPERATIONS:
+        cells = [_cell(MATRIX[mine, theirs], numbers) for theirs in _COLUMNS]
+        yield f"| **{mine}** | " + " | ".join(cells) + " |"
+
+
+def _cell(rule: Rule, numbers: dict[int, int]) -> str:
+    return "C" if rule is OK else f"{_letters(rule)} <sup>{numbers[id(rule)]}</sup>"
+
+
+def _rules() -> Iterator[str]:
+    by_id = {id(rule): rule for rule in MATRIX.values()}
+    for identity, number in _numbers().items():
+        rule = by_id[identity]
+        yield f"{number}. {rule.title} *({', '.join(f'`{name}`' for name in rule.findings)})*"
+
+
+def _findings() -> Iterator[str]:
+    yield "| rule | answer | why |"
+    yield "|---|---|---|"
+    for name, clause in CATALOG.items():
+        why = Reason(rule=name, mine="", theirs="").why
+        yield f"| `{name}` | {_WORDS[clause.outcome]} | {why} |"
+
+
+def _differences() -> Iterator[str]:
+    for difference in DELIBERATE_DIFFERENCES:
+        pairs = ", ".join(f"{mine} after {theirs}" for mine, theirs in difference.pairs)
+        answers = f"pylance: {_WORDS[difference.pylance]}; conroi: {_WORDS[difference.conroi]}"
+        yield f"**{difference.title}** ({pairs}; {answers}). When {difference.when} {difference.why}"
+        yield ""
+
+
+def page() -> str:
+    """The whole page."""
+    prechecks = (f"- {rule.title} *({', '.join(f'`{name}`' for name in rule.findings)})*" for rule in PRECHECKS)
+    parts = [
+        _INTRODUCTION,
+        "## The table\n",
+        "A row is your operation, a column the one that was committed first. A small number points to the rule below;",
+        "several letters mean that it depends.\n",
+        *_table(),
+        "\nBefore the table come two questions that do not care who was first:\n",
+        *prechecks,
+        "\n## The rules\n",
+        *_rules(),
+        "\n## Where we differ from pylance on purpose\n",
+        *_differences(),
+        "## Every finding\n",
+        *_findings(),
+    ]
+    return "\n".join(parts) + "\n"
+
+
+if __name__ == "__main__":
+    print(page(), end="")  # noqa: T201 - that is what it is for

@@ -1,0 +1,99 @@
+"""Questions about the flat list of fields that is a table's schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from conroi.errors import InvalidInputError
+from conroi.format import lance_pb2 as pb
+
+TOP_LEVEL = -1
+BLOB_EXTENSION = "lance.blob.v2"
+_TRUE_WORDS = (b"true", b"1", b"yes", b"on", b"y")
+_PACKED_KEYS = ("packed", "lance-encoding:packed")
+
+
+def is_true(text: bytes | None) -> bool:
+    """Whether a value in a field's metadata means yes."""
+    return text is not None and text.lower() in _TRUE_WORDS
+
+
+def max_field_id(fields: Iterable[pb.Field], fragments: Iterable[pb.DataFragment] = ()) -> int:
+    """The largest id in use, -1 if none; data files may still hold columns that the schema has dropped."""
+    in_files = (number for fragment in fragments for file in fragment.files for number in file.fields)
+    return max([TOP_LEVEL, *(field.id for field in fields), *in_files])
+
+
+def children_of(fields: Iterable[pb.Field]) -> dict[int, list[pb.Field]]:
+    """The fields inside each field, by its id; the columns of the table are under -1."""
+    children: dict[int, list[pb.Field]] = {}
+    for field in fields:
+        children.setdefault(field.parent_id, []).append(field)
+    return children
+
+
+def leaf_field_ids(fields: Sequence[pb.Field], columns: Sequence[str] | None = None) -> list[int]:
+    """What a data file of version 2.1 or 2.2 with these columns (None: all) lists: the fields that hold values."""
+    children = children_of(fields)
+    tops = children.get(TOP_LEVEL, [])
+    if columns is not None:
+        by_name = {field.name: field for field in tops}
+        tops = [named(by_name, name) for name in columns]
+    return [leaf.id for top in tops for leaf in _leaves(top, children)]
+
+
+def _leaves(field: pb.Field, children: Mapping[int, Sequence[pb.Field]]) -> Iterator[pb.Field]:
+    inside = children.get(field.id, ())
+    if not inside or _is_one_column(field):
+        yield field
+        return
+    for child in inside:
+        yield from _leaves(child, children)
+
+
+def _is_one_column(field: pb.Field) -> bool:
+    """Packed structs and blobs are stored as one column, with all that is inside them."""
+    is_packed = any(is_true(field.metadata.get(key)) for key in _PACKED_KEYS)
+    return field.logical_type == "struct" and (is_packed or field.extension_name == BLOB_EXTENSION)
+
+
+def key_fields(fields: Iterable[pb.Field]) -> tuple[pb.Field, ...]:
+    """The fields of the declared key: those with a position first, the others in the order of the schema."""
+    key = [field for field in fields if field.unenforced_primary_key]
+    return tuple(sorted(key, key=lambda field: (field.unenforced_primary_key_position or 1 << 32, field.id)))
+
+
+def key_columns(fields: Sequence[pb.Field]) -> tuple[str, ...]:
+    """The declared key as column names, in its order; nested ones as `outer.inner`."""
+    by_id = {field.id: field for field in fields}
+    return tuple(field_path(field, by_id) for field in key_fields(fields))
+
+
+def field_path(field: pb.Field, by_id: Mapping[int, pb.Field]) -> str:
+    """The names from the column down to this field, with dots between."""
+    return ".".join(outer.name for outer in reversed(list(lineage(field, by_id))))
+
+
+def lineage(field: pb.Field, by_id: Mapping[int, pb.Field]) -> Iterator[pb.Field]:
+    """The field, what it is in, and so on outwards."""
+    seen: set[int] = set()
+    at: pb.Field | None = field
+    while at is not None and at.id not in seen:
+        yield at
+        seen.add(at.id)
+        at = by_id.get(at.parent_id)
+
+
+def fields_by_path(fields: Sequence[pb.Field]) -> dict[str, pb.Field]:
+    """Every field by its path, such as `outer.inner`."""
+    by_id = {field.id: field for field in fields}
+    return {field_path(field, by_id): field for field in fields}
+
+
+def named(by_name: Mapping[str, pb.Field], name: str) -> pb.Field:
+    """The field of that name; InvalidInputError if there is none."""
+    if name not in by_name:
+        raise InvalidInputError(
+            f"The table has no column {name!r}.", hint=f"Its columns are {', '.join(map(repr, by_name))}."
+        )
+    return by_name[name]

@@ -1,0 +1,118 @@
+"""The past of a table: which versions there are, who made them, and how to find one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from conroi.commit.files import TableFiles
+from conroi.commit.snapshot import Snapshot, load_snapshot, load_transaction
+from conroi.errors import InvalidInputError, NotFoundError
+from conroi.refs.tags import Tags
+from conroi.stores.versions import Located
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One version of a table, as history() lists it."""
+
+    version: int
+    timestamp: datetime
+    operation: str
+    """`Append`, `Delete`, …; `Unknown` if no transaction is left that says."""
+    message: str | None
+    writer: str
+    """The software that wrote it, such as `lance 14.0.2`."""
+    transaction_uuid: str | None
+    read_version: int | None
+    """The version its author had seen."""
+    rows: int
+    """Live rows in that version."""
+    properties: dict[str, str] = field(default_factory=dict[str, str])
+
+
+def history(files: TableFiles, limit: int | None = None, newest: int | None = None) -> Iterator[Commit]:
+    """Newest first, read as you go."""
+    found = [located for located in files.versions.all() if newest is None or located.version <= newest]
+    for number, located in enumerate(reversed(found)):
+        if limit is not None and number >= limit:
+            return
+        yield _commit(files, load_snapshot(files.objects, located))
+
+
+def _commit(files: TableFiles, snapshot: Snapshot) -> Commit:
+    transaction = load_transaction(files.objects, snapshot)
+    fragments = snapshot.manifest.fragments
+    return Commit(
+        version=snapshot.version,
+        timestamp=datetime.fromtimestamp(snapshot.timestamp_ns / 1e9, UTC),
+        operation="Unknown" if transaction is None else transaction.operation_name,
+        message=None if transaction is None else transaction.message,
+        writer=snapshot.writer,
+        transaction_uuid=None if transaction is None else transaction.uuid,
+        read_version=None if transaction is None else transaction.read_version,
+        rows=sum(f.physical_rows - f.deletion_file.num_deleted_rows for f in fragments),
+        properties={} if transaction is None else dict(transaction.properties),
+    )
+
+
+def find(
+    files: TableFiles, version: int | None = None, tag: str | None = None, as_of: datetime | str | None = None
+) -> Snapshot:
+    """The version with this number, under this tag, or the newest not after this moment."""
+    given = [name for name, value in (("version", version), ("tag", tag), ("as_of", as_of)) if value is not None]
+    if len(given) != 1:
+        raise InvalidInputError(
+            f"Give one of version, tag and as_of; {', '.join(given) or 'none'} was given.", table=files.root
+        )
+    if as_of is not None:
+        return _as_of(files, _moment(as_of, files.root))
+    wanted = Tags(files, 0).get(tag).version if tag is not None else version
+    assert wanted is not None
+    return _by_number(files, wanted)
+
+
+def _by_number(files: TableFiles, version: int) -> Snapshot:
+    if isinstance(version, bool) or not isinstance(version, int) or not 0 < version < 1 << 64:  # pyright: ignore
+        raise InvalidInputError(f"{version!r} is not a version number.", table=files.root, hint="They count from 1.")
+    located = files.versions.locate(version)
+    if located is None:
+        raise NotFoundError(
+            f"There is no version {version}.",
+            table=files.root,
+            version=version,
+            hint="It never was, or was collected as an old version; versions() lists what is there.",
+        )
+    return load_snapshot(files.objects, located)
+
+
+def _moment(as_of: datetime | str, table: str) -> int:
+    try:
+        when = datetime.fromisoformat(as_of) if isinstance(as_of, str) else as_of
+        return int(when.timestamp() * 1e9)
+    except (ValueError, AttributeError, TypeError) as error:
+        raise InvalidInputError(
+            f"{as_of!r} is not a moment.", table=table, hint="Give a datetime, or text such as 2026-11-15T12:00:00+00:00."
+        ) from error
+
+
+def _as_of(files: TableFiles, moment_ns: int) -> Snapshot:
+    """By bisection: later versions have later times."""
+    found: list[Located] = files.versions.all()
+    best: Snapshot | None = None
+    low, high = 0, len(found)
+    while low < high:
+        middle = (low + high) // 2
+        snapshot = load_snapshot(files.objects, found[middle])
+        if snapshot.timestamp_ns <= moment_ns:
+            best, low = snapshot, middle + 1
+        else:
+            high = middle
+    if best is None:
+        raise NotFoundError(
+            "The table has no version that old.",
+            table=files.root,
+            hint="It was made later, or its oldest versions were collected.",
+        )
+    return best

@@ -1,0 +1,175 @@
+"""Opening and creating tables, and committing to them at the lowest level."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import pyarrow as pa
+
+from conroi import operations
+from conroi.commit.change import Change, CommitOptions, CommitResult
+from conroi.commit.files import TableFiles
+from conroi.commit.loop import commit as commit_change
+from conroi.commit.run import COMMIT_RETRIES
+from conroi.conflicts import Staged
+from conroi.data.incoming import Data
+from conroi.data.writing import Progress
+from conroi.environment import SYSTEM, Environment
+from conroi.errors import AlreadyExistsError, InvalidInputError, NotFoundError
+from conroi.format.manifest import Manifest
+from conroi.format.naming import ManifestNaming
+from conroi.format.transaction import COMMIT_MESSAGE_PROPERTY, Transaction
+from conroi.history import find
+from conroi.stores.objects import open_objects
+from conroi.stores.putters import CommitLock, ConditionalPut, LockedPut, PutNew, RenameIfAbsent
+from conroi.stores.versions import FolderVersions
+from conroi.table import Table
+from conroi.verbs.create import DEFAULT_DATA_FORMAT, create
+
+Uri = str | os.PathLike[str]
+
+
+def table_files(
+    uri: Uri,
+    *,
+    storage_options: Mapping[str, str] | None = None,
+    durable: bool = False,
+    commit_lock: CommitLock | None = None,
+    put: Literal["conditional", "rename"] = "conditional",
+    environment: Environment = SYSTEM,
+) -> TableFiles:
+    """The storage of one table; nothing is looked up yet."""
+    objects = open_objects(uri, storage_options, durable=durable)
+    putter: PutNew = ConditionalPut() if put == "conditional" else RenameIfAbsent(environment)
+    if commit_lock is not None:
+        putter = LockedPut(commit_lock)
+    return TableFiles(objects, FolderVersions(objects, putter, environment), environment)
+
+
+def open_table(
+    uri: Uri,
+    *,
+    version: int | None = None,
+    tag: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    durable: bool = False,
+    commit_lock: CommitLock | None = None,
+    put: Literal["conditional", "rename"] = "conditional",
+    environment: Environment = SYSTEM,
+) -> Table:
+    """Open a Lance table at its newest version, or at another by number or tag.
+
+    `storage_options` also reach pylance. `durable=True` syncs on local disk before a commit answers. `commit_lock`
+    (called with the version, gives a context manager) makes commits safe on storage without conditional writes.
+
+    >>> import conroi
+    >>> made = conroi.create_table("memory://open-example", [{"id": 1}])
+    >>> conroi.open_table("memory://open-example").count_rows()
+    1
+    """
+    files = table_files(
+        uri,
+        storage_options=storage_options,
+        durable=durable,
+        commit_lock=commit_lock,
+        put=put,
+        environment=environment,
+    )
+    snapshot = files.head() if version is None and tag is None else find(files, version, tag)
+    return Table(files, snapshot)
+
+
+def create_table(
+    uri: Uri,
+    schema_or_data: pa.Schema | Data,
+    *,
+    key: str | Sequence[str] | None = None,
+    stable_row_ids: bool = False,
+    config: Mapping[str, str] | None = None,
+    data_format: str = DEFAULT_DATA_FORMAT,
+    naming: ManifestNaming = ManifestNaming.V2,
+    message: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    durable: bool = False,
+    commit_lock: CommitLock | None = None,
+    put: Literal["conditional", "rename"] = "conditional",
+    progress: Progress | None = None,
+    environment: Environment = SYSTEM,
+) -> Table:
+    """Make a Lance table from a pyarrow schema (empty) or from data.
+
+    `key` declares the column or columns by which rows are told apart; they may not be null. With `stable_row_ids` rows
+    keep their id when they are updated or compacted.
+    """
+    files = table_files(
+        uri,
+        storage_options=storage_options,
+        durable=durable,
+        commit_lock=commit_lock,
+        put=put,
+        environment=environment,
+    )
+    if files.versions.latest() is not None:
+        raise AlreadyExistsError(
+            f"There is a table at {files.root} already.",
+            table=files.root,
+            hint="Open it with conroi.open_table(uri), or choose another path.",
+        )
+    change = create(
+        files,
+        schema_or_data,
+        key=key,
+        stable_row_ids=stable_row_ids,
+        config=config,
+        data_format=data_format,
+        naming=naming,
+        properties={} if message is None else {COMMIT_MESSAGE_PROPERTY: message},
+        progress=progress,
+    )
+    return Table(files, commit_change(files, change).snapshot)
+
+
+def commit(
+    uri: Uri,
+    transaction: Transaction,
+    *,
+    retries: int = COMMIT_RETRIES,
+    storage_options: Mapping[str, str] | None = None,
+    durable: bool = False,
+    commit_lock: CommitLock | None = None,
+) -> CommitResult:
+    """The lower layer: commit any transaction, also one that came as bytes (`conroi.format.decode_transaction`).
+
+    The files it names must be written already. It is checked against everything committed since its `read_version`;
+    a read version of 0 creates the table. Two transactions that delete rows of one fragment are a RetryableConflict
+    here, because the wire does not say which rows; the verbs of Table know and merge them.
+    """
+    files = table_files(uri, storage_options=storage_options, durable=durable, commit_lock=commit_lock)
+    operation = operations.of(transaction)
+    change = Change(
+        staged=Staged(operation=operation, base=Manifest(b"")),
+        base=None,
+        uuid=transaction.uuid,
+        properties=transaction.properties,
+    )
+    if transaction.read_version:
+        base = find(files, transaction.read_version)
+        restored = find(files, operation.version) if isinstance(operation, operations.Restore) else None
+        change = Change(
+            staged=Staged(operation=operation, base=base.manifest),
+            base=base,
+            uuid=transaction.uuid,
+            properties=transaction.properties,
+            restored=restored,
+        )
+    elif isinstance(operation, operations.Clone):
+        raise InvalidInputError("A clone is made by table.clone().", table=files.root)
+    elif not isinstance(operation, operations.Overwrite):
+        raise NotFoundError(
+            f"{operation.name} was made on no version, so there is no table to commit it to.",
+            table=files.root,
+            hint="Set read_version to the version the change was made on.",
+        )
+    return commit_change(files, change, CommitOptions(retries=retries))

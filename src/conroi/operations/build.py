@@ -1,0 +1,89 @@
+"""The next manifest: what an operation makes of the base, and all that every commit does alike."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from conroi.errors import InvalidInputError
+from conroi.format import lance_pb2 as pb
+from conroi.format.flags import Flag, computed_flags
+from conroi.format.manifest import Manifest
+from conroi.format.transaction import Transaction
+from conroi.operations.base import Operation, Step
+from conroi.operations.clone import Clone
+from conroi.operations.mem_wal import with_catch_up
+from conroi.operations.overwrite import Overwrite
+from conroi.operations.restore import Restore
+
+NOTHING = Manifest(b"")
+"""What there is before a table is created."""
+
+_NANOSECONDS = 1_000_000_000
+_DETACHED = 1 << 63
+
+
+def build(
+    base: Manifest | None,
+    transaction: Transaction,
+    operation: Operation,
+    step: Step,
+    *,
+    timestamp_ns: int,
+    writer_version: tuple[str, str],
+) -> Manifest:
+    """The manifest that this transaction makes of the base; None is a base that is not there yet.
+
+    `operation` is the transaction's own, which may carry more than the wire does. The base's fragments are decoded
+    only if the operation changes one of them.
+    """
+    if base is None and not isinstance(operation, (Overwrite, Clone)):
+        raise InvalidInputError(f"{operation.name} needs a table, and there is none.", hint="Create the table first.")
+    base = base or NOTHING
+    step = replace(step, timestamp_ns=timestamp_ns, transaction_uuid=transaction.uuid)
+    _check_version(base, operation, step)
+    applied = operation.apply(base, step)
+    indices = applied.indices
+    if not isinstance(operation, (Restore, Clone)):
+        read = base if transaction.read_version == base.version else step.read
+        indices = with_catch_up(base.indices, indices, read, step)
+    head = applied.editable_head()
+    _sign(head, transaction, step, writer_version)
+    _keep_field_id_mark(head)
+    _set_flags(head, has_covering=any(index.covering_fields for index in indices))
+    return applied.changed(head=head, indices=indices)
+
+
+def _check_version(base: Manifest, operation: Operation, step: Step) -> None:
+    expected = base.version + 1
+    if isinstance(operation, Clone):
+        expected = operation.ref_version
+    if step.version != expected and not step.version & _DETACHED:
+        raise InvalidInputError(
+            f"The commit after version {base.version} makes version {expected}, not {step.version}.",
+            hint="Build the manifest on the newest version.",
+        )
+
+
+def _sign(head: pb.ManifestHead, transaction: Transaction, step: Step, writer_version: tuple[str, str]) -> None:
+    head.version = step.version
+    head.timestamp.seconds, head.timestamp.nanos = divmod(step.timestamp_ns, _NANOSECONDS)
+    head.writer_version.Clear()
+    head.writer_version.library, head.writer_version.version = writer_version
+    head.transaction_file = transaction.file_name
+    # The file codec sets the offsets of the sections it writes.
+    for name in ("tag", "version_aux_data", "index_section", "transaction_section", "transaction_section_deprecated"):
+        head.ClearField(name)
+
+
+def _keep_field_id_mark(head: pb.ManifestHead) -> None:
+    """The highest field id ever used, on a table that keeps count of it."""
+    if head.HasField("max_allocated_field_id"):
+        used = max((field.id for field in head.fields), default=0)
+        head.max_allocated_field_id = max(head.max_allocated_field_id, used)
+
+
+def _set_flags(head: pb.ManifestHead, *, has_covering: bool) -> None:
+    flags = computed_flags(head, has_deletions=bool(head.reader_feature_flags & Flag.DELETION_FILES))
+    covering = Flag.COVERING_INDICES if has_covering else 0
+    head.reader_feature_flags = flags.reader | covering
+    head.writer_feature_flags = flags.writer | covering

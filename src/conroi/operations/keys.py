@@ -1,0 +1,76 @@
+"""The declared key, when field metadata changes: it may be set once, and never changed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+from conroi.errors import InvalidInputError
+from conroi.format import lance_pb2 as pb
+from conroi.format.schema import CLUSTERING_KEY_POSITION, PRIMARY_KEY, PRIMARY_KEY_POSITION
+
+KEY_MARKS = frozenset((PRIMARY_KEY, PRIMARY_KEY_POSITION, CLUSTERING_KEY_POSITION))
+
+_TRUE_WORDS = (b"true", b"1", b"yes", b"on", b"y")
+
+
+def mark_keys(field: pb.Field) -> None:
+    """Bring the field's key marks in line with its metadata."""
+    position = _position(field, PRIMARY_KEY_POSITION)
+    is_key = position is not None or field.metadata.get(PRIMARY_KEY, b"").lower() in _TRUE_WORDS
+    field.unenforced_primary_key = is_key
+    field.unenforced_primary_key_position = position or 0
+    clustering = _position(field, CLUSTERING_KEY_POSITION)
+    field.unenforced_clustering_key = clustering is not None
+    field.unenforced_clustering_key_position = clustering or 0
+
+
+def check_keys(before: Sequence[pb.Field], after: Sequence[pb.Field], *, written: Collection[str]) -> None:
+    """Refuse to change a key that is set, and to set one that is none."""
+    _check_key(
+        "primary key",
+        _primary(before),
+        _primary(after),
+        is_written=PRIMARY_KEY in written or PRIMARY_KEY_POSITION in written,
+    )
+    _check_key("clustering key", _clustering(before), _clustering(after), is_written=CLUSTERING_KEY_POSITION in written)
+    if PRIMARY_KEY in written or PRIMARY_KEY_POSITION in written:
+        _check_not_null(after)
+
+
+def _check_key(what: str, before: list[tuple[int, int]], after: list[tuple[int, int]], *, is_written: bool) -> None:
+    if before and (is_written or after != before):
+        raise InvalidInputError(
+            f"The table's {what} is set, and cannot be changed.",
+            hint="Copy the rows into a table with the other key.",
+        )
+    if is_written and not after:
+        raise InvalidInputError(
+            f"The metadata does not declare a valid {what}.",
+            hint="A mark is 'true', a position a number from 0 up.",
+        )
+
+
+def _check_not_null(fields: Sequence[pb.Field]) -> None:
+    by_id = {field.id: field for field in fields}
+    for field in fields:
+        around: pb.Field | None = field if field.unenforced_primary_key else None
+        while around is not None:
+            if around.nullable:
+                raise InvalidInputError(
+                    f"Column {field.name!r} cannot be a key: it may be null.",
+                    hint="Declare it, and the columns around it, as not nullable.",
+                )
+            around = by_id.get(around.parent_id)
+
+
+def _primary(fields: Iterable[pb.Field]) -> list[tuple[int, int]]:
+    return [(field.id, field.unenforced_primary_key_position) for field in fields if field.unenforced_primary_key]
+
+
+def _clustering(fields: Iterable[pb.Field]) -> list[tuple[int, int]]:
+    return [(field.id, field.unenforced_clustering_key_position) for field in fields if field.unenforced_clustering_key]
+
+
+def _position(field: pb.Field, key: str) -> int | None:
+    digits = field.metadata.get(key, b"").removeprefix(b"+")
+    return int(digits) if digits.isdigit() and int(digits) < 1 << 32 else None

@@ -1,0 +1,75 @@
+"""Schemas as operations see them: flat lists of fields, each known by an id that never means another column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from conroi.errors import InvalidInputError
+from conroi.format import lance_pb2 as pb
+from conroi.format.manifest import Manifest
+
+
+def set_schema(head: pb.ManifestHead, fields: Iterable[pb.Field], metadata: Mapping[str, bytes] | None = None) -> None:
+    """Put another schema into a head, and other schema metadata if given."""
+    del head.fields[:]
+    head.fields.extend(fields)
+    if metadata is not None:
+        head.schema_metadata.clear()
+        head.schema_metadata.update(metadata)
+
+
+def check_schema(fields: Sequence[pb.Field]) -> None:
+    """Refuse a schema whose field ids do not tell its columns apart."""
+    ids = [field.id for field in fields]
+    if len(set(ids)) < len(ids) or any(field_id < 0 for field_id in ids):
+        raise InvalidInputError(
+            f"The field ids {ids} of the new schema are not distinct numbers from 0 up.",
+            hint="Start from the schema of the table, and number only the columns that are new.",
+        )
+    known = {-1, *ids}
+    for field in fields:
+        if field.parent_id not in known:
+            raise InvalidInputError(
+                f"Column {field.name!r} is inside a field with id {field.parent_id}, which the schema does not have.",
+                hint="Keep the parent of every nested column in the schema.",
+            )
+
+
+def check_ids_kept(base: Manifest, fields: Sequence[pb.Field]) -> None:
+    """Refuse a schema in which an id of the table means another column: readers find columns by id, not by name."""
+    check_schema(fields)
+    old = {field.id: field for field in base.fields}
+    old_ids = {(field.parent_id, field.name): field.id for field in base.fields}
+    highest = highest_field_id(base)
+    for field in fields:
+        before = old.get(field.id)
+        if before is None and field.id <= highest:
+            raise InvalidInputError(
+                f"The new column {field.name!r} has id {field.id}, but ids up to {highest} are or were in use.",
+                hint=f"Number new columns from {highest + 1}.",
+            )
+        if before is not None and (
+            before.parent_id != field.parent_id or old_ids.get((field.parent_id, field.name), field.id) != field.id
+        ):
+            raise InvalidInputError(
+                f"The new schema gives id {field.id}, which is column {before.name!r}, to column {field.name!r}.",
+                hint="Start from the schema of the table, and number only the columns that are new.",
+            )
+
+
+def highest_field_id(base: Manifest) -> int:
+    """The highest field id that the schema or any data file uses or used; -1 if there is none."""
+    in_files = (max(file.fields, default=-1) for fragment in base.fragments for file in fragment.files)
+    allocated = base.head.max_allocated_field_id if base.head.HasField("max_allocated_field_id") else -1
+    return max(allocated, max((field.id for field in base.fields), default=-1), max(in_files, default=-1))
+
+
+def with_ancestors(field_ids: Iterable[int], fields: Iterable[pb.Field]) -> set[int]:
+    """These field ids, and the ids of the fields they are nested in."""
+    parents = {field.id: field.parent_id for field in fields}
+    found: set[int] = set()
+    for field_id in field_ids:
+        while field_id >= 0 and field_id not in found:
+            found.add(field_id)
+            field_id = parents.get(field_id, -1)
+    return found

@@ -1,0 +1,195 @@
+"""The reading half of a table: everything that leaves it as it is."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from conroi import history as past
+from conroi.commit.files import TableFiles
+from conroi.commit.snapshot import Snapshot
+from conroi.data.pinned import Pinned
+from conroi.data.predicates import Predicate, checked_predicate
+from conroi.data.pylance import pylance_errors
+from conroi.data.rows import count_rows
+from conroi.errors import InvalidInputError
+from conroi.format.fields import key_columns
+from conroi.format.naming import ManifestNaming
+from conroi.operations.indices import is_system
+from conroi.refs.tags import Tags
+
+if TYPE_CHECKING:
+    import lance
+    import pandas as pd
+    import polars as pl
+
+Columns = Sequence[str] | Mapping[str, str]
+"""Names of columns, or new columns by expression."""
+
+
+class ReadableTable:
+    """One Lance table, pinned at one version."""
+
+    def __init__(self, files: TableFiles, snapshot: Snapshot) -> None:
+        self._files = files
+        self._pinned = Pinned(files, snapshot)
+
+    # ------------------------------------------------------------------------- facts
+
+    @property
+    def uri(self) -> str:
+        """Where the table is."""
+        return self._files.root
+
+    @property
+    def version(self) -> int:
+        """The version this table is pinned at."""
+        return self._pinned.version
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns and their types."""
+        return self._pinned.schema
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The declared key columns; empty if there is no key."""
+        return key_columns(self._pinned.manifest.fields)
+
+    @property
+    def config(self) -> dict[str, str]:
+        """The table's settings."""
+        return dict(self._pinned.manifest.head.config)
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """The notes on the table."""
+        return dict(self._pinned.manifest.head.table_metadata)
+
+    @property
+    def has_stable_row_ids(self) -> bool:
+        """Whether rows keep their id when they are updated or compacted."""
+        return self._pinned.manifest.has_stable_row_ids
+
+    @property
+    def naming(self) -> ManifestNaming:
+        """How the manifests of this table are named."""
+        return self._pinned.snapshot.naming
+
+    @property
+    def indices(self) -> dict[str, tuple[str, ...]]:
+        """The indexed columns, by name of the index."""
+        names = {field.id: field.name for field in self._pinned.manifest.fields}
+        return {
+            index.name: tuple(names.get(i, str(i)) for i in index.fields)
+            for index in self._pinned.manifest.indices
+            if not is_system(index)
+        }
+
+    # ------------------------------------------------------------------------- rows
+
+    def count_rows(self, filter: Predicate | None = None) -> int:
+        """How many rows there are; without a filter, from metadata alone."""
+        if filter is None:
+            return count_rows(self._pinned.manifest.fragments)
+        with pylance_errors(self.uri):
+            return self._pinned.dataset.count_rows(filter=checked_predicate(filter, table=self.uri))
+
+    def __len__(self) -> int:
+        return self.count_rows()
+
+    def to_batches(
+        self,
+        columns: Columns | None = None,
+        filter: Predicate | None = None,
+        *,
+        limit: int | None = None,
+        batch_size: int | None = None,
+        with_row_id: bool = False,
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows, batch by batch."""
+        scanner = self._scanner(columns, filter, limit=limit, batch_size=batch_size, with_row_id=with_row_id)
+        with pylance_errors(self.uri):
+            yield from scanner.to_reader()
+
+    def to_arrow(
+        self,
+        columns: Columns | None = None,
+        filter: Predicate | None = None,
+        *,
+        limit: int | None = None,
+        with_row_id: bool = False,
+    ) -> pa.Table:
+        """The rows as an Arrow table.
+
+        >>> import conroi
+        >>> conroi.create_table("memory://to-arrow", [{"id": 1}, {"id": 2}]).to_arrow(filter="id > 1").to_pylist()
+        [{'id': 2}]
+        """
+        with pylance_errors(self.uri):
+            return self._scanner(columns, filter, limit=limit, with_row_id=with_row_id).to_table()
+
+    def to_pandas(self, columns: Columns | None = None, filter: Predicate | None = None) -> pd.DataFrame:
+        """The rows as a pandas frame."""
+        return self.to_arrow(columns, filter).to_pandas()
+
+    def to_polars(self, columns: Columns | None = None, filter: Predicate | None = None) -> pl.DataFrame:
+        """The rows as a polars frame."""
+        import polars
+
+        frame = polars.from_arrow(self.to_arrow(columns, filter))
+        assert isinstance(frame, polars.DataFrame)
+        return frame
+
+    def to_lance(self) -> lance.LanceDataset:
+        """A pylance dataset pinned at this version, for vector and text search. Do not write through it."""
+        return self._pinned.dataset
+
+    def _scanner(self, columns: Columns | None, filter: Predicate | None, **options: Any) -> lance.LanceScanner:
+        wanted: Any = columns
+        if columns is not None:
+            if isinstance(columns, str):
+                raise InvalidInputError("columns is a list of names.", table=self.uri, hint=f"Write [{columns!r}].")
+            wanted = dict(columns) if isinstance(columns, Mapping) else list(columns)
+        where = None if filter is None else checked_predicate(filter, table=self.uri)
+        given = {name: value for name, value in options.items() if value is not None}
+        with pylance_errors(self.uri):
+            return self._pinned.dataset.scanner(columns=wanted, filter=where, **given)
+
+    # ------------------------------------------------------------------------- the past
+
+    def versions(self) -> list[int]:
+        """The numbers of all versions that can be opened, ascending."""
+        return [located.version for located in self._files.versions.all()]
+
+    def history(self, limit: int | None = None) -> list[past.Commit]:
+        """What was committed up to this version, newest first."""
+        return list(past.history(self._files, limit, newest=self.version))
+
+    @property
+    def tags(self) -> Tags:
+        """Names for versions."""
+        return Tags(self._files, self.version)
+
+    def _find(self, version: int | None, tag: str | None, as_of: datetime | str | None) -> Snapshot:
+        return past.find(self._files, version, tag, as_of)
+
+    # ------------------------------------------------------------------------- looking at it
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.uri!r}, version={self.version}, {self.count_rows():,} rows)"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{html.escape(field.name)}{' 🔑' if field.name in self.key else ''}</td>"
+            f"<td>{html.escape(str(field.type))}</td><td>{'' if field.nullable else 'not null'}</td></tr>"
+            for field in self.schema
+        )
+        return (
+            f"<b>{html.escape(self.uri)}</b><br>version {self.version}, {self.count_rows():,} rows"
+            f"<table><tr><th>column</th><th>type</th><th></th></tr>{rows}</table>"
+        )

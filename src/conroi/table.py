@@ -1,0 +1,241 @@
+"""One Lance table: an immutable snapshot with verbs. A verb starts at the head and returns the new Table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Unpack
+
+from conroi import verbs
+from conroi.commit.run import How, run
+from conroi.commit.snapshot import Snapshot
+from conroi.data.columns import Columns as NewValues
+from conroi.data.incoming import Data
+from conroi.data.pinned import Pinned
+from conroi.data.predicates import Predicate
+from conroi.data.writing import Progress
+from conroi.reading import ReadableTable
+from conroi.verbs.columns import ColumnChange, NewColumns
+from conroi.verbs.compact import CompactOptions
+from conroi.verbs.plan import IfMoved, Plan
+from conroi.verbs.settings import Values
+from conroi.verbs.update import Mode
+
+
+class Table(ReadableTable):
+    """One Lance table, pinned at one version.
+
+    Every verb takes `message`, `properties`, `retries`, `strict` and `expect` besides its own arguments. It starts at
+    the newest version, commits, and returns the Table at the version it made (or found, if there was nothing to do).
+
+    >>> import conroi
+    >>> orders = conroi.create_table("memory://orders", [{"id": 1, "amount": 5.0}], key="id")
+    >>> orders = orders.append([{"id": 2, "amount": -1.0}], message="second")
+    >>> orders = orders.delete("amount < 0")
+    >>> orders.version, orders.to_arrow().to_pylist()
+    (3, [{'id': 1, 'amount': 5.0}])
+    """
+
+    def _do(self, verb: Callable[[Pinned], Plan | None], how: How) -> Table:
+        done = run(self._files, self._pinned.snapshot, lambda head: verb(self._at_head(head)), how)
+        return Table(self._files, done.snapshot)
+
+    def _at_head(self, head: Snapshot) -> Pinned:
+        """Our own handle, with what it has open, if the head is the version we are pinned at."""
+        return self._pinned if head is self._pinned.snapshot else Pinned(self._files, head)
+
+    # ------------------------------------------------------------------------- which version
+
+    def latest(self) -> Table:
+        """The table at its newest version."""
+        return Table(self._files, self._files.newest(self._pinned.snapshot))
+
+    def at(
+        self, version: int | None = None, *, tag: str | None = None, as_of: datetime | str | None = None
+    ) -> Table:
+        """The table at a past version: by number, by tag, or as it was at a moment."""
+        return Table(self._files, self._find(version, tag, as_of))
+
+    # ------------------------------------------------------------------------- rows
+
+    def append(
+        self, data: Data, *, evolve_schema: bool = False, progress: Progress | None = None, **how: Unpack[How]
+    ) -> Table:
+        """Add rows. With `evolve_schema` columns that are new are added in the same version."""
+        return self._do(
+            lambda at: verbs.append(at, data, evolve_schema=evolve_schema, progress=progress), how
+        )
+
+    def overwrite(
+        self,
+        data: Data,
+        where: Predicate | None = None,
+        *,
+        if_moved: IfMoved = "fail",
+        progress: Progress | None = None,
+        **how: Unpack[How],
+    ) -> Table:
+        """Replace all rows, or those for which `where` holds.
+
+        If somebody else commits meanwhile that is an ExpectedVersionMismatch, since their rows would be lost;
+        `if_moved="win"` goes ahead regardless.
+        """
+
+        def verb(at: Pinned) -> Plan | None:
+            if where is None:
+                return verbs.overwrite(at, data, if_moved=if_moved, progress=progress)
+            return verbs.overwrite_where(at, data, where, if_moved=if_moved, progress=progress)
+
+        return self._do(verb, how)
+
+    def delete(self, where: Predicate, **how: Unpack[How]) -> Table:
+        """Delete the rows for which the condition holds."""
+        return self._do(lambda at: verbs.delete(at, where), how)
+
+    def update(
+        self,
+        values: Mapping[str, object],
+        where: Predicate | None = None,
+        *,
+        mode: Mode = "auto",
+        **how: Unpack[How],
+    ) -> Table:
+        """Set columns by SQL expression, `{"v": "v + 1"}`, in the rows for which the condition holds.
+
+        `mode` is "rows" (write the rows anew), "columns" (write only the changed columns, of all rows in the fragments
+        concerned) or "auto", the cheaper one.
+        """
+        return self._do(lambda at: verbs.update(at, values, where, mode=mode), how)
+
+    # ------------------------------------------------------------------------- columns
+
+    def add_columns(
+        self,
+        columns: NewColumns,
+        *,
+        read_columns: Sequence[str] | None = None,
+        progress: Progress | None = None,
+        **how: Unpack[How],
+    ) -> Table:
+        """Add columns: by SQL `{"total": "price * n"}`, by a function over batches, or as pyarrow fields, all null."""
+        return self._do(
+            lambda at: verbs.add_columns(at, columns, read_columns=read_columns, progress=progress), how
+        )
+
+    def drop_columns(self, columns: Sequence[str], **how: Unpack[How]) -> Table:
+        """Forget columns."""
+        return self._do(lambda at: verbs.drop_columns(at, columns), how)
+
+    def rename_columns(self, names: Mapping[str, str], **how: Unpack[How]) -> Table:
+        """Rename columns: `{"old": "new"}`."""
+        return self._do(lambda at: verbs.rename_columns(at, names), how)
+
+    def alter_columns(self, changes: Mapping[str, ColumnChange], **how: Unpack[How]) -> Table:
+        """Change columns: `{"v": {"type": pa.float64()}, "w": {"nullable": False}}`."""
+        return self._do(lambda at: verbs.alter_columns(at, changes), how)
+
+    def replace_column_data(
+        self, columns: NewValues, *, progress: Progress | None = None, **how: Unpack[How]
+    ) -> Table:
+        """Compute whole columns anew, by SQL `{"v": "v * 2"}` or by a function over batches."""
+        return self._do(lambda at: verbs.replace_column_data(at, columns, progress=progress), how)
+
+    # ------------------------------------------------------------------------- settings
+
+    def set_config(self, values: Values, *, replace: bool = False, **how: Unpack[How]) -> Table:
+        """Change settings; None deletes one, `replace` drops those not given."""
+        return self._do(lambda at: verbs.set_config(at, values, replace=replace), how)
+
+    def set_metadata(
+        self,
+        table: Values | None = None,
+        *,
+        schema: Values | None = None,
+        fields: Mapping[str, Values] | None = None,
+        replace: bool = False,
+        **how: Unpack[How],
+    ) -> Table:
+        """Change notes on the table, its schema, or single columns; None deletes one."""
+        return self._do(
+            lambda at: verbs.set_metadata(at, table=table, schema=schema, fields=fields, replace=replace), how
+        )
+
+    def add_base(
+        self, path: str, *, name: str | None = None, is_table_root: bool = False, **how: Unpack[How]
+    ) -> Table:
+        """Name another place where files of this table may be."""
+        return self._do(lambda at: verbs.add_base(at, path, name=name, is_table_root=is_table_root), how)
+
+    def reserve_fragments(self, count: int, **how: Unpack[How]) -> Table:
+        """Set fragment ids aside, for software that must know them before it commits."""
+        return self._do(lambda at: verbs.reserve_fragments(at, count), how)
+
+    # ------------------------------------------------------------------------- indices
+
+    def create_index(
+        self,
+        column: str,
+        kind: str = "BTREE",
+        *,
+        name: str | None = None,
+        replace: bool = False,
+        options: Mapping[str, Any] | None = None,
+        **how: Unpack[How],
+    ) -> Table:
+        """Index a column: scalar (BTREE, BITMAP, …), full text (INVERTED) or vector (IVF_PQ, …).
+
+        `options` are pylance's own, such as `{"num_partitions": 16, "metric": "cosine"}`.
+        """
+        return self._do(
+            lambda at: verbs.create_index(at, column, kind, name=name, replace=replace, **dict(options or {})), how
+        )
+
+    def drop_index(self, name: str, **how: Unpack[How]) -> Table:
+        """Forget an index."""
+        return self._do(lambda at: verbs.drop_index(at, name), how)
+
+    # ------------------------------------------------------------------------- whole table
+
+    def compact(
+        self,
+        sort_by: str | Sequence[str] | None = None,
+        *,
+        rows_per_fragment: int | None = None,
+        progress: Progress | None = None,
+        **how: Unpack[How],
+    ) -> Table:
+        """Rewrite small fragments and deleted rows into full fragments; with `sort_by`, all rows in that order."""
+        options = CompactOptions() if rows_per_fragment is None else CompactOptions(rows_per_fragment)
+
+        def reserve_ids(count: int) -> range:
+            reserved = self.reserve_fragments(count)
+            last = reserved._pinned.manifest.head.max_fragment_id
+            return range(last - count + 1, last + 1)
+
+        def verb(at: Pinned) -> Plan | None:
+            if sort_by is None:
+                return verbs.compact(at, options, reserve_ids, progress=progress)
+            columns = [sort_by] if isinstance(sort_by, str) else list(sort_by)
+            return verbs.sort(at, columns, reserve_ids, progress=progress)
+
+        return self._do(verb, how)
+
+    def restore(
+        self,
+        version: int | None = None,
+        *,
+        tag: str | None = None,
+        as_of: datetime | str | None = None,
+        if_moved: IfMoved = "fail",
+        **how: Unpack[How],
+    ) -> Table:
+        """Make a past version the newest again; what came between stays in the history."""
+        target = self._find(version, tag, as_of)
+        return self._do(lambda at: verbs.restore(at, target, if_moved=if_moved), how)
+
+    def clone(self, uri: str, *, deep: bool = False, storage_options: Mapping[str, str] | None = None) -> Table:
+        """A new table with the rows of this version: sharing its files, or (`deep`) with copies of its own."""
+        from conroi.opening import table_files
+
+        target = table_files(uri, storage_options=storage_options)
+        return Table(target, verbs.clone(self._pinned, target, deep=deep))

@@ -1,0 +1,171 @@
+"""A storage that fails as storages do: before the request, or after it was done and the answer got lost."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Protocol, TypeVar
+
+from conroi.errors import StoreUnavailable
+from conroi.stores.objects import NameTaken, Objects
+from conroi.testing.wrapping import Request, WrappedObjects
+
+T = TypeVar("T")
+Hook = Callable[[Request], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What happens before and after a request; a hook may raise, wait, or do another writer's work."""
+
+    before: Hook | None = None
+    after: Hook | None = None
+    verb: str = "*"
+    path: str = "*"
+    skip: int = 0
+    times: int | None = 1
+    """How many matching requests it hits after the first `skip`; None: all."""
+
+    def matches(self, request: Request) -> bool:
+        """Whether verb and path fit their patterns, as file names fit `*`."""
+        return fnmatchcase(request.verb, self.verb) and fnmatchcase(request.path, self.path)
+
+
+def fail(verb: str = "*", path: str = "*", *, skip: int = 0, times: int | None = 1) -> Fault:
+    """The request never reaches the storage."""
+    return Fault(before=_no_answer, verb=verb, path=path, skip=skip, times=times)
+
+
+def lose_answer(verb: str = "*", path: str = "*", *, skip: int = 0, times: int | None = 1) -> Fault:
+    """The storage does what it was asked, but the answer gets lost."""
+    return Fault(after=_no_answer, verb=verb, path=path, skip=skip, times=times)
+
+
+def call_before(hook: Hook, verb: str = "*", path: str = "*", *, skip: int = 0, times: int | None = 1) -> Fault:
+    """Call the hook when the request is about to be sent, for example to let another writer in between."""
+    return Fault(before=hook, verb=verb, path=path, skip=skip, times=times)
+
+
+def call_after(hook: Hook, verb: str = "*", path: str = "*", *, skip: int = 0, times: int | None = 1) -> Fault:
+    """Call the hook when the storage has done the request and the caller does not know it yet."""
+    return Fault(after=hook, verb=verb, path=path, skip=skip, times=times)
+
+
+class Plan(Protocol):
+    """Decides which request meets which fault."""
+
+    def choose(self, request: Request) -> Fault | None:
+        """The fault for this request, or None."""
+        ...
+
+
+class Script:
+    """Faults in a fixed plan: each hits the matching requests that it is for; the first that applies wins."""
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        self._faults = tuple(faults)
+        self._matched = [0] * len(self._faults)
+        self._lock = threading.Lock()
+
+    def choose(self, request: Request) -> Fault | None:
+        with self._lock:
+            for number, fault in enumerate(self._faults):
+                if fault.matches(request):
+                    self._matched[number] += 1
+                    turn = self._matched[number] - fault.skip
+                    if turn > 0 and (fault.times is None or turn <= fault.times):
+                        return fault
+        return None
+
+
+class ChanceFaults:
+    """Faults by chance, the same ones for the same seed and the same order of requests."""
+
+    def __init__(
+        self, seed: int, *, fail_share: float = 0.05, lose_share: float = 0.05, verb: str = "*", path: str = "*"
+    ) -> None:
+        self._chance = random.Random(seed)  # noqa: S311  # to be repeatable is the point
+        self._fail, self._lose = fail(verb, path, times=None), lose_answer(verb, path, times=None)
+        self._fail_share, self._lose_share = fail_share, lose_share
+        self._lock = threading.Lock()
+
+    def choose(self, request: Request) -> Fault | None:
+        if not self._fail.matches(request):
+            return None
+        with self._lock:
+            drawn = self._chance.random()
+        if drawn < self._fail_share:
+            return self._fail
+        return self._lose if drawn < self._fail_share + self._lose_share else None
+
+
+class FaultyObjects(WrappedObjects):
+    """Requests meet the faults of a plan; `hits` lists those that did, so that a test can see that it tested something.
+
+    >>> from conroi.stores.objects import open_objects
+    >>> faulty = FaultyObjects(open_objects("memory://faulty"), [lose_answer("put", "_versions/*")])
+    >>> faulty.put("_versions/1.manifest", b"abc")
+    Traceback (most recent call last):
+    conroi.errors.StoreUnavailable: The answer to put _versions/1.manifest was lost (injected)
+    >>> faulty.get("_versions/1.manifest")
+    b'abc'
+    """
+
+    def __init__(self, inner: Objects, plan: Plan | Sequence[Fault]) -> None:
+        super().__init__(inner)
+        self.plan: Plan = Script(plan) if isinstance(plan, Sequence) else plan
+        self.hits: list[Request] = []
+
+    def around(self, request: Request, call: Callable[[], T]) -> T:
+        fault = self.plan.choose(request)
+        if fault is None:
+            return call()
+        self.hits.append(request)
+        if fault.before is not None:
+            fault.before(request)
+        try:
+            answer = call()
+        except NameTaken:
+            _run(fault.after, request)  # an answer like any other, and it can get lost like any other
+            raise
+        _run(fault.after, request)
+        return answer
+
+
+class Gate:
+    """A hook at which a writer waits until the test lets it go on.
+
+    Give it to `call_before` or `call_after`; then, in the test: `gate.wait_for_arrival()`, do the other writer's work,
+    `gate.open()`. Nobody waits longer than `timeout_s`.
+    """
+
+    def __init__(self, timeout_s: float = 30.0) -> None:
+        self._timeout_s = timeout_s
+        self._arrived = threading.Event()
+        self._opened = threading.Event()
+
+    def __call__(self, request: Request) -> None:
+        self._arrived.set()
+        if not self._opened.wait(self._timeout_s):
+            raise TimeoutError(f"nobody opened the gate at {request.verb} {request.path}")
+
+    def wait_for_arrival(self) -> None:
+        """Return when the writer stands at the gate."""
+        if not self._arrived.wait(self._timeout_s):
+            raise TimeoutError("nobody came to the gate")
+
+    def open(self) -> None:
+        """Let everybody through, now and later."""
+        self._opened.set()
+
+
+def _run(hook: Hook | None, request: Request) -> None:
+    if hook is not None:
+        hook(request)
+
+
+def _no_answer(request: Request) -> None:
+    raise StoreUnavailable(f"The answer to {request.verb} {request.path} was lost (injected)")

@@ -1,0 +1,143 @@
+"""Compaction: small fragments and deleted rows are rewritten into full fragments; sorting rewrites all rows in order."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from conroi.commit.deletions import load_deletions
+from conroi.conflicts import Staged
+from conroi.data.convert import fragment_from_json
+from conroi.data.pinned import Pinned
+from conroi.data.pylance import pylance_errors
+from conroi.data.writing import ROWS_PER_FILE, Progress
+from conroi.format import lance_pb2 as pb
+from conroi.format.rowids import concat_row_ids, concat_versions, drop_row_ids, drop_versions, take_row_ids, take_versions
+from conroi.operations import Rewrite
+from conroi.verbs.plan import Plan
+from conroi.verbs.reuse import fragment_reuse_index, needs_reuse_index
+from conroi.verbs.update import MovedRows
+
+ReserveIds = Callable[[int], range]
+"""Commits a reservation of so many fragment ids and says which."""
+
+
+@dataclass(frozen=True)
+class CompactOptions:
+    """What is worth rewriting."""
+
+    rows_per_fragment: int = ROWS_PER_FILE
+    deleted_share: float = 0.1
+    """Fragments with a larger share of deleted rows are rewritten even if they are big enough."""
+
+
+def compact(
+    pinned: Pinned, options: CompactOptions, reserve_ids: ReserveIds, *, progress: Progress | None = None
+) -> Plan | None:
+    """Rewrite what is worth it, keeping the order of rows; None if nothing is."""
+    groups: list[pb.Transaction.Rewrite.Group] = []
+    done = 0
+    for result in _executed(pinned, options):
+        old = [pinned.manifest.fragments_by_id[each["id"]] for each in result["original_fragments"]]
+        new = [fragment_from_json(each) for each in result["new_fragments"]]
+        if pinned.manifest.has_stable_row_ids:
+            _carry_lineage(pinned, old, new)
+        groups.append(pb.Transaction.Rewrite.Group(old_fragments=old, new_fragments=new))
+        done += sum(fragment.physical_rows for fragment in new)
+        if progress is not None:
+            progress(done)
+    return _plan(pinned, groups, reserve_ids, keeps_order=True) if groups else None
+
+
+def _executed(pinned: Pinned, options: CompactOptions) -> Sequence[dict[str, Any]]:
+    from lance.optimize import Compaction
+
+    with pylance_errors(pinned.root):
+        plan = Compaction.plan(
+            pinned.dataset,
+            {
+                "target_rows_per_fragment": options.rows_per_fragment,
+                "materialize_deletions_threshold": options.deleted_share,
+            },
+        )
+        return [json.loads(task.execute(pinned.dataset).json()) for task in plan.tasks]
+
+
+def sort(pinned: Pinned, columns: Sequence[str], reserve_ids: ReserveIds, *, progress: Progress | None = None) -> Plan | None:
+    """Rewrite all rows in the order of these columns."""
+    from lance.dataset import ColumnOrdering
+
+    for column in columns:
+        pinned.field(column)
+    old = list(pinned.manifest.fragments)
+    if not old:
+        return None
+    with pylance_errors(pinned.root):
+        scanned = pinned.dataset.scanner(
+            order_by=[ColumnOrdering(column) for column in columns], with_row_address=True, with_row_id=True
+        ).to_reader()
+    moved = MovedRows(pinned, scanned)
+    new = moved.with_row_ids(pinned.writer().write(moved.reader(), progress).fragments)
+    if pinned.manifest.has_stable_row_ids:
+        _carry_versions(pinned, new, moved.addresses)
+    group = pb.Transaction.Rewrite.Group(old_fragments=old, new_fragments=new)
+    return _plan(pinned, [group], reserve_ids, keeps_order=False)
+
+
+def _plan(
+    pinned: Pinned, groups: list[pb.Transaction.Rewrite.Group], reserve_ids: ReserveIds, *, keeps_order: bool
+) -> Plan:
+    reuse: pb.IndexMetadata | None = None
+    if keeps_order and needs_reuse_index(pinned.manifest):
+        # Indices find rows by address: the translation must name the new fragments before they are committed.
+        ids = iter(reserve_ids(sum(len(group.new_fragments) for group in groups)))
+        for group in groups:
+            for fragment in group.new_fragments:
+                fragment.id = next(ids)
+        reuse = fragment_reuse_index(pinned, groups)
+    operation = Rewrite(groups=tuple(groups), fragment_reuse_index=reuse)
+    staged = Staged(operation=operation, base=pinned.manifest, rewrite_keeps_order=keeps_order)
+    counts = {
+        "fragments_removed": sum(len(group.old_fragments) for group in groups),
+        "fragments_added": sum(len(group.new_fragments) for group in groups),
+    }
+    return Plan(staged, counts=counts)
+
+
+# ----------------------------------------------------- row ids and versions of rows that move
+
+
+def _carry_lineage(pinned: Pinned, old: Sequence[pb.DataFragment], new: Sequence[pb.DataFragment]) -> None:
+    """The rows that were alive keep their ids and versions, in their order."""
+    gone = [load_deletions(pinned.files.objects, pinned.manifest, fragment) for fragment in old]
+    pairs = list(zip(old, gone, strict=True))
+    ids = concat_row_ids(drop_row_ids(f.inline_row_ids, g) for f, g in pairs)
+    created = concat_versions(drop_versions(f.inline_created_at_versions, g) for f, g in pairs)
+    updated = concat_versions(drop_versions(f.inline_last_updated_at_versions, g) for f, g in pairs)
+    start = 0
+    for fragment in new:
+        places = np.arange(start, start + fragment.physical_rows, dtype=np.uint64)
+        fragment.inline_row_ids = take_row_ids(ids, places)
+        fragment.inline_created_at_versions = take_versions(created, places)
+        fragment.inline_last_updated_at_versions = take_versions(updated, places)
+        start += fragment.physical_rows
+
+
+def _carry_versions(pinned: Pinned, new: Sequence[pb.DataFragment], addresses: np.ndarray[Any, np.dtype[np.uint64]]) -> None:
+    """Sorted rows keep the versions they had where they came from."""
+    old = pinned.manifest.fragments
+    created = concat_versions(f.inline_created_at_versions for f in old)
+    updated = concat_versions(f.inline_last_updated_at_versions for f in old)
+    starts = np.cumsum([0, *(f.physical_rows for f in old)])[:-1]
+    which = np.searchsorted(np.array([f.id for f in old], np.uint64), addresses >> np.uint64(32))
+    places = (starts[which] + (addresses & np.uint64(0xFFFFFFFF)).astype(np.int64)).astype(np.uint64)
+    start = 0
+    for fragment in new:
+        part = places[start : start + fragment.physical_rows]
+        fragment.inline_created_at_versions = take_versions(created, part)
+        fragment.inline_last_updated_at_versions = take_versions(updated, part)
+        start += fragment.physical_rows

@@ -1,0 +1,114 @@
+"""Creating a table: an Overwrite of nothing, as version 1."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from conroi.commit.change import Change
+from conroi.commit.files import TableFiles
+from conroi.conflicts import Staged
+from conroi.data.fitting import fit
+from conroi.data.incoming import to_reader
+from conroi.data.writing import DataWriter, Progress
+from conroi.errors import InvalidInputError
+from conroi.format import lance_pb2 as pb
+from conroi.format.manifest import Manifest
+from conroi.format.naming import ManifestNaming
+from conroi.format.schema import fields_from_schema
+from conroi.operations import Overwrite
+
+DEFAULT_DATA_FORMAT = "2.2"
+DATA_FORMATS = ("2.0", "2.1", "2.2")
+KEY_METADATA = b"lance-schema:unenforced-primary-key"
+KEY_POSITION_METADATA = b"lance-schema:unenforced-primary-key:position"
+
+
+def create(
+    files: TableFiles,
+    schema_or_data: object,
+    *,
+    key: str | Sequence[str] | None,
+    stable_row_ids: bool,
+    config: Mapping[str, str] | None,
+    data_format: str,
+    naming: ManifestNaming,
+    properties: Mapping[str, str],
+    progress: Progress | None,
+) -> Change:
+    """Write the data, if there is any, and say how the table begins."""
+    if data_format not in DATA_FORMATS:
+        raise InvalidInputError(
+            f"{data_format!r} is not a data file version.", table=files.root, hint=f"One of {', '.join(DATA_FORMATS)}."
+        )
+    reader = None if isinstance(schema_or_data, pa.Schema) else to_reader(schema_or_data)
+    schema = schema_or_data if isinstance(schema_or_data, pa.Schema) else _schema_of(reader)
+    schema = with_key(schema, key, table=files.root)
+    fields = checked_fields(schema, table=files.root)
+    writer = DataWriter(files.objects, files.environment, fields, data_format)
+    written = [] if reader is None else writer.write(fit(reader, schema, table=files.root), progress).fragments
+    operation = Overwrite(
+        fragments=tuple(written),
+        schema=tuple(fields),
+        schema_metadata={key.decode(): value for key, value in (schema.metadata or {}).items()},
+        config_upsert_values=dict(config or {}),
+        stable_row_ids=stable_row_ids,
+        data_format=data_format,
+    )
+    return Change(
+        staged=Staged(operation=operation, base=Manifest(b"")),
+        base=None,
+        uuid=str(files.environment.new_uuid()),
+        properties=properties,
+        new_table_naming=naming,
+    )
+
+
+def _schema_of(reader: pa.RecordBatchReader | None) -> pa.Schema:
+    assert reader is not None
+    return reader.schema
+
+
+def checked_fields(schema: pa.Schema, *, table: str) -> list[pb.Field]:
+    """The schema as fields; InvalidInputError if no table can have it."""
+    if not len(schema):
+        raise InvalidInputError("A table needs at least one column.", table=table)
+    names = schema.names
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise InvalidInputError(f"Column names must differ: {', '.join(twice)} stands there twice.", table=table)
+    for name in names:
+        if not name or name.startswith("_row"):
+            raise InvalidInputError(
+                f"{name!r} cannot be the name of a column.", table=table, hint="Names beginning with _row are reserved."
+            )
+    return fields_from_schema(schema)
+
+
+def with_key(schema: pa.Schema, key: str | Sequence[str] | None, *, table: str) -> pa.Schema:
+    """The schema with these columns marked as the table's key; key columns are never null."""
+    if key is None:
+        return schema
+    columns = [key] if isinstance(key, str) else list(key)
+    if not columns or len(set(columns)) != len(columns):
+        raise InvalidInputError("A key is one column, or several different ones.", table=table)
+    fields = {field.name: field for field in schema}
+    for position, column in enumerate(columns, start=1):
+        if column not in fields:
+            raise InvalidInputError(
+                f"The key column {column!r} is not in the schema.", table=table, hint=f"It has {', '.join(fields)}."
+            )
+        fields[column] = _marked(fields[column], position if len(columns) > 1 else None, table)
+    return pa.schema(list(fields.values()), metadata=schema.metadata)
+
+
+def _marked(field: pa.Field, position: int | None, table: str) -> pa.Field:
+    if pa.types.is_nested(field.type) or isinstance(field.type, pa.BaseExtensionType):
+        raise InvalidInputError(
+            f"Column {field.name!r} ({field.type}) cannot be a key.", table=table, hint="Use plain columns."
+        )
+    metadata = {**(field.metadata or {}), KEY_METADATA: b"true"}
+    if position is not None:
+        metadata[KEY_POSITION_METADATA] = str(position).encode()
+    return field.with_metadata(metadata).with_nullable(False)

@@ -1,0 +1,117 @@
+"""Overwrite: everything, or just the rows for which a condition holds, replaced by new rows."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from conroi.commit.snapshot import Snapshot
+from conroi.data.fitting import checked_columns, fit
+from conroi.data.incoming import to_reader
+from conroi.data.pinned import Pinned
+from conroi.data.predicates import Predicate, checked_predicate
+from conroi.data.pylance import open_dataset, pylance_errors
+from conroi.data.rows import addresses_of, count_rows, offsets_by_fragment, take_out
+from conroi.data.writing import Progress
+from conroi.errors import InvalidInputError
+from conroi.format import lance_pb2 as pb
+from conroi.operations import Overwrite, Update
+from conroi.format.fields import key_columns
+from conroi.verbs.create import checked_fields
+from conroi.verbs.plan import IfMoved, Plan, must_not_move
+
+
+def overwrite(
+    pinned: Pinned, data: object, *, if_moved: IfMoved = "fail", progress: Progress | None = None
+) -> Plan:
+    """Replace all rows. Data that fits keeps the table's schema; other data brings its own."""
+    reader = to_reader(data, pinned.schema)
+    schema, fields = _next_schema(pinned, reader.schema)
+    written = pinned.writer(fields).write(fit(reader, schema, table=pinned.root), progress)
+    operation = Overwrite(
+        fragments=tuple(written.fragments),
+        schema=tuple(fields),
+        schema_metadata=dict(pinned.manifest.head.schema_metadata),
+    )
+    counts = {"rows_added": written.rows, "rows_deleted": count_rows(pinned.manifest.fragments)}
+    return Plan(pinned.staged(operation), must_not_move=must_not_move(if_moved, pinned.root), counts=counts)
+
+
+def _next_schema(pinned: Pinned, source: pa.Schema) -> tuple[pa.Schema, list[pb.Field]]:
+    if set(source.names) == set(pinned.schema.names):
+        try:
+            checked_columns(source, pinned.schema, table=pinned.root)
+        except InvalidInputError:
+            pass  # same names, other types: the data brings its own schema
+        else:
+            return pinned.schema, list(pinned.manifest.fields)
+    lost = [name for name in key_columns(pinned.manifest.fields) if name not in source.names]
+    if lost:
+        raise InvalidInputError(
+            f"The new data lacks the key column {', '.join(lost)}.",
+            table=pinned.root,
+            hint="A table keeps its key; drop the table and make a new one without it.",
+        )
+    keyed = {name: pinned.schema.field(name) for name in key_columns(pinned.manifest.fields)}
+    schema = pa.schema([keyed.get(field.name, field) for field in source], metadata=pinned.schema.metadata)
+    return schema, checked_fields(schema, table=pinned.root)
+
+
+def overwrite_where(
+    pinned: Pinned,
+    data: object,
+    where: Predicate,
+    *,
+    if_moved: IfMoved = "fail",
+    progress: Progress | None = None,
+) -> Plan | None:
+    """Replace the rows for which the condition holds by rows for which it holds too, in one version."""
+    predicate = checked_predicate(where, table=pinned.root)
+    with pylance_errors(pinned.root):
+        found = pinned.dataset.scanner(columns=[], filter=predicate, with_row_address=True).to_table()
+    rows = offsets_by_fragment(addresses_of(found["_rowaddr"]))
+    reader = fit(to_reader(data, pinned.schema), pinned.schema, table=pinned.root)
+    written = pinned.writer().write(reader, progress)
+    if not rows and not written.fragments:
+        return None
+    _refuse_strays(pinned, written.fragments, predicate)
+    left = take_out(pinned.files, pinned.manifest, pinned.version, rows)
+    operation = Update(
+        removed_fragment_ids=left.removed,
+        updated_fragments=left.updated,
+        new_fragments=tuple(written.fragments),
+        fields_for_preserving_frag_bitmap=tuple(sorted(f.id for f in pinned.manifest.fields)),
+    )
+    counts = {"rows_added": written.rows, "rows_deleted": found.num_rows}
+    return Plan(pinned.staged(operation, rows), must_not_move=must_not_move(if_moved, pinned.root), counts=counts)
+
+
+def _refuse_strays(pinned: Pinned, fragments: list[pb.DataFragment], where: Predicate) -> None:
+    """New rows outside the condition would be doubled by running the same load again."""
+    if not fragments:
+        return
+    alone = Pinned(pinned.files, _only(pinned.snapshot, fragments))
+    outside = f"({where}) IS NOT TRUE" if isinstance(where, str) else ~pc.coalesce(where, pc.scalar(False))
+    with pylance_errors(pinned.root):
+        strays = open_dataset(pinned.files.objects, alone.snapshot).count_rows(filter=outside)
+    if strays:
+        raise InvalidInputError(
+            f"{strays} of the new rows do not meet the condition {where}.",
+            table=pinned.root,
+            hint="Filter the data first, or append those rows separately.",
+        )
+
+
+def _only(snapshot: Snapshot, fragments: list[pb.DataFragment]) -> Snapshot:
+    """The same version with nothing but these fragments, visible to nobody else."""
+    numbered: list[pb.DataFragment] = []
+    for number, fragment in enumerate(fragments):
+        copy = pb.DataFragment()
+        copy.CopyFrom(fragment)
+        copy.id = number
+        numbered.append(copy)
+    head = snapshot.manifest.editable_head()
+    head.reader_feature_flags &= ~2
+    head.writer_feature_flags &= ~2
+    manifest = snapshot.manifest.changed(head=head, fragments=numbered, indices=())
+    return Snapshot(manifest, snapshot.located, is_final=False)

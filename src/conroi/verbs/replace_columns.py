@@ -1,0 +1,33 @@
+"""Replacing the data of whole columns, fragment by fragment, with everything else left as it is."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from conroi.data.columns import Columns, column_batches, write_column_file
+from conroi.data.pinned import Pinned
+from conroi.data.writing import Progress
+from conroi.errors import InvalidInputError
+from conroi.format import lance_pb2 as pb
+from conroi.operations import DataReplacement
+from conroi.verbs.plan import Plan
+
+
+def replace_column_data(pinned: Pinned, columns: Columns, *, progress: Progress | None = None) -> Plan | None:
+    """Compute columns anew for every row, by SQL expressions or by a function over batches."""
+    groups: list[pb.Transaction.DataReplacement.Group] = []
+    done = 0
+    for fragment in pinned.manifest.fragments:
+        batches = column_batches(pinned, fragment.id, columns)
+        if not len(batches.schema):
+            raise InvalidInputError("No column was given.", table=pinned.root)
+        names = [pinned.field(name).name for name in batches.schema.names]
+        schema = pa.schema([pinned.schema.field(name) for name in names])
+        file = write_column_file(pinned, pinned.writer(), batches, schema, fragment.physical_rows)
+        groups.append(pb.Transaction.DataReplacement.Group(fragment_id=fragment.id, new_file=file))
+        done += fragment.physical_rows
+        if progress is not None:
+            progress(done)
+    if not groups:
+        return None
+    return Plan(pinned.staged(DataReplacement(replacements=tuple(groups))))

@@ -1,0 +1,40 @@
+"""The verbs that only change the manifest."""
+
+from __future__ import annotations
+
+from conroi.commit.snapshot import Snapshot
+from conroi.data.pinned import Pinned
+from conroi.errors import InvalidInputError
+from conroi.format import lance_pb2 as pb
+from conroi.operations import CreateIndex, ReserveFragments, Restore, UpdateBases
+from conroi.verbs.index import no_such_index
+from conroi.verbs.plan import IfMoved, Plan, must_not_move
+
+
+def restore(pinned: Pinned, target: Snapshot, *, if_moved: IfMoved = "fail") -> Plan:
+    """Make an older version the newest again; what came between stays in the history."""
+    staged = pinned.staged(Restore(version=target.version))
+    return Plan(staged, must_not_move=must_not_move(if_moved, pinned.root), restored=target)
+
+
+def reserve_fragments(pinned: Pinned, count: int) -> Plan:
+    """Set fragment ids aside for fragments that must know theirs before they are committed."""
+    if not 0 < count < 1 << 31:
+        raise InvalidInputError(f"{count} fragment ids cannot be reserved.", table=pinned.root)
+    return Plan(pinned.staged(ReserveFragments(num_fragments=count)))
+
+
+def add_base(pinned: Pinned, path: str, *, name: str | None = None, is_table_root: bool = False) -> Plan:
+    """Name another place where files of this table may be."""
+    if not path.strip():
+        raise InvalidInputError("A base needs a path.", table=pinned.root)
+    base = pb.BasePath(id=0, name=name, is_dataset_root=is_table_root, path=path)
+    return Plan(pinned.staged(UpdateBases(new_bases=(base,))))
+
+
+def drop_index(pinned: Pinned, name: str) -> Plan:
+    """Forget an index; its files stay until they are collected."""
+    gone = tuple(index for index in pinned.manifest.indices if index.name == name)
+    if not gone:
+        raise no_such_index(pinned, name)
+    return Plan(pinned.staged(CreateIndex(new_indices=(), removed_indices=gone)))

@@ -1,0 +1,140 @@
+"""Arrows point down: a part of conroi imports only what stands below it, and the core is pure."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.source import Import, Module, conroi_modules
+
+FRONT_DOOR = {"", "history", "opening", "reading", "table"}  # what users touch; these import each other
+
+FOUNDATION = {"errors", "environment", "version"}
+CORE = FOUNDATION | {"format", "operations", "conflicts"}
+MIDDLE = CORE | {"stores", "commit", "data"}
+
+# Each part, and what it may import besides itself. A part that is not here has no place yet: give it one.
+MAY_IMPORT: dict[str, set[str]] = {
+    "errors": set(),
+    "environment": set(),
+    "version": set(),
+    "format": {"errors"},
+    "operations": {"errors", "format"},
+    "conflicts": {"errors", "format", "operations"},
+    "stores": FOUNDATION | {"format"},
+    "commit": CORE | {"stores"},
+    "data": CORE | {"stores", "commit"},
+    "refs": CORE | {"stores", "commit"},
+    "verbs": MIDDLE | {"refs"},
+    "testing": FOUNDATION | {"stores", "format"},
+    "front door": MIDDLE | {"refs", "verbs"},
+}
+
+
+def part_of(layer: str) -> str:
+    return "front door" if layer in FRONT_DOOR else layer
+
+
+PURE = {"format", "operations", "conflicts"}
+IMPURE_MODULES = {
+    "asyncio",
+    "concurrent",
+    "io",
+    "lance",
+    "logging",
+    "multiprocessing",
+    "obstore",
+    "os",
+    "pathlib",
+    "random",
+    "secrets",
+    "shutil",
+    "socket",
+    "subprocess",
+    "sys",
+    "tempfile",
+    "threading",
+    "time",
+}
+IMPURE_CALLS = {"open", "print", "input", "uuid.uuid1", "uuid.uuid4", "datetime.now", "datetime.utcnow", "date.today"}
+
+
+def upward_imports(module: Module) -> Iterator[str]:
+    part = part_of(module.layer)
+    for imported in module.imports():
+        if imported.is_for_types_only and part == "errors":
+            continue  # an error carries facts whose types stand above it
+        for target in _imported_parts(imported):
+            if target not in MAY_IMPORT[part] | {part}:
+                yield f"{module.name}:{imported.line} imports {target}"
+
+
+def _imported_parts(imported: Import) -> set[str]:
+    if imported.module == "conroi":  # `from conroi import errors`, or names of the front door
+        return {name if name in MAY_IMPORT else "front door" for name in imported.names or ("",)}
+    return {part_of(imported.module.split(".")[1])} if imported.module.startswith("conroi.") else set()
+
+
+def impurities(module: Module) -> Iterator[str]:
+    for imported in module.imports():
+        if imported.module.partition(".")[0] in IMPURE_MODULES:
+            yield f"{module.name}:{imported.line} imports {imported.module}"
+    for statement in module.tree.body:
+        if isinstance(statement, ast.If) and ast.unparse(statement.test) == "__name__ == '__main__'":
+            continue  # a module that is run is no longer part of the core
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Call) and _touches_the_world(ast.unparse(node.func)):
+                yield f"{module.name}:{node.lineno} calls {ast.unparse(node.func)}"
+
+
+def _touches_the_world(called: str) -> bool:
+    return called in IMPURE_CALLS or called.endswith(tuple(f".{name}" for name in IMPURE_CALLS if "." in name))
+
+
+def test_every_part_has_its_place():
+    assert {part_of(module.layer) for module in conroi_modules()} <= MAY_IMPORT.keys()
+
+
+def test_imports_point_down():
+    assert not [stray for module in conroi_modules() for stray in upward_imports(module)]
+
+
+def test_the_core_touches_no_disk_clock_or_chance():
+    assert not [stray for module in conroi_modules() if module.layer in PURE for stray in impurities(module)]
+
+
+def test_no_part_is_above_itself():
+    for part, below in MAY_IMPORT.items():
+        assert not [other for other in below - {part} if part in MAY_IMPORT[other]], part
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from conroi.commit.loop import commit",
+        "import conroi.stores",
+        "from conroi import stores",
+        "import conroi",
+        "from conroi import Table",
+        "def late():\n  from conroi.operations import Append",
+    ],
+)
+def test_an_import_that_points_up_is_caught(source: str):
+    assert list(upward_imports(Module.parse("conroi.format.bad", source)))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import os",
+        "from time import monotonic",
+        "import lance.file",
+        "data = open('x').read()",
+        "import uuid\nname = uuid.uuid4()",
+        "import datetime\nnow = datetime.datetime.now()",
+    ],
+)
+def test_an_impure_core_module_is_caught(source: str):
+    assert list(impurities(Module.parse("conroi.format.bad", source)))

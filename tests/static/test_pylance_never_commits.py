@@ -1,0 +1,129 @@
+"""Data files, deletion files and indices are made by pylance; what others see of them is decided by conroi alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pytest
+from lance.fragment import write_fragments
+from lance.optimize import Compaction
+
+from tests.static.committing_calls import find_commits, modules_near_pylance
+from tests.static.pylance_api import SURFACES, Surface
+from tests.support.source import Module, conroi_modules
+
+PACKAGES_THAT_IMPORT_PYLANCE = {"data", "verbs"}
+
+# (module, code): why this is not a commit by pylance. An entry that nothing needs any more fails the test.
+EXCEPTIONS: dict[tuple[str, str], str] = {
+    ("conroi.verbs.compact", "task.execute"): "a CompactionTask writes the new files and returns their metadata",
+}
+
+
+@pytest.mark.contract("W11")
+def test_no_module_makes_pylance_commit():
+    found = [finding for module in modules_near_pylance(conroi_modules()) for finding in find_commits(module)]
+    unexplained = [str(finding) for finding in found if (finding.module, finding.code) not in EXCEPTIONS]
+    assert not unexplained, "pylance could commit here; if it cannot, say why in EXCEPTIONS:\n" + "\n".join(unexplained)
+    unneeded = EXCEPTIONS.keys() - {(finding.module, finding.code) for finding in found}
+    assert not unneeded
+
+
+def test_only_the_data_side_imports_pylance():
+    strays = [
+        f"{module.name}:{imported.line}"
+        for module in conroi_modules()
+        for imported in module.imports()
+        if imported.module.partition(".")[0] == "lance"
+        and not imported.is_for_types_only
+        and module.layer not in PACKAGES_THAT_IMPORT_PYLANCE
+    ]
+    assert not strays
+
+
+@pytest.mark.parametrize("known", SURFACES, ids=lambda known: known.path)
+def test_every_name_of_pylance_is_known_to_commit_or_to_be_harmless(known: Surface):
+    assert known.commits.isdisjoint(known.harmless)
+    names = known.public_names()
+    assert names - known.commits - known.harmless == set(), "new in pylance: does it commit?"
+    assert (known.commits | known.harmless) - names == set(), "gone from pylance"
+
+
+COMMITTING_SOURCES = [
+    "import lance\nlance.write_dataset([], 'x')",
+    "from lance import write_dataset",
+    "from lance.dataset import write_dataset as quietly",
+    "from lance import *",
+    "import lance.mem_wal",
+    "from lance import namespace",
+    "import lance\nlance.mem_wal.ShardWriter()",
+    "import lance\nlance.LanceDataset.commit('x', None, 1)",
+    "import lance\ndef f(ds: lance.LanceDataset): ds.delete('true')",
+    "import lance\ndef f(ds: lance.LanceDataset): ds._ds.commit_transaction(None)",
+    "import lance\nremove = lance.dataset('x').delete",
+    "import lance\nlance.dataset('x').merge_insert('id').when_not_matched_insert_all().execute([])",
+    "from lance.optimize import Compaction\nCompaction.execute(None, {})",
+    "import lance\nlance.dataset('x').optimize.compact_files()",
+    "import lance\nlance.dataset('x').tags.create('v1', 1)",
+    "import lance\ngetattr(lance.dataset('x'), 'delete')('true')",
+    "import lance\ndef f(ds, verb): getattr(ds, verb)()",
+    "import lance\nfrom operator import methodcaller\nmethodcaller('restore')(lance.dataset('x'))",
+    "import lance\nclass Mine(lance.LanceDataset):\n  def delete(self): ...\n  def f(self): self.delete()",
+]
+
+
+@pytest.mark.parametrize("source", COMMITTING_SOURCES)
+def test_a_module_that_makes_pylance_commit_is_caught(source: str):
+    assert list(find_commits(Module.parse("conroi.data.bad", source)))
+
+
+HARMLESS_SOURCES = [
+    "import lance\nlance.dataset('x').scanner(filter='a > 1').to_table()",
+    "from lance.optimize import Compaction\nCompaction.plan(None, {})",
+    "import lance\nlance.dataset('x').create_index_uncommitted('a', 'BTREE', fragment_ids=[0])",
+    "import lance\nimport numpy as np\nnp.delete([1], 0)",
+    "import lance\nclass Mine:\n  def delete(self): ...\n  def f(self): self.delete()",
+    "import lance\ngetattr(lance.dataset('x'), 'schema')",
+]
+
+
+@pytest.mark.parametrize("source", HARMLESS_SOURCES)
+def test_a_module_that_only_reads_and_stages_is_not_accused(source: str):
+    assert not list(find_commits(Module.parse("conroi.data.good", source)))
+
+
+def test_modules_that_get_pylance_through_others_are_searched_too():
+    modules = [
+        Module.parse("conroi.data.door", "def f():\n  import lance"),
+        Module.parse("conroi.verbs.first", "from conroi.data import door"),
+        Module.parse("conroi.table", "from conroi.verbs.first import f"),
+        Module.parse("conroi.format.pure", "import struct"),
+    ]
+    near = [module.name for module in modules_near_pylance(modules)]
+    assert near == ["conroi.data.door", "conroi.verbs.first", "conroi.table"]
+
+
+def test_what_we_call_harmless_really_makes_no_version(tmp_path: Path):
+    table = pa.table({"id": [1, 2, 3, 4], "value": [1.0, 2.0, 3.0, 4.0]})
+    dataset = lance.write_dataset(table, str(tmp_path), max_rows_per_file=2)
+    before = visible_files(tmp_path)
+
+    dataset.get_fragments()[0].delete("id = 1")
+    dataset.get_fragments()[0].delete_rows([1])
+    dataset.get_fragments()[0].merge_columns(lambda batch: batch.select(["id"]).rename_columns(["copy"]), ["id"])
+    dataset.create_index_uncommitted("id", "BTREE", fragment_ids=[0, 1])
+    dataset.merge_insert("id").when_not_matched_insert_all().execute_uncommitted(table)
+    write_fragments(table, dataset)
+    for task in Compaction.plan(dataset, {}).tasks:
+        task.execute(dataset)
+
+    assert visible_files(tmp_path) == before
+    dataset.delete("id = 1")  # and the comparison can tell
+    assert visible_files(tmp_path) != before
+
+
+def visible_files(root: Path) -> set[str]:
+    """What makes a version or a name visible: manifests, tags and branches."""
+    return {str(file) for folder in ("_versions", "_refs", "tree") for file in (root / folder).rglob("*")}

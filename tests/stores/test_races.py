@@ -1,0 +1,46 @@
+"""Eight processes race for the same version, many times over: exactly one creates it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.racing import PROCESSES, Race, assert_one_winner_each, run_race
+from tests.support.servers import S3Server
+
+pytestmark = pytest.mark.contract("T1")
+
+
+@pytest.mark.parametrize("putter", ["conditional", "rename", "locked"])
+def test_one_of_eight_processes_creates_a_version_on_local_disk(putter: str, tmp_path: Path) -> None:
+    race = Race(str(tmp_path / "t.lance"), putter, lock_file=str(tmp_path / "commit.lock"))
+    assert_one_winner_each(race, run_race(race))
+
+
+@pytest.mark.parametrize("putter", ["conditional", "rename", "locked"])
+def test_one_of_eight_processes_creates_a_version_on_an_s3_server(
+    putter: str, seaweedfs: S3Server, tmp_path: Path
+) -> None:
+    # This server makes those who meet at one name wait for a second or so; hence many names at once.
+    race = Race(seaweedfs.new_uri(), putter, seaweedfs.options, str(tmp_path / "commit.lock"), lanes=10)
+    assert_one_winner_each(race, run_race(race))
+
+
+def test_a_lock_makes_a_server_safe_that_ignores_conditions(rclone: S3Server, tmp_path: Path) -> None:
+    race = Race(rclone.new_uri(), "locked", rclone.options, str(tmp_path / "commit.lock"))
+    assert_one_winner_each(race, run_race(race))
+
+
+@pytest.mark.parametrize("putter", ["conditional", "rename"])
+def test_control_a_server_that_ignores_conditions_has_many_winners(putter: str, rclone: S3Server) -> None:
+    race = Race(rclone.new_uri(), putter, rclone.options, rounds=10)
+    winners = run_race(race)
+    assert any(len(of_round) > 1 for of_round in winners)
+    with pytest.raises(AssertionError):
+        assert_one_winner_each(race, winners)
+
+
+def test_control_a_lock_that_locks_nothing_has_many_winners(tmp_path: Path) -> None:
+    race = Race(str(tmp_path / "t.lance"), "lock that locks nothing", rounds=5)
+    assert run_race(race) == [list(range(PROCESSES))] * 5
