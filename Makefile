@@ -51,8 +51,8 @@ format: setup ## let ruff mend what it can
 proto: setup ## generate lance_pb2 again from lance.proto
 	$(PY) -m grpc_tools.protoc -Isrc --python_out=src --pyi_out=src src/conroi/format/lance.proto
 
-docs: setup ## write docs/api.md again from the docstrings
-	$(PY) -m tools.api_docs
+docs: setup ## write the pages of docs/ that are made from the code
+	$(PY) -m tools.docs
 
 lock: setup ## choose the versions in requirements.lock again; ARGS=--upgrade for the newest
 	$(PY) -m uv pip compile --quiet --universal --python-version 3.11 --fork-strategy fewest --generate-hashes \

@@ -97,7 +97,9 @@ def collect(root: Path) -> dict[str, list[str]]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; the exit code says whether all that must hold does."""
-    parser = argparse.ArgumentParser(prog="python -m tools.contract", description="The contract, its tests, and their last results.")
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.contract", description="The contract, its tests, and their last results."
+    )
     parser.add_argument("-v", "--verbose", action="store_true", help="name the tests")
     parser.add_argument("--root", type=Path, default=Path(__file__).parents[1], help="the project's folder")
     options = parser.parse_args(arguments)

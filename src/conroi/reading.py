@@ -34,9 +34,9 @@ Columns = Sequence[str] | Mapping[str, str]
 class ReadableTable:
     """One Lance table, pinned at one version."""
 
-    def __init__(self, files: TableFiles, snapshot: Snapshot) -> None:
+    def __init__(self, files: TableFiles, snapshot: Snapshot, earlier: Pinned | None = None) -> None:
         self._files = files
-        self._pinned = Pinned(files, snapshot)
+        self._pinned = Pinned(files, snapshot, earlier)
 
     # ------------------------------------------------------------------------- facts
 

@@ -38,7 +38,7 @@ class Table(ReadableTable):
 
     def _do(self, verb: Callable[[Pinned], Plan | None], how: How) -> Table:
         done = run(self._files, self._pinned.snapshot, lambda head: verb(self._at_head(head)), how)
-        return Table(self._files, done.snapshot)
+        return Table(self._files, done.snapshot, self._pinned)
 
     def _at_head(self, head: Snapshot) -> Pinned:
         """Our own handle, with what it has open, if the head is the version we are pinned at."""

@@ -144,7 +144,7 @@ def test_a_deletion_file_is_named_by_its_parts():
     assert index_dir(SOME_ID) == f"_indices/{SOME_ID}"
 
 
-@pytest.mark.parametrize("path", ["a.lance", "a/b/c.lance", "..a", "a..b/c", "ünï/x", "a:b/c:d"][:5])
+@pytest.mark.parametrize("path", ["a.lance", "a/b/c.lance", "..a", "a..b/c", "ünï/x", "a/b:c"])
 def test_a_plain_path_is_accepted(path: str):
     assert check_relative_path(path) == path
 

@@ -23,7 +23,7 @@ def test_one_of_eight_processes_creates_a_version_on_an_s3_server(
     putter: str, seaweedfs: S3Server, tmp_path: Path
 ) -> None:
     # This server makes those who meet at one name wait for a second or so; hence many names at once.
-    race = Race(seaweedfs.new_uri(), putter, seaweedfs.options, str(tmp_path / "commit.lock"), lanes=10)
+    race = Race(seaweedfs.new_uri(), putter, seaweedfs.options, str(tmp_path / "commit.lock"), lanes=20)
     assert_one_winner_each(race, run_race(race))
 
 
@@ -34,7 +34,8 @@ def test_a_lock_makes_a_server_safe_that_ignores_conditions(rclone: S3Server, tm
 
 @pytest.mark.parametrize("putter", ["conditional", "rename"])
 def test_control_a_server_that_ignores_conditions_has_many_winners(putter: str, rclone: S3Server) -> None:
-    race = Race(rclone.new_uri(), putter, rclone.options, rounds=10)
+    # It also answers 500 now and then when many overwrite one file.
+    race = Race(rclone.new_uri(), putter, rclone.options, rounds=10, is_failure_fine=True)
     winners = run_race(race)
     assert any(len(of_round) > 1 for of_round in winners)
     with pytest.raises(AssertionError):

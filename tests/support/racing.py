@@ -12,6 +12,7 @@ from multiprocessing.synchronize import Barrier
 from threading import BrokenBarrierError
 from typing import Protocol
 
+from conroi.errors import StoreUnavailable
 from conroi.format.naming import ManifestNaming
 from conroi.stores.file_lock import FileLock
 from conroi.stores.objects import NameTaken, Objects, open_objects
@@ -39,6 +40,8 @@ class Race:
     rounds: int = 40
     lanes: int = 1
     """How many names each process tries for at once, each in a thread of its own."""
+    is_failure_fine: bool = False
+    """Whether a request that the server fails counts as lost, instead of ending the race."""
 
     def objects(self) -> Objects:
         return open_objects(self.uri, self.options)
@@ -115,6 +118,10 @@ def _rounds_won(race: Race, contestant: int, barrier: Barrier) -> list[int]:
         try:
             putter.put_new(objects, path_of(number), bytes_of(contestant, number))
         except NameTaken:
+            return False
+        except StoreUnavailable:
+            if not race.is_failure_fine:
+                raise
             return False
         return True
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -31,6 +31,16 @@ class Pinned:
 
     files: TableFiles
     snapshot: Snapshot
+    earlier: InitVar[Pinned | None] = None
+    """The same table at a version before: what did not change since need not be worked out again."""
+
+    def __post_init__(self, earlier: Pinned | None) -> None:
+        known = None if earlier is None else earlier.__dict__.get("schema")
+        if earlier is None or known is None:
+            return
+        now, then = self.manifest.head, earlier.manifest.head
+        if now.fields == then.fields and now.schema_metadata == then.schema_metadata:
+            self.__dict__["schema"] = known
 
     @property
     def manifest(self) -> Manifest:

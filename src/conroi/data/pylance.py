@@ -10,14 +10,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from conroi.commit.snapshot import Snapshot
 from conroi.errors import ConroiError, CorruptionError, InvalidInputError, StoreError
 from conroi.format import lance_pb2 as pb
+from conroi.format.naming import DATA_DIR
 from conroi.stores.objects import Objects
 
 if TYPE_CHECKING:
     import lance
+    from lance.file import LanceFileSession
 
 
 @cache
@@ -26,6 +29,22 @@ def _session() -> Any:
     import lance
 
     return lance.Session()
+
+
+_file_sessions: WeakKeyDictionary[Objects, Any] = WeakKeyDictionary()
+
+
+def file_session(objects: Objects) -> LanceFileSession:
+    """Reads and writes single data files of the table; made once, since it holds a connection."""
+    session = _file_sessions.get(objects)
+    if session is None:
+        from lance.file import LanceFileSession
+
+        session = LanceFileSession(
+            objects.pylance_uri(DATA_DIR), storage_options=dict(objects.storage_options) or None
+        )
+        _file_sessions[objects] = session
+    return session
 
 
 def open_dataset(objects: Objects, snapshot: Snapshot) -> lance.LanceDataset:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from conroi.data.convert import fragment_from_pylance
-from conroi.data.pylance import pylance_errors
+from conroi.data.pylance import file_session, pylance_errors
 from conroi.environment import Environment
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
@@ -67,16 +67,9 @@ class DataWriter:
         return pb.DataFragment(files=[data_file], physical_rows=rows)
 
     def _write_one(self, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> tuple[pb.DataFile, int]:
-        from lance.file import LanceFileWriter
-
         name = data_file_name(self.environment.new_uuid())
         with pylance_errors(self.objects.root):
-            writer = LanceFileWriter(
-                self.objects.pylance_uri(f"{DATA_DIR}/{name}"),
-                schema,
-                version=self.data_format,
-                storage_options=dict(self.objects.storage_options) or None,
-            )
+            writer = file_session(self.objects).open_writer(name, schema=schema, version=self.data_format)
             for batch in batches:
                 writer.write_batch(batch)
             rows = writer.close()

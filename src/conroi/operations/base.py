@@ -23,6 +23,8 @@ class Step:
     """For Clone: the manifest of the table being cloned."""
     read: Manifest | None = None
     """The manifest at the transaction's read version; may be left out when that is the base."""
+    reuse: pb.FragmentReuseInline | None = None
+    """The content of the base's fragment reuse index, if that is kept in a file (`fragment_reuse.reuse_details`)."""
     timestamp_ns: int = 0
     """When the commit happens; `build` fills it in."""
     transaction_uuid: str = ""

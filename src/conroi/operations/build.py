@@ -4,19 +4,28 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from conroi.errors import InvalidInputError
+from conroi.errors import InvalidInputError, UnsupportedError
 from conroi.format import lance_pb2 as pb
 from conroi.format.flags import Flag, computed_flags
 from conroi.format.manifest import Manifest
 from conroi.format.transaction import Transaction
+from conroi.operations.append import Append
 from conroi.operations.base import Operation, Step
 from conroi.operations.clone import Clone
+from conroi.operations.create_index import CreateIndex
+from conroi.operations.fragment_reuse import following_reuse, reuse_details
 from conroi.operations.mem_wal import with_catch_up
 from conroi.operations.overwrite import Overwrite
+from conroi.operations.reserve_fragments import ReserveFragments
 from conroi.operations.restore import Restore
+from conroi.operations.update_bases import UpdateBases
+from conroi.operations.update_config import UpdateConfig
 
 NOTHING = Manifest(b"")
 """What there is before a table is created."""
+
+# These neither take fragments from an index nor ask which it has.
+_LEAVE_COVERAGE_ALONE = (Append, CreateIndex, Overwrite, ReserveFragments, Restore, UpdateBases, UpdateConfig)
 
 _NANOSECONDS = 1_000_000_000
 _DETACHED = 1 << 63
@@ -38,8 +47,8 @@ def build(
     """
     if base is None and not isinstance(operation, (Overwrite, Clone)):
         raise InvalidInputError(f"{operation.name} needs a table, and there is none.", hint="Create the table first.")
-    base = base or NOTHING
     step = replace(step, timestamp_ns=timestamp_ns, transaction_uuid=transaction.uuid)
+    base = NOTHING if base is None else _with_true_coverage(base, operation, step)
     _check_version(base, operation, step)
     applied = operation.apply(base, step)
     indices = applied.indices
@@ -51,6 +60,23 @@ def build(
     _keep_field_id_mark(head)
     _set_flags(head, has_covering=any(index.covering_fields for index in indices))
     return applied.changed(head=head, indices=indices)
+
+
+def _with_true_coverage(base: Manifest, operation: Operation, step: Step) -> Manifest:
+    """The base with indices that name today's fragments, where a compaction left that for later."""
+    details = reuse_details(base.indices)
+    if details is None:
+        return base
+    reuse = details.inline if details.HasField("inline") else step.reuse
+    if reuse is not None:
+        return base.changed(indices=following_reuse(base.indices, reuse))
+    if isinstance(operation, _LEAVE_COVERAGE_ALONE):
+        return base
+    raise UnsupportedError(
+        f"{operation.name} changes what indices cover, and the table keeps a part of that in a file of its fragment "
+        "reuse index, which was not loaded.",
+        hint="Hand it over as Step.reuse, or finish the deferred compaction first (pylance: optimize_indices).",
+    )
 
 
 def _check_version(base: Manifest, operation: Operation, step: Step) -> None:

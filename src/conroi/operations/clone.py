@@ -14,7 +14,8 @@ from conroi.operations.update_bases import unused_base_id
 
 @dataclass(frozen=True, slots=True)
 class Clone:
-    """Start from a version of another table; a shallow clone reads that table's files where they are.
+    """Start from a version of another table; a shallow clone reads that table's files where they are, a deep one
+    has them copied into its own folder before it is committed.
 
     `ref_path` is the absolute place of the source. A clone keeps the source's version number.
     """
@@ -58,7 +59,14 @@ class Clone:
         head.ClearField("branch")
         if self.branch_name is not None:
             head.branch = self.branch_name
-        return self._shallow(source, head) if self.is_shallow else source.changed(head=head)
+        base_id = self._add_base(head) if self.is_shallow else None
+        if base_id is None:
+            del head.base_paths[:]
+        return source.changed(
+            head=head,
+            fragments=[_based(fragment, base_id) for fragment in source.fragments],
+            indices=[_based_index(index, base_id) for index in source.indices],
+        )
 
     def _source(self, step: Step) -> Manifest:
         if step.source is None or step.source.version != self.ref_version:
@@ -68,23 +76,30 @@ class Clone:
             )
         return step.source
 
-    def _shallow(self, source: Manifest, head: pb.ManifestHead) -> Manifest:
+    def _add_base(self, head: pb.ManifestHead) -> int:
         base_id = unused_base_id(head, first=0)
         head.base_paths.add(id=base_id, name=self.ref_name, is_dataset_root=True, path=self.ref_path)
-        fragments = [_based(fragment, base_id) for fragment in source.fragments]
-        indices = [copied(index) for index in source.indices]
-        for index in indices:
-            if not index.HasField("base_id"):
-                index.base_id = base_id
-        return source.changed(head=head, fragments=fragments, indices=indices)
+        return base_id
 
 
-def _based(fragment: pb.DataFragment, base_id: int) -> pb.DataFragment:
-    """The fragment, with the files that were in the source's own folder found from elsewhere."""
+def _based(fragment: pb.DataFragment, base_id: int | None) -> pb.DataFragment:
+    """The fragment as the clone finds it: the source's own files at the new base, or all copied into its folder."""
     copy = copied(fragment)
     for file in copy.files:
-        if not file.HasField("base_id"):
-            file.base_id = base_id
-    if copy.HasField("deletion_file") and not copy.deletion_file.HasField("base_id"):
-        copy.deletion_file.base_id = base_id
+        _set_base(file, base_id)
+    if copy.HasField("deletion_file"):
+        _set_base(copy.deletion_file, base_id)
     return copy
+
+
+def _based_index(index: pb.IndexMetadata, base_id: int | None) -> pb.IndexMetadata:
+    copy = copied(index)
+    _set_base(copy, base_id)
+    return copy
+
+
+def _set_base(entry: pb.DataFile | pb.DeletionFile | pb.IndexMetadata, base_id: int | None) -> None:
+    if base_id is None:
+        entry.ClearField("base_id")
+    elif not entry.HasField("base_id"):
+        entry.base_id = base_id

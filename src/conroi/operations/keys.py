@@ -19,34 +19,39 @@ def mark_keys(field: pb.Field) -> None:
     is_key = position is not None or field.metadata.get(PRIMARY_KEY, b"").lower() in _TRUE_WORDS
     field.unenforced_primary_key = is_key
     field.unenforced_primary_key_position = position or 0
+    # pylance 14 writes the position alone, so that position 0 is no clustering key once the table is read again.
     clustering = _position(field, CLUSTERING_KEY_POSITION)
-    field.unenforced_clustering_key = clustering is not None
     field.unenforced_clustering_key_position = clustering or 0
+    if clustering is None:
+        field.unenforced_clustering_key = False
 
 
 def check_keys(before: Sequence[pb.Field], after: Sequence[pb.Field], *, written: Collection[str]) -> None:
     """Refuse to change a key that is set, and to set one that is none."""
-    _check_key(
-        "primary key",
-        _primary(before),
-        _primary(after),
-        is_written=PRIMARY_KEY in written or PRIMARY_KEY_POSITION in written,
-    )
-    _check_key("clustering key", _clustering(before), _clustering(after), is_written=CLUSTERING_KEY_POSITION in written)
-    if PRIMARY_KEY in written or PRIMARY_KEY_POSITION in written:
+    writes_key = PRIMARY_KEY in written or PRIMARY_KEY_POSITION in written
+    writes_clustering = CLUSTERING_KEY_POSITION in written
+    _refuse_change("primary key", _primary(before), _primary(after), is_written=writes_key)
+    _refuse_change("clustering key", _clustering(before), _clustering(after), is_written=writes_clustering)
+    if writes_key:
+        _require("primary key", is_valid=bool(_primary(after)))
         _check_not_null(after)
+    if writes_clustering:
+        positions = [_position(field, CLUSTERING_KEY_POSITION) for field in after]
+        _require("clustering key", is_valid=any(position is not None for position in positions))
 
 
-def _check_key(what: str, before: list[tuple[int, int]], after: list[tuple[int, int]], *, is_written: bool) -> None:
+def _refuse_change(what: str, before: list[tuple[int, int]], after: list[tuple[int, int]], *, is_written: bool) -> None:
     if before and (is_written or after != before):
         raise InvalidInputError(
             f"The table's {what} is set, and cannot be changed.",
             hint="Copy the rows into a table with the other key.",
         )
-    if is_written and not after:
+
+
+def _require(what: str, *, is_valid: bool) -> None:
+    if not is_valid:
         raise InvalidInputError(
-            f"The metadata does not declare a valid {what}.",
-            hint="A mark is 'true', a position a number from 0 up.",
+            f"The metadata does not declare a valid {what}.", hint="A mark is 'true', a position a number from 0 up."
         )
 
 
@@ -68,7 +73,11 @@ def _primary(fields: Iterable[pb.Field]) -> list[tuple[int, int]]:
 
 
 def _clustering(fields: Iterable[pb.Field]) -> list[tuple[int, int]]:
-    return [(field.id, field.unenforced_clustering_key_position) for field in fields if field.unenforced_clustering_key]
+    return [
+        (field.id, field.unenforced_clustering_key_position)
+        for field in fields
+        if field.unenforced_clustering_key or field.unenforced_clustering_key_position
+    ]
 
 
 def _position(field: pb.Field, key: str) -> int | None:

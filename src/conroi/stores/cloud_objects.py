@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TypeVar
 
@@ -13,7 +14,7 @@ from conroi.errors import InvalidInputError, NotFoundError
 from conroi.stores.cloud_errors import OBSTORE_ERRORS, is_range_refused, translate
 from conroi.stores.cloud_options import open_store
 from conroi.stores.location import CloudLocation, check_path
-from conroi.stores.objects import ObjectInfo
+from conroi.stores.objects import ObjectInfo, Objects
 from conroi.stores.options import StorageOptions, read_options
 
 T = TypeVar("T")
@@ -67,6 +68,9 @@ class CloudObjects:
     def put(self, path: str, data: bytes) -> None:
         self._ask("write", path, lambda: self._store.put(path, data, use_multipart=False))
 
+    def jot(self, path: str, data: bytes) -> None:
+        self.put(path, data)
+
     def put_if_absent(self, path: str, data: bytes) -> None:
         self._ask("create", path, lambda: self._store_once.put(path, data, mode="create", use_multipart=False))
 
@@ -85,6 +89,19 @@ class CloudObjects:
         else:
             check_path(source)
             self._ask("copy to", target, lambda: self._store_once.copy(source, target, overwrite=False), source)
+
+    def copy_from(self, source: Objects, path: str) -> None:
+        if isinstance(source, CloudObjects) and self._shares_bucket_with(source):
+            bucket = open_store(replace(self._location, key=""), self.storage_options, retries=True)
+            old, new = f"{source._location.key}/{path}".lstrip("/"), f"{self._location.key}/{path}".lstrip("/")
+            self._ask("copy to", path, lambda: bucket.copy(old, new))
+        else:
+            self.put(path, source.get(path))
+
+    def _shares_bucket_with(self, other: CloudObjects) -> bool:
+        mine, theirs = self._location, other._location
+        same_place = (mine.scheme, mine.authority) == (theirs.scheme, theirs.authority)
+        return same_place and dict(self.storage_options) == dict(other.storage_options)
 
     def delete(self, paths: Sequence[str]) -> None:
         for path in paths:

@@ -75,6 +75,10 @@ class Objects(Protocol):
         """Write a file, replacing what was there."""
         ...
 
+    def jot(self, path: str, data: bytes) -> None:
+        """Write a small file whose readers forgive a torn or stale one: no rename, no sync."""
+        ...
+
     def put_if_absent(self, path: str, data: bytes) -> None:
         """Create a file, or raise NameTaken: of many who try, one succeeds."""
         ...
@@ -89,6 +93,10 @@ class Objects(Protocol):
 
     def copy_if_absent(self, source: str, target: str) -> None:
         """Copy a file, or raise NameTaken."""
+        ...
+
+    def copy_from(self, source: Objects, path: str) -> None:
+        """Copy a file of another table to the same path of this one, within the store where that can be done."""
         ...
 
     def delete(self, paths: Sequence[str]) -> None:

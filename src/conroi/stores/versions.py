@@ -149,6 +149,6 @@ class FolderVersions:
     def _write_hint(self, version: int) -> None:
         """Best effort: a stale hint costs a reader a few probes, never a wrong answer."""
         try:
-            self._objects.put(VERSION_HINT_PATH, b'{"version":%d}' % version)
+            self._objects.jot(VERSION_HINT_PATH, b'{"version":%d}' % version)
         except ConroiError as error:
             _log.debug("version hint of %s not written: %s", self._objects.root, error)

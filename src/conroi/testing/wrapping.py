@@ -66,6 +66,9 @@ class WrappedObjects:
     def put(self, path: str, data: bytes) -> None:
         self.around(Request("put", path, len(data)), lambda: self.inner.put(path, data))
 
+    def jot(self, path: str, data: bytes) -> None:
+        self.around(Request("jot", path, len(data)), lambda: self.inner.jot(path, data))
+
     def put_if_absent(self, path: str, data: bytes) -> None:
         self.around(Request("put_if_absent", path, len(data)), lambda: self.inner.put_if_absent(path, data))
 
@@ -77,6 +80,9 @@ class WrappedObjects:
 
     def copy_if_absent(self, source: str, target: str) -> None:
         self.around(Request("copy_if_absent", target), lambda: self.inner.copy_if_absent(source, target))
+
+    def copy_from(self, source: Objects, path: str) -> None:
+        self.around(Request("copy_from", path), lambda: self.inner.copy_from(source, path))
 
     def delete(self, paths: Sequence[str]) -> None:
         for start in range(0, len(paths), PAGE):

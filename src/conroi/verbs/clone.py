@@ -16,14 +16,13 @@ from conroi.format import lance_pb2 as pb
 from conroi.format.manifest import Manifest
 from conroi.format.naming import data_path, deletion_path, index_dir
 from conroi.operations import Clone
-from conroi.stores.copying import copy_file
 
 
 def clone(pinned: Pinned, target: TableFiles, *, deep: bool) -> Snapshot:
     """Make the new table. A shallow one names the files where they are; a deep one gets copies of all of them."""
     if deep:
         for path in _files(pinned):
-            copy_file(pinned.files.objects, target.objects, path)
+            target.objects.copy_from(pinned.files.objects, path)
     operation = Clone(
         is_shallow=not deep, ref_version=pinned.version, ref_path=pinned.files.objects.pylance_uri(), ref_name=None
     )

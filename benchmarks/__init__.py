@@ -1,0 +1,1 @@
+"""Measurements beside pylance, deltalake and pyiceberg; `make bench` runs all of them."""

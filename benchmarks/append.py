@@ -1,0 +1,151 @@
+"""Small appends by one writer: how many a second, and how much a long table costs."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.engines import ALL, Conroi, ConroiDurable, Delta, Engine, EngineType, Iceberg, Pylance, rows
+from benchmarks.grown import Grower
+from benchmarks.harness import Series, Turn, Workspace, run_for, run_times, take_turns
+from benchmarks.report import Bar, Report, milliseconds
+
+BATCH = rows(100)
+FRAGMENTS = (10, 1_000, 10_000)
+MANY = FRAGMENTS[-1]
+APPENDS_PER_TURN = 15
+MEMORY_BAR_MB = 300
+# With a new file list in every commit, thousands of files take pyiceberg minutes to set up.
+MOST_FILES: dict[EngineType, int] = {Iceberg: 1_000}
+
+
+def measure(options: argparse.Namespace) -> Report:
+    """Everything about appends."""
+    report = Report("append")
+    with Workspace() as workspace:
+        _append_rate(report, workspace, seconds=options.seconds, turns=options.turns)
+        grower = Grower(workspace)
+        _next_append(report, workspace, grower, turns=options.turns)
+        _open_latest(report, workspace, grower, turns=options.turns)
+        _memory(report, grower)
+        report.canary_rates = workspace.canary_rates
+    return report
+
+
+def _append_rate(report: Report, workspace: Workspace, *, seconds: float, turns: int) -> None:
+    contenders = {engine.name: _appends_for(workspace, engine, seconds) for engine in ALL}
+    series = take_turns(workspace, contenders, turns=turns)
+    pylance = series[Pylance.name]
+    report.add(
+        f"Commits of 100 rows, one writer, windows of {seconds:g} s, median of {turns} turns",
+        ("engine", "commits/s", "least to most", "× pylance", "p50 ms", "p99 ms"),
+        [
+            (
+                name,
+                f"{found.median(_rate):.0f}",
+                "{:.0f} to {:.0f}".format(*found.spread(_rate)),
+                f"{found.ratio_to(pylance, _rate):.2f}",
+                milliseconds(found.median(lambda turn: turn.percentile_s(50))),
+                milliseconds(found.median(lambda turn: turn.percentile_s(99))),
+            )
+            for name, found in series.items()
+        ],
+    )
+    report.bars.append(Bar("commits/s of conroi ÷ pylance", series[Conroi.name].ratio_to(pylance, _rate), 1.5))
+
+
+def _appends_for(workspace: Workspace, engine: EngineType, seconds: float) -> Callable[[], Turn]:
+    def turn() -> Turn:
+        table = engine.create(workspace.fresh(engine.name.replace(", ", "-")), BATCH)
+        table.append(BATCH)
+        found = run_for(seconds, lambda: table.append(BATCH))
+        _expect_rows(table, (2 + len(found.latencies_s)) * BATCH.num_rows)
+        return found
+
+    return turn
+
+
+def _next_append(report: Report, workspace: Workspace, grower: Grower, *, turns: int) -> None:
+    found = {files: take_turns(workspace, _next_appends(grower, files), turns=turns) for files in FRAGMENTS}
+    report.add(
+        f"The next append of 100 rows to a table of so many files, ms, median of {turns} turns of {APPENDS_PER_TURN}",
+        ("engine", *(f"{files:,}" for files in FRAGMENTS)),
+        [(engine.name, *_medians(engine, found)) for engine in ALL],
+    )
+    ours = {files: found[files][Conroi.name] for files in FRAGMENTS}
+    growth = ours[MANY].ratio_to(ours[FRAGMENTS[0]], _latency)
+    speedup = found[MANY][Pylance.name].ratio_to(ours[MANY], _latency)
+    report.bars.append(Bar(f"conroi's append at {MANY:,} fragments ÷ at {FRAGMENTS[0]}", growth, 3, at_least=False))
+    report.bars.append(Bar(f"pylance's append ÷ conroi's at {MANY:,} fragments", speedup, 5))
+
+
+def _next_appends(grower: Grower, files: int) -> dict[str, Callable[[], Turn]]:
+    def contender(engine: EngineType) -> Callable[[], Turn]:
+        def turn() -> Turn:
+            table = engine.open(grower.grow(engine, files))
+            found = run_times(APPENDS_PER_TURN, lambda: table.append(BATCH), warm_up=3)
+            _expect_rows(table, (files + 3 + APPENDS_PER_TURN) * BATCH.num_rows)
+            return found
+
+        return turn
+
+    return {engine.name: contender(engine) for engine in ALL if files <= MOST_FILES.get(engine, MANY)}
+
+
+def _open_latest(report: Report, workspace: Workspace, grower: Grower, *, turns: int) -> None:
+    engines = tuple(engine for engine in ALL if engine is not ConroiDurable)
+    found: dict[int, dict[str, Series]] = {}
+    for files in FRAGMENTS:
+        folders = {engine: grower.grow(engine, files) for engine in engines if files <= MOST_FILES.get(engine, MANY)}
+        contenders = {engine.name: _opens(engine, folder) for engine, folder in folders.items()}
+        found[files] = take_turns(workspace, contenders, turns=turns)
+    report.add(
+        "Opening the latest version of a table of so many files, ms",
+        ("engine", *(f"{files:,}" for files in FRAGMENTS)),
+        [(engine.name, *_medians(engine, found)) for engine in engines],
+    )
+
+
+def _opens(engine: EngineType, folder: Path) -> Callable[[], Turn]:
+    return lambda: run_times(APPENDS_PER_TURN, lambda: engine.open(folder), warm_up=1)
+
+
+def _memory(report: Report, grower: Grower) -> None:
+    peaks = {engine: _peak_mb(engine, grower.grow(engine, MANY)) for engine in (Conroi, Pylance, Delta)}
+    report.add(
+        f"Peak memory of a process that opens a table of {MANY:,} files, appends 5 times and counts, MB",
+        ("engine", "after imports", "at its peak"),
+        [(engine.name, f"{imported:.0f}", f"{peak:.0f}") for engine, (imported, peak) in peaks.items()],
+    )
+    report.bars.append(Bar(f"MB at {MANY:,} fragments", peaks[Conroi][1], MEMORY_BAR_MB, at_least=False))
+
+
+def _peak_mb(engine: EngineType, folder: Path) -> tuple[float, float]:
+    command = [sys.executable, "-m", "benchmarks.memory", engine.name, str(folder)]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL).stdout
+    imported, peak = printed.split()
+    return float(imported), float(peak)
+
+
+def _medians(engine: EngineType, found: dict[int, dict[str, Series]]) -> list[str]:
+    return [
+        milliseconds(found[files][engine.name].median(_latency)) if engine.name in found[files] else "–"
+        for files in FRAGMENTS
+    ]
+
+
+def _expect_rows(table: Engine, expected: int) -> None:
+    """A fast commit that lost rows is not fast."""
+    if (actual := table.count()) != expected:
+        raise AssertionError(f"{type(table).name} has {actual} rows and should have {expected}")
+
+
+def _rate(turn: Turn) -> float:
+    return turn.rate
+
+
+def _latency(turn: Turn) -> float:
+    return turn.median_s
