@@ -5,18 +5,19 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.engines import ALL, Conroi, ConroiDurable, Delta, Engine, EngineType, Iceberg, Pylance, rows
+from benchmarks.engines import ALL, Conroi, Delta, Engine, EngineType, Iceberg, Pylance, rows
 from benchmarks.grown import Grower
 from benchmarks.harness import Series, Turn, Workspace, run_for, run_times, take_turns
 from benchmarks.report import Bar, Report, milliseconds
 
 BATCH = rows(100)
-FRAGMENTS = (10, 1_000, 10_000)
-MANY = FRAGMENTS[-1]
-APPENDS_PER_TURN = 15
+FILES = (10, 1_000, 10_000)
+FEW, MANY = FILES[0], FILES[-1]
+STEPS_PER_TURN = 40
+WARM_UP = 5
 MEMORY_BAR_MB = 300
 # With a new file list in every commit, thousands of files take pyiceberg minutes to set up.
 MOST_FILES: dict[EngineType, int] = {Iceberg: 1_000}
@@ -69,48 +70,42 @@ def _appends_for(workspace: Workspace, engine: EngineType, seconds: float) -> Ca
 
 
 def _next_append(report: Report, workspace: Workspace, grower: Grower, *, turns: int) -> None:
-    found = {files: take_turns(workspace, _next_appends(grower, files), turns=turns) for files in FRAGMENTS}
+    contenders = {_at(engine, files): _next_appends(grower, engine, files) for engine, files in _sizes(ALL)}
+    series = take_turns(workspace, contenders, turns=turns)
     report.add(
-        f"The next append of 100 rows to a table of so many files, ms, median of {turns} turns of {APPENDS_PER_TURN}",
-        ("engine", *(f"{files:,}" for files in FRAGMENTS)),
-        [(engine.name, *_medians(engine, found)) for engine in ALL],
+        f"The next append of 100 rows to a table of so many files, ms, median of {turns} turns of {STEPS_PER_TURN}",
+        ("engine", *(f"{files:,}" for files in FILES)),
+        [(engine.name, *_medians(engine, series)) for engine in ALL],
     )
-    ours = {files: found[files][Conroi.name] for files in FRAGMENTS}
-    growth = ours[MANY].ratio_to(ours[FRAGMENTS[0]], _latency)
-    speedup = found[MANY][Pylance.name].ratio_to(ours[MANY], _latency)
-    report.bars.append(Bar(f"conroi's append at {MANY:,} fragments ÷ at {FRAGMENTS[0]}", growth, 3, at_least=False))
-    report.bars.append(Bar(f"pylance's append ÷ conroi's at {MANY:,} fragments", speedup, 5))
+    ours, pylance = series[_at(Conroi, MANY)], series[_at(Pylance, MANY)]
+    growth = ours.ratio_to(series[_at(Conroi, FEW)], _latency)
+    report.bars.append(Bar(f"conroi's append at {MANY:,} fragments ÷ at {FEW}", growth, 3, at_least=False))
+    report.bars.append(Bar(f"pylance's append ÷ conroi's at {MANY:,} fragments", pylance.ratio_to(ours, _latency), 5))
 
 
-def _next_appends(grower: Grower, files: int) -> dict[str, Callable[[], Turn]]:
-    def contender(engine: EngineType) -> Callable[[], Turn]:
-        def turn() -> Turn:
-            table = engine.open(grower.grow(engine, files))
-            found = run_times(APPENDS_PER_TURN, lambda: table.append(BATCH), warm_up=3)
-            _expect_rows(table, (files + 3 + APPENDS_PER_TURN) * BATCH.num_rows)
-            return found
+def _next_appends(grower: Grower, engine: EngineType, files: int) -> Callable[[], Turn]:
+    def turn() -> Turn:
+        table = engine.open(grower.grow(engine, files))
+        found = run_times(STEPS_PER_TURN, lambda: table.append(BATCH), warm_up=WARM_UP)
+        _expect_rows(table, (files + WARM_UP + STEPS_PER_TURN) * BATCH.num_rows)
+        return found
 
-        return turn
-
-    return {engine.name: contender(engine) for engine in ALL if files <= MOST_FILES.get(engine, MANY)}
+    return turn
 
 
 def _open_latest(report: Report, workspace: Workspace, grower: Grower, *, turns: int) -> None:
-    engines = tuple(engine for engine in ALL if engine is not ConroiDurable)
-    found: dict[int, dict[str, Series]] = {}
-    for files in FRAGMENTS:
-        folders = {engine: grower.grow(engine, files) for engine in engines if files <= MOST_FILES.get(engine, MANY)}
-        contenders = {engine.name: _opens(engine, folder) for engine, folder in folders.items()}
-        found[files] = take_turns(workspace, contenders, turns=turns)
+    engines = (Conroi, Pylance, Delta, Iceberg)
+    contenders = {_at(engine, files): _opens(engine, grower.grow(engine, files)) for engine, files in _sizes(engines)}
+    series = take_turns(workspace, contenders, turns=turns)
     report.add(
         "Opening the latest version of a table of so many files, ms",
-        ("engine", *(f"{files:,}" for files in FRAGMENTS)),
-        [(engine.name, *_medians(engine, found)) for engine in engines],
+        ("engine", *(f"{files:,}" for files in FILES)),
+        [(engine.name, *_medians(engine, series)) for engine in engines],
     )
 
 
 def _opens(engine: EngineType, folder: Path) -> Callable[[], Turn]:
-    return lambda: run_times(APPENDS_PER_TURN, lambda: engine.open(folder), warm_up=1)
+    return lambda: run_times(STEPS_PER_TURN, lambda: engine.open(folder), warm_up=1)
 
 
 def _memory(report: Report, grower: Grower) -> None:
@@ -130,11 +125,18 @@ def _peak_mb(engine: EngineType, folder: Path) -> tuple[float, float]:
     return float(imported), float(peak)
 
 
-def _medians(engine: EngineType, found: dict[int, dict[str, Series]]) -> list[str]:
-    return [
-        milliseconds(found[files][engine.name].median(_latency)) if engine.name in found[files] else "–"
-        for files in FRAGMENTS
-    ]
+def _sizes(engines: Sequence[EngineType]) -> list[tuple[EngineType, int]]:
+    """Every engine at every size that it reaches in a bearable time."""
+    return [(engine, files) for files in FILES for engine in engines if files <= MOST_FILES.get(engine, MANY)]
+
+
+def _at(engine: EngineType, files: int) -> str:
+    return f"{engine.name} at {files}"
+
+
+def _medians(engine: EngineType, series: Mapping[str, Series]) -> list[str]:
+    names = [_at(engine, files) for files in FILES]
+    return [milliseconds(series[name].median(_latency)) if name in series else "–" for name in names]
 
 
 def _expect_rows(table: Engine, expected: int) -> None:

@@ -6,7 +6,6 @@ Appends go through a handle that is kept, which is the fast way for every one of
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from pathlib import Path
 
 import lance
@@ -144,7 +143,6 @@ class Iceberg(Engine):
 
 EngineType = type[Engine]
 ALL: tuple[EngineType, ...] = (Conroi, ConroiDurable, Pylance, Delta, Iceberg)
-Batch = Callable[[int], pa.Table]
 
 
 def rows(count: int, start: int = 0) -> pa.Table:

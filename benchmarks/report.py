@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-PACKAGES = ("conroi", "pylance", "deltalake", "pyiceberg", "obstore", "protobuf")
+PACKAGES = ("pylance", "deltalake", "pyiceberg", "obstore", "protobuf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +105,12 @@ def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 def _machine() -> str:
     packages = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
-    return f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}, Python {platform.python_version()}; {packages}"
+    system = f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"
+    return f"{os.cpu_count()} cores, {system}; {packages}"
 
 
 def _canary(rates: Sequence[float]) -> str:
     if not rates:
         return ""
-    return f"File creates per second beside the turns: median {statistics.median(rates):,.0f} ({min(rates):,.0f} to {max(rates):,.0f})."
+    middle, least, most = statistics.median(rates), min(rates), max(rates)
+    return f"File creates per second beside the turns: median {middle:,.0f} ({least:,.0f} to {most:,.0f})."

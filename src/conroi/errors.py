@@ -13,6 +13,7 @@
     ├── NotFoundError               no such table, version, tag, column, index
     ├── InvalidInputError           what you asked cannot be done; nothing was written
     │   ├── AlreadyExistsError      the name is taken
+    │   ├── DuplicateKeyError       a key is there already, or comes in twice
     │   └── UnsupportedError        the table needs a feature this version does not have
     ├── ClosedError                 a transaction or handle was used after its end
     └── StoreError                  the storage refused or failed
@@ -23,6 +24,8 @@ Nobody needs to match text: the facts are attributes (`table`, `version`, `hint`
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -55,6 +58,16 @@ class ConroiError(Exception):
             where = f" [table {self.table}" + (f", version {self.version}]" if self.version is not None else "]")
         hint = f" Hint: {self.hint}" if self.hint else ""
         return f"{self.message}{where}{hint}"
+
+
+@contextmanager
+def about(table: str) -> Iterator[None]:
+    """Errors from inside that do not say which table they are about get to say it."""
+    try:
+        yield
+    except ConroiError as error:
+        error.table = error.table or table
+        raise
 
 
 class ConflictError(ConroiError):
@@ -161,6 +174,22 @@ class InvalidInputError(ConroiError):
 
 class AlreadyExistsError(InvalidInputError):
     """The name is taken."""
+
+
+class DuplicateKeyError(InvalidInputError):
+    """A key that may be there once would be there twice; `keys` names some."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        table: str | None = None,
+        version: int | None = None,
+        hint: str | None = None,
+        keys: Sequence[Mapping[str, object]] = (),
+    ) -> None:
+        super().__init__(message, table=table, version=version, hint=hint)
+        self.keys = tuple(keys)
 
 
 class UnsupportedError(InvalidInputError):

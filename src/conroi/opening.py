@@ -17,7 +17,7 @@ from conroi.conflicts import Staged
 from conroi.data.incoming import Data
 from conroi.data.writing import Progress
 from conroi.environment import SYSTEM, Environment
-from conroi.errors import AlreadyExistsError, InvalidInputError, NotFoundError
+from conroi.errors import AlreadyExistsError, InvalidInputError, NotFoundError, about
 from conroi.format.manifest import Manifest
 from conroi.format.naming import ManifestNaming
 from conroi.format.transaction import COMMIT_MESSAGE_PROPERTY, Transaction
@@ -77,7 +77,8 @@ def open_table(
         put=put,
         environment=environment,
     )
-    snapshot = files.head() if version is None and tag is None else find(files, version, tag)
+    with about(files.root):
+        snapshot = files.head() if version is None and tag is None else find(files, version, tag)
     return Table(files, snapshot)
 
 

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, Unpack
 
 from conroi import verbs
+from conroi.commit.migration import migrate_manifest_names
 from conroi.commit.run import How, run
 from conroi.commit.snapshot import Snapshot
 from conroi.data.columns import Columns as NewValues
@@ -14,6 +15,7 @@ from conroi.data.incoming import Data
 from conroi.data.pinned import Pinned
 from conroi.data.predicates import Predicate
 from conroi.data.writing import Progress
+from conroi.errors import about
 from conroi.reading import ReadableTable
 from conroi.verbs.columns import ColumnChange, NewColumns
 from conroi.verbs.compact import CompactOptions
@@ -37,7 +39,8 @@ class Table(ReadableTable):
     """
 
     def _do(self, verb: Callable[[Pinned], Plan | None], how: How) -> Table:
-        done = run(self._files, self._pinned.snapshot, lambda head: verb(self._at_head(head)), how)
+        with about(self.uri):
+            done = run(self._files, self._pinned.snapshot, lambda head: verb(self._at_head(head)), how)
         return Table(self._files, done.snapshot, self._pinned)
 
     def _at_head(self, head: Snapshot) -> Pinned:
@@ -62,9 +65,7 @@ class Table(ReadableTable):
         self, data: Data, *, evolve_schema: bool = False, progress: Progress | None = None, **how: Unpack[How]
     ) -> Table:
         """Add rows. With `evolve_schema` columns that are new are added in the same version."""
-        return self._do(
-            lambda at: verbs.append(at, data, evolve_schema=evolve_schema, progress=progress), how
-        )
+        return self._do(verbs.Appending(data, evolve_schema=evolve_schema, progress=progress), how)
 
     def overwrite(
         self,
@@ -232,6 +233,14 @@ class Table(ReadableTable):
         """Make a past version the newest again; what came between stays in the history."""
         target = self._find(version, tag, as_of)
         return self._do(lambda at: verbs.restore(at, target, if_moved=if_moved), how)
+
+    def migrate_manifest_names(self) -> Table:
+        """Give the manifests of an old table (V1, `7.manifest`) the names that new tables have, at its newest version.
+
+        Nobody may write meanwhile. A migration that was interrupted is finished by calling this again.
+        """
+        migrate_manifest_names(self._files)
+        return self.latest()
 
     def clone(self, uri: str, *, deep: bool = False, storage_options: Mapping[str, str] | None = None) -> Table:
         """A new table with the rows of this version: sharing its files, or (`deep`) with copies of its own."""

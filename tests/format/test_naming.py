@@ -151,7 +151,22 @@ def test_a_plain_path_is_accepted(path: str):
 
 @pytest.mark.parametrize(
     "path",
-    ["", "/etc/passwd", "../x", "a/../b", "a/..", "a//b", "a/", "./a", "a/.", "a\\b", "..\\x", "a\0b", "C:/x", "s3://b/x"],
+    [
+        "",
+        "/etc/passwd",
+        "../x",
+        "a/../b",
+        "a/..",
+        "a//b",
+        "a/",
+        "./a",
+        "a/.",
+        "a\\b",
+        "..\\x",
+        "a\0b",
+        "C:/x",
+        "s3://b/x",
+    ],
 )
 def test_a_path_that_could_leave_the_table_is_refused(path: str):
     with pytest.raises(CorruptionError) as caught:

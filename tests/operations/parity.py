@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -56,21 +57,33 @@ def _section(data: bytes, at: int) -> bytes:
     return data[at + 4 : at + 4 + length]
 
 
-def assert_replayed(root: str | Path, *, stable_row_ids: bool = False, source: Manifest | None = None) -> list[str]:
-    """Replay every version of the table; the answer names the operations, so that a test can state what it saw."""
+def assert_replayed(
+    root: str | Path,
+    *,
+    stable_row_ids: bool = False,
+    data_formats: Mapping[int, str] | None = None,
+    source: Manifest | None = None,
+) -> list[str]:
+    """Replay every version of the table; the answer names the operations, so that a test can state what it saw.
+
+    What a writer wishes without putting it into its transaction is given here: stable row ids when creating the table,
+    the data format of an overwrite by version. `source` is the manifest that a clone starts from.
+    """
     versions = versions_of(root)
     names: list[str] = []
     base: Manifest | None = None
     for number, theirs in versions.items():
         operation = _with_facts_beside_the_wire(operations.of(theirs.transaction), theirs, stable_row_ids)
+        if isinstance(operation, Overwrite) and data_formats is not None:
+            operation = replace(operation, data_format=data_formats.get(number))
         step = Step(
             version=number,
             restored=versions[operation.version].manifest if isinstance(operation, Restore) else None,
             source=source,
-            read=versions[theirs.transaction.read_version].manifest if theirs.transaction.read_version in versions else None,
+            read=read.manifest if (read := versions.get(theirs.transaction.read_version)) else None,
         )
         ours = operations.build(
-            base, theirs.transaction, operation, step, timestamp_ns=1_700_000_000_123_456_789, writer_version=("test", "1")
+            base, theirs.transaction, operation, step, timestamp_ns=1, writer_version=("test", "1")
         )
         assert_same(ours, theirs.manifest, f"version {number}, {operation.name}")
         assert theirs.transaction.wire == _again(theirs.transaction, operation)

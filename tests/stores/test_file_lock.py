@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import subprocess
 import sys
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -46,7 +46,7 @@ def test_only_one_thread_is_inside(tmp_path: Path) -> None:
         with lock(1):
             inside += 1
             most = max(most, inside)
-            threading.Event().wait(0.001)
+            os.sched_yield()
             inside -= 1
 
     with ThreadPoolExecutor(8) as threads:
@@ -73,9 +73,8 @@ def test_another_process_has_to_wait_and_hears_who_holds_it(tmp_path: Path) -> N
 
 
 def test_a_killed_holder_holds_nothing(tmp_path: Path) -> None:
-    holder = start_holder(tmp_path / "lock")
-    holder.kill()
-    holder.wait()
+    with start_holder(tmp_path / "lock") as holder:
+        holder.kill()
     with FileLock(tmp_path / "lock", timeout_s=0)(1):
         pass
 

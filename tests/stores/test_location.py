@@ -136,8 +136,8 @@ def test_a_memory_table_goes_with_its_process() -> None:
 def test_what_a_killed_process_left_in_memory_is_removed_by_the_next() -> None:
     alive, its_root = start_memory_process()
     killed, root = start_memory_process()
-    killed.kill()
-    killed.wait()
+    with killed:
+        killed.kill()
     assert os.path.exists(root)
     start_memory_process()[0].communicate("")
     assert not os.path.exists(root)

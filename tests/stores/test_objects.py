@@ -239,3 +239,10 @@ def test_pylance_takes_the_uri_of_one_file(objects: Objects) -> None:
         writer.write_batch(pa.table({"a": [7]}))
     assert [info.path for info in objects.list("data")] == ["data/odd name#1.lance"]
     assert LanceFileReader(uri, storage_options=options).read_all().to_table().column("a").to_pylist() == [7]
+
+
+def test_a_jotted_file_is_replaced_whole(objects: Objects) -> None:
+    objects.put("_versions/1.manifest", b"x")
+    objects.jot("_versions/hint", b'{"version":10}')
+    objects.jot("_versions/hint", b'{"version":9}')
+    assert objects.get("_versions/hint") == b'{"version":9}'

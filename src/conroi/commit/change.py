@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from conroi.commit.snapshot import Snapshot
-from conroi.conflicts import Staged
+from conroi.conflicts import Staged, Winner
 from conroi.format.naming import ManifestNaming
 from conroi.format.transaction import Transaction
 
-Guard = Callable[[Snapshot], None]
-"""Looks at the head just before a put and raises what forbids it (keys that are there already, for example)."""
+Guard = Callable[[Snapshot, Sequence[Winner]], None]
+"""Looks at the head, and at what others committed since our base, just before a put; raises what forbids it."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,8 @@ class Change:
     """For Restore: the version to go back to."""
     cloned: Snapshot | None = None
     """For Clone: the version to clone."""
+    is_detached: bool = False
+    """Make a version off the table's line of versions, on the base as it is: nobody is raced, nothing is rebased."""
     new_table_naming: ManifestNaming = ManifestNaming.V2
     """For a new table: how its manifests are named."""
 

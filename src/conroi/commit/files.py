@@ -39,4 +39,4 @@ class TableFiles:
         located = self.versions.latest()
         if located is None or located.version < known.version:
             return self.head()
-        return known if located.version == known.version else load_snapshot(self.objects, located)
+        return known if located == known.located else load_snapshot(self.objects, located)

@@ -14,6 +14,7 @@ from conroi import operations
 from conroi.commit.backoff import pause_s
 from conroi.commit.change import Change, CommitOptions, CommitResult
 from conroi.commit.deletions import load_deletions, write_deletions
+from conroi.commit.detached import detached_version
 from conroi.commit.files import TableFiles
 from conroi.commit.snapshot import Snapshot, load_snapshot, load_transaction
 from conroi.conflicts import Outcome, Rebase, Verdict, Winner, vector_key
@@ -59,10 +60,11 @@ class _Commit:
         self.options = options
         self.seen = change.base
         self.rebase = Rebase(change.staged)
-        self.rebased_over: list[int] = []
+        self.winners: list[Winner] = []
         self.attempt_files: list[str] = []
         self.orphans: list[str] = []
         self.written_transactions: set[str] = set()
+        self.detached_version: int | None = None
 
     def run(self) -> CommitResult:
         environment = self.files.environment
@@ -87,7 +89,7 @@ class _Commit:
 
     def _catch_up(self) -> Snapshot | None:
         """Rebase over every version after `seen`; our own, if an earlier put of ours did land."""
-        if self.seen is None:
+        if self.seen is None or self.change.is_detached:
             return None
         latest = self.files.versions.latest()
         newest = self.seen.version if latest is None else latest.version
@@ -98,7 +100,6 @@ class _Commit:
                 return snapshot
             self._meet(snapshot, transaction)
             self.seen = snapshot
-            self.rebased_over.append(version)
         return None
 
     def _load(self, version: int) -> Snapshot:
@@ -134,6 +135,7 @@ class _Commit:
                 hint='Look at what changed and run it again, or pass if_moved="win" to go ahead regardless.',
             )
         winner = Winner.of(snapshot.manifest, transaction, operations.of(transaction))
+        self.winners.append(winner)
         self.rebase = self.rebase.over(winner)
         self._refuse_conflict(self.rebase.verdict, snapshot.version)
 
@@ -160,10 +162,12 @@ class _Commit:
     def _attempt(self) -> Snapshot | None:
         """Build on `seen` and put; None if somebody else was there first."""
         seen = self.seen
+        if self.change.is_detached:
+            self.detached_version = detached_version(seen, self.files)
         if seen is not None:
             require_writable(seen.manifest.head)
             if self.change.guard is not None:
-                self.change.guard(seen)
+                self.change.guard(seen, self.winners)
         operation, read_version = self._rebased(seen)
         transaction = operations.transaction(
             operation,
@@ -288,6 +292,8 @@ class _Commit:
 
     @property
     def _next_version(self) -> int:
+        if self.detached_version is not None:
+            return self.detached_version
         if self.seen is None:
             return 1 if self.change.cloned is None else self.change.cloned.version
         return self.seen.version + 1
@@ -302,7 +308,7 @@ class _Commit:
         assert transaction is not None, "every version of ours has its transaction"
         used = snapshot.manifest
         _log.debug("committed version %d of %s in %d attempts", used.version, self.files.root, attempts)
-        return CommitResult(snapshot, transaction, attempts, tuple(self.rebased_over), tuple(self.orphans))
+        return CommitResult(snapshot, transaction, attempts, tuple(winner.version for winner in self.winners), tuple(self.orphans))
 
     def _contention(self, attempts: int) -> TooMuchContention:
         return TooMuchContention(

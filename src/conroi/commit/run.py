@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypedDict, TypeVar
 
 from conroi.commit.change import Change, CommitOptions, CommitResult
@@ -34,6 +34,9 @@ class How(TypedDict, total=False):
     """Refuse if anybody else commits while the work is done, even where both changes fit together."""
     expect: int
     """Refuse unless the table's newest version is this one."""
+    detached: bool
+    """Make a version off the table's line of versions, on the one this table is pinned at: only who knows its number
+    sees it."""
 
 
 class Work(Protocol):
@@ -58,7 +61,7 @@ def run(files: TableFiles, known: Snapshot, verb: Callable[[Snapshot], W | None]
     """Do the verb's work on the newest version and commit it. `known` is the newest version seen so far."""
     settings = _settings(how, files.root)
     for execution in range(settings.executions + 1):
-        head = files.newest(known)
+        head = known if settings.is_detached else files.newest(known)
         _check_expected(settings.expect, head, files.root)
         work = verb(head)
         if work is None:
@@ -69,6 +72,8 @@ def run(files: TableFiles, known: Snapshot, verb: Callable[[Snapshot], W | None]
             properties=settings.properties,
             must_not_move=settings.strict,
         )
+        if settings.is_detached:
+            change = replace(change, is_detached=True)
         try:
             result = commit(files, change, settings.options)
         except RetryableConflict as conflict:
@@ -99,6 +104,7 @@ class _Settings:
     executions: int
     strict: bool
     expect: int | None
+    is_detached: bool
 
 
 def _settings(how: How, table: str) -> _Settings:
@@ -118,4 +124,5 @@ def _settings(how: How, table: str) -> _Settings:
         executions=EXECUTIONS if retries is None else retries,
         strict=how.get("strict", False) or how.get("expect") is not None,
         expect=how.get("expect"),
+        is_detached=how.get("detached", False),
     )

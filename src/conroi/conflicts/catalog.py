@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from conroi.conflicts.outcome import Outcome
 
 _AGAIN = (
-    "run it again on version {version}; the verbs of a table do so by themselves, and conroi.retry does it for your own"
+    "Run it again on version {version}; the verbs of a table do so by themselves, and conroi.retry does it for your own"
     " functions."
 )
-_LOOK = "look at the table as it is now (version {version}), and do the work again only if you still want it."
-_DONE = "nothing to do, both changes are in the table."
+_LOOK = "Look at the table as it is now (version {version}), and do the work again only if you still want it."
+_DONE = "Nothing to do, both changes are in the table."
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +52,11 @@ CATALOG: Mapping[str, Clause] = {
     ),
     "table/overwritten-twice": _again(
         "{mine} replaces the whole table as well, so going on would silently throw that other content away.",
-        "look at version {version}; if your content should replace it all the same, run the overwrite again.",
+        "Look at version {version}; if your content should replace it all the same, run the overwrite again.",
     ),
     "table/unknown-operation": _never(
         "This version of conroi cannot tell whether {mine} fits with that, and does not guess.",
-        "a newer writer is at work on this table: upgrade conroi, then run it again on version {version}.",
+        "A newer writer is at work on this table: upgrade conroi, then run it again on version {version}.",
     ),
     # ----------------------------------------------------------------------- the columns
     "columns/nulls": _again(
@@ -95,6 +95,7 @@ CATALOG: Mapping[str, Clause] = {
     "rows/whole-fragment": _again(
         "{mine} removes all rows of {fragments}, and some of these rows were deleted or changed meanwhile."
     ),
+    "rows/column-gone": _again("{mine} gives {names} new values, and that was dropped meanwhile."),
     "rows/compacted": _again(
         "{mine} changes rows of {fragments}, and these rows were copied to new files, so it does not know where they are."
     ),
@@ -109,6 +110,7 @@ CATALOG: Mapping[str, Clause] = {
     "keys/other-columns": _again(
         "Both insert rows, but under different key columns, so {mine} cannot tell whether a key is there twice."
     ),
+    "keys/same": _again("{mine} brings in rows with the key {names}, and so did somebody else since."),
     "keys/maybe-same": _again(
         "Both insert rows under a key that must be unique, and {mine} may have a key in common with the other one."
     ),
@@ -144,6 +146,7 @@ CATALOG: Mapping[str, Clause] = {
         "A compaction moved rows, and the index {names} does not say for which fragments it was built."
     ),
     "index/column-replaced": _again("One of the two builds an index on {names}, and the other gives that new values."),
+    "index/column-gone": _never("{mine} builds an index on {names}, and that was dropped meanwhile."),
     "index/ngram-moved": _again(
         "A compaction copied the rows of {fragments} to new files, and the n-gram index {names} cannot follow them."
     ),
@@ -162,14 +165,15 @@ CATALOG: Mapping[str, Clause] = {
     # -------------------------------------------------------------------------- settings
     "settings/same-key": _never(
         "Both set {names}, and only one value can stay.",
-        "look at what is set now (version {version}), and set it again only if you still want to.",
+        "Look at what is set now (version {version}), and set it again only if you still want to.",
     ),
     "settings/replaced-table": _never(
         "One of the two changes metadata of the schema, and the other puts another schema in its place."
     ),
+    "settings/column-gone": _never("{mine} describes {names}, and that was dropped meanwhile."),
     "settings/base-paths": _never(
         "Both register the storage location {names}, or another one under the same id or name.",
-        "look at the locations that are registered now (version {version}), and choose another id and name.",
+        "Look at the locations that are registered now (version {version}), and choose another id and name.",
     ),
     # ----------------------------------------------------------------- replaced columns
     "replacement/fragment-gone": _never(

@@ -13,7 +13,7 @@ from conroi.conflicts.catalog import CATALOG
 from conroi.conflicts.prechecks import PRECHECKS
 from conroi.conflicts.reason import COMPATIBLE, Reason, Verdict, Winner
 from conroi.conflicts.rule import OK, Finding, Rule, always, first_of
-from conroi.conflicts.rules import indices, keys, overlays, replacements, rewrites, rows, settings, streaming
+from conroi.conflicts.rules import columns, indices, keys, overlays, replacements, rewrites, rows, settings, streaming
 from conroi.conflicts.staged import Staged
 
 OPERATIONS = (
@@ -69,28 +69,32 @@ rewch = rewrites.REWRITE_MEETS_CHANGE
 setng = settings.SAME_SETTING
 ovset = settings.OVERWRITE_MEETS_SETTINGS
 ovovr = settings.OVERWRITE_MEETS_OVERWRITE
-setnt = settings.SETTINGS_MEET_NEW_TABLE
+setov = settings.SETTINGS_MEET_OVERWRITE
+setre = settings.SETTINGS_MEET_RESTORE
 bases = settings.SAME_BASE
 reprw = replacements.REPLACEMENT_MEETS_ROW_CHANGE
 reprp = replacements.REPLACEMENT_MEETS_REPLACEMENT
-reppj = replacements.REPLACEMENT_MEETS_PROJECTION
 reprc = replacements.REPLACEMENT_MEETS_REWRITE
+repcd = columns.REPLACED_COLUMN_DROPPED
+updcd = columns.REWRITTEN_COLUMN_DROPPED
+ixcd_ = columns.INDEXED_COLUMN_DROPPED
+setcd = columns.DESCRIBED_COLUMN_DROPPED
 
 # fmt: off
 _TABLE: Mapping[str, tuple[Rule, ...]] = {
     # mine \ theirs      Append Delete Update Overwr CreIdx Rewrit Merge  Projec Restor Reserv UpdCon DataRe MemWal UpdBas Clone  Overla Unknown
     "Append":            (ok___, ok___, ok___, newtb, ok___, ok___, ok___, ok___, older, ok___, ok___, ok___, strea, ok___, ok___, ok___, what_),
     "Delete":            (ok___, rows_, rows_, newtb, ok___, rowsc, files, ok___, older, ok___, ok___, rowsr, strea, ok___, ok___, ok___, what_),
-    "Update":            (keysa, rows_, keysr, newtb, ok___, rowsc, files, ok___, older, ok___, ok___, rowsr, shard, ok___, ok___, updov, what_),
+    "Update":            (keysa, rows_, keysr, newtb, ok___, rowsc, files, updcd, older, ok___, ok___, rowsr, shard, ok___, ok___, updov, what_),
     "Overwrite":         (ok___, ok___, ok___, ovovr, ok___, ok___, ok___, ok___, ok___, ok___, ovset, ok___, strea, ok___, ok___, ok___, what_),
-    "CreateIndex":       (ok___, ok___, ixupd, newtb, ixix_, ixrew, schix, ok___, older, ok___, ok___, ixcol, walix, ok___, ok___, ok___, what_),
+    "CreateIndex":       (ok___, ok___, ixupd, newtb, ixix_, ixrew, schix, ixcd_, older, ok___, ok___, ixcol, walix, ok___, ok___, ok___, what_),
     "Rewrite":           (ok___, rewrw, rewrw, newtb, rewix, rewre, files, ok___, older, ok___, ok___, rewch, ok___, ok___, ok___, rewch, what_),
     "Merge":             (files, files, files, newtb, schix, files, cols_, dropd, older, ok___, ok___, files, strea, ok___, ok___, files, what_),
     "Project":           (ok___, ok___, ok___, newtb, ok___, ok___, cols_, cols_, older, ok___, ok___, ok___, strea, ok___, ok___, ok___, what_),
-    "Restore":           (ok___, ok___, ok___, ok___, ok___, ok___, ok___, ok___, ok___, ok___, setnt, ok___, strea, ok___, ok___, ok___, what_),
+    "Restore":           (ok___, ok___, ok___, ok___, ok___, ok___, ok___, ok___, ok___, ok___, setre, ok___, strea, ok___, ok___, ok___, what_),
     "ReserveFragments":  (ok___, ok___, ok___, newtb, ok___, ok___, ok___, ok___, older, ok___, ok___, ok___, ok___, ok___, ok___, ok___, what_),
-    "UpdateConfig":      (ok___, ok___, ok___, setnt, ok___, ok___, ok___, ok___, setnt, ok___, setng, ok___, ok___, ok___, ok___, ok___, what_),
-    "DataReplacement":   (ok___, reprw, reprw, newtb, ixcol, reprc, files, reppj, older, ok___, ok___, reprp, strea, ok___, ok___, ok___, what_),
+    "UpdateConfig":      (ok___, ok___, ok___, setov, ok___, ok___, ok___, setcd, setre, ok___, setng, ok___, ok___, ok___, ok___, ok___, what_),
+    "DataReplacement":   (ok___, reprw, reprw, newtb, ixcol, reprc, files, repcd, older, ok___, ok___, reprp, strea, ok___, ok___, ok___, what_),
     "UpdateMemWalState": (datch, datch, shard, newtb, shard, ok___, datch, datch, older, ok___, ok___, datch, shard, ok___, datch, datch, what_),
     "UpdateBases":       (ok___, ok___, ok___, ok___, ok___, ok___, ok___, ok___, ok___, ok___, ok___, ok___, ok___, bases, ok___, ok___, ok___),
     "Clone":             (ok___, ok___, ok___, ok___, ok___, ok___, ok___, ok___, ok___, ok___, ok___, ok___, ok___, ok___, ok___, ok___, ok___),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from conroi.conflicts import facts
 from conroi.conflicts.rule import Finding, Rule, found
-from conroi.conflicts.rules.settings import touches_schema
+from conroi.conflicts.rules.settings import changes_schema
 from conroi.conflicts.staged import Staged
 from conroi.operations import Append, DataOverlay, DataReplacement, Merge, Update
 from conroi.operations.base import Operation
@@ -23,7 +23,7 @@ def _null_promise(mine: Staged, theirs: Operation) -> Finding | None:
 
 def _schema_metadata(mine: Staged, theirs: Operation) -> Finding | None:
     one = mine.operation
-    if (isinstance(one, Merge) and touches_schema(theirs)) or (touches_schema(one) and isinstance(theirs, Merge)):
+    if (isinstance(one, Merge) and changes_schema(theirs)) or (changes_schema(one) and isinstance(theirs, Merge)):
         return found("columns/metadata")
     return None
 

@@ -20,6 +20,12 @@ Data: TypeAlias = ArrowStream | Sequence[Mapping[str, Any]]
 """What the verbs take: an Arrow stream, a pandas or polars frame, or a list of dicts."""
 
 
+def is_one_shot(data: object) -> bool:
+    """Whether reading the data uses it up, so that work on it cannot be done again."""
+    is_kept = isinstance(data, pa.Table | pa.RecordBatch | Sequence) or hasattr(data, "__len__")
+    return not is_kept
+
+
 def to_reader(data: object, schema: pa.Schema | None = None) -> pa.RecordBatchReader:
     """The data as a stream of record batches, in its own schema. `schema` helps to read lists of dicts."""
     try:

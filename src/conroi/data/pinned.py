@@ -73,8 +73,13 @@ class Pinned:
             data_format=self.manifest.head.data_format.version or "2.0",
         )
 
-    def staged(self, operation: Operation, affected_rows: Mapping[int, BitMap] | None = None) -> Staged:
-        return Staged(operation=operation, base=self.manifest, affected_rows=affected_rows)
+    def staged(
+        self, operation: Operation, affected_rows: Mapping[int, BitMap] | None = None, *, keys_checked: bool = False
+    ) -> Staged:
+        """The operation as made on this version; `keys_checked` if a guard compares the keys it brings in."""
+        return Staged(
+            operation=operation, base=self.manifest, affected_rows=affected_rows, keys_checked_exactly=keys_checked
+        )
 
     def field(self, column: str) -> pb.Field:
         """The top-level field of this name."""

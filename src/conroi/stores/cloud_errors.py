@@ -25,9 +25,14 @@ def translate(error: Exception, verb: str, path: str, root: str, source: str | N
     return _refusal(error, f"Could not {verb} {path}", root)
 
 
-def is_range_refused(error: Exception) -> bool:
-    """Whether the server could not cut the asked bytes out of this file."""
-    return status_of(error) == 416 or "NotPartial" in str(error)
+def is_past_the_end(error: Exception) -> bool:
+    """Whether bytes were asked for that the file does not have."""
+    return status_of(error) == 416
+
+
+def is_range_ignored(error: Exception) -> bool:
+    """Whether the server sent the whole file instead of the asked bytes: some do, some only if it is empty."""
+    return "NotPartial" in str(error)
 
 
 def status_of(error: Exception) -> int | None:

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import TypeVar
 
 import obstore
 from obstore.exceptions import BaseError
 
 from conroi.errors import InvalidInputError, NotFoundError
-from conroi.stores.cloud_errors import OBSTORE_ERRORS, is_range_refused, translate
-from conroi.stores.cloud_options import open_store
+from conroi.stores.cloud_errors import OBSTORE_ERRORS, is_past_the_end, is_range_ignored, translate
+from conroi.stores.cloud_options import CloudStore, open_store
 from conroi.stores.location import CloudLocation, check_path
 from conroi.stores.objects import ObjectInfo, Objects
 from conroi.stores.options import StorageOptions, read_options
+from conroi.stores.pieces import PIECE_BYTES, pieces
 
 T = TypeVar("T")
 _CHUNK = 200
@@ -32,7 +34,7 @@ class CloudObjects:
     is_local = False
 
     def __init__(self, location: CloudLocation, storage_options: Mapping[str, str]) -> None:
-        self._location = location
+        self.location = location
         self.root = location.uri()
         self.storage_options: StorageOptions = read_options(storage_options)
         self._store = open_store(location, self.storage_options, retries=True)
@@ -44,7 +46,7 @@ class CloudObjects:
         return f"CloudObjects({self.root!r})"
 
     def __reduce__(self) -> tuple[type[CloudObjects], tuple[CloudLocation, dict[str, str]]]:
-        return CloudObjects, (self._location, dict(self.storage_options))
+        return CloudObjects, (self.location, dict(self.storage_options))
 
     def get(self, path: str) -> bytes:
         return self._ask("read", path, lambda: self._store.get(path).bytes().to_bytes())
@@ -84,7 +86,7 @@ class CloudObjects:
 
     def copy_if_absent(self, source: str, target: str) -> None:
         # S3 itself cannot copy under a condition; its conditional put can carry the bytes.
-        if self._location.scheme == "s3":
+        if self.location.scheme == "s3":
             self.put_if_absent(target, self.get(source))
         else:
             check_path(source)
@@ -92,16 +94,14 @@ class CloudObjects:
 
     def copy_from(self, source: Objects, path: str) -> None:
         if isinstance(source, CloudObjects) and self._shares_bucket_with(source):
-            bucket = open_store(replace(self._location, key=""), self.storage_options, retries=True)
-            old, new = f"{source._location.key}/{path}".lstrip("/"), f"{self._location.key}/{path}".lstrip("/")
-            self._ask("copy to", path, lambda: bucket.copy(old, new))
-        else:
-            self.put(path, source.get(path))
-
-    def _shares_bucket_with(self, other: CloudObjects) -> bool:
-        mine, theirs = self._location, other._location
-        same_place = (mine.scheme, mine.authority) == (theirs.scheme, theirs.authority)
-        return same_place and dict(self.storage_options) == dict(other.storage_options)
+            old, new = source.location.key_of(path), self.location.key_of(path)
+            self._ask("copy to", path, lambda: self._bucket.copy(old, new), path)
+            return
+        # The file appears when the writer is closed: if the source fails half way, it never does.
+        writer = self._ask("write", path, lambda: obstore.open_writer(self._store, path, buffer_size=PIECE_BYTES))
+        for piece in pieces(source, path):
+            self._ask("write", path, lambda piece=piece: writer.write(piece))
+        self._ask("write", path, writer.close)
 
     def delete(self, paths: Sequence[str]) -> None:
         for path in paths:
@@ -135,18 +135,30 @@ class CloudObjects:
         """An object store answers when the bytes are safe."""
 
     def pylance_uri(self, path: str = "") -> str:
-        return self._location.uri(path)
+        return self.location.uri(path)
+
+    @cached_property
+    def _bucket(self) -> CloudStore:
+        """The whole bucket: copying between tables goes beyond the one root."""
+        return open_store(replace(self.location, key=""), self.storage_options, retries=True)
+
+    def _shares_bucket_with(self, other: CloudObjects) -> bool:
+        mine, theirs = self.location, other.location
+        same_place = (mine.scheme, mine.authority) == (theirs.scheme, theirs.authority)
+        return same_place and dict(self.storage_options) == dict(other.storage_options)
 
     def _range(self, path: str, start: int, end: int) -> bytes:
         try:
             return self._store.get_range(path, start=start, end=end).to_bytes()
         except BaseError as error:
-            if not is_range_refused(error):
+            if is_past_the_end(error):
+                return b""
+            if not is_range_ignored(error):
                 raise
         return self._store.get(path).bytes().to_bytes()[start:end]
 
     def _tail(self, path: str, length: int) -> tuple[bytes, int]:
-        if self._location.scheme in ("az", "abfss"):  # Azure does not know "the last n bytes"
+        if self.location.scheme in ("az", "abfss"):  # Azure does not know "the last n bytes"
             size = self._store.head(path)["size"]
             start = max(0, size - length)
             return self._range(path, start, size) if start < size else b"", size
@@ -154,9 +166,10 @@ class CloudObjects:
             answer = self._store.get(path, options={"range": {"suffix": length}})
             return answer.bytes().to_bytes(), answer.meta["size"]
         except BaseError as error:
-            if not is_range_refused(error):
+            if is_past_the_end(error):  # an empty file has no last bytes
+                return b"", 0
+            if not is_range_ignored(error):
                 raise
-        # An empty file has no last bytes, and a few servers know no ranges: take it whole.
         data = self._store.get(path).bytes().to_bytes()
         return data[max(0, len(data) - length) :], len(data)
 

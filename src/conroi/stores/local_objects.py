@@ -10,18 +10,18 @@ import contextlib
 import os
 import shutil
 import stat
-import uuid
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 
 from conroi.errors import InvalidInputError, NotFoundError
+from conroi.stores.local_files import READ_ONLY, fsync_path, read, temporary_name, unlink, write
 from conroi.stores.local_names import create_name, store_error
 from conroi.stores.location import check_path
 from conroi.stores.objects import ObjectInfo, Objects
 from conroi.stores.options import StorageOptions, read_options
+from conroi.stores.pieces import pieces
 
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
 _JOT = os.O_WRONLY | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
-_READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)
 
 
 class LocalObjects:
@@ -45,19 +45,19 @@ class LocalObjects:
 
     def get(self, path: str) -> bytes:
         with self._opened(path) as file:
-            return _read(file, 0, os.fstat(file).st_size)
+            return read(file, 0, os.fstat(file).st_size)
 
     def get_range(self, path: str, start: int, end: int) -> bytes:
         if not 0 <= start <= end:
             raise InvalidInputError(f"There are no bytes {start} to {end} in a file")
         with self._opened(path) as file:
-            return _read(file, start, end - start)
+            return read(file, start, end - start)
 
     def get_tail(self, path: str, length: int) -> tuple[bytes, int]:
         with self._opened(path) as file:
             size = os.fstat(file).st_size
             start = max(0, size - length)
-            return _read(file, start, size - start), size
+            return read(file, start, size - start), size
 
     def head(self, path: str) -> ObjectInfo | None:
         try:
@@ -69,7 +69,7 @@ class LocalObjects:
         return _info(path, found) if stat.S_ISREG(found.st_mode) else None
 
     def put(self, path: str, data: bytes) -> None:
-        self._replace(self._write_temporary(self._full(path), path, data), path)
+        self._replace(self._write_temporary(self._full(path), path, [data]), path)
 
     def jot(self, path: str, data: bytes) -> None:
         # In place: replacing a file by rename makes ext4 write it out first, which costs more than the whole commit.
@@ -86,11 +86,11 @@ class LocalObjects:
 
     def put_if_absent(self, path: str, data: bytes) -> None:
         full = self._full(path)
-        temporary = self._write_temporary(full, path, data)
+        temporary = self._write_temporary(full, path, [data])
         try:
             create_name(temporary, full, path, self.root)
         finally:
-            _unlink(temporary)
+            unlink(temporary)
         self._sync_folder_of(full)
 
     def rename_if_absent(self, source: str, target: str) -> None:
@@ -99,7 +99,7 @@ class LocalObjects:
         if not os.path.exists(old):
             raise self._not_found(source)
         create_name(old, new, target, self.root)
-        _unlink(old)
+        unlink(old)
         self._sync_folder_of(new)
 
     def copy(self, source: str, target: str) -> None:
@@ -111,14 +111,15 @@ class LocalObjects:
         try:
             create_name(temporary, full, target, self.root)
         finally:
-            _unlink(temporary)
+            unlink(temporary)
         self._sync_folder_of(full)
 
     def copy_from(self, source: Objects, path: str) -> None:
-        if not source.is_local:
-            self.put(path, source.get(path))
-            return
-        self._replace(self._copy_to_temporary(source.pylance_uri(path), self._full(path), path), path)
+        full = self._full(path)
+        if source.is_local:
+            self._replace(self._copy_to_temporary(source.pylance_uri(path), full, path), path)
+        else:
+            self._replace(self._write_temporary(full, path, pieces(source, path)), path)
 
     def delete(self, paths: Sequence[str]) -> None:
         for path in paths:
@@ -166,7 +167,7 @@ class LocalObjects:
     @contextlib.contextmanager
     def _opened(self, path: str) -> Generator[int]:
         try:
-            file = os.open(self._full(path), _READ)
+            file = os.open(self._full(path), READ_ONLY)
         except (FileNotFoundError, NotADirectoryError):
             raise self._not_found(path) from None
         except OSError as error:
@@ -181,8 +182,8 @@ class LocalObjects:
     def _not_found(self, path: str) -> NotFoundError:
         return NotFoundError(f"There is no file {path}", table=self.root)
 
-    def _write_temporary(self, full: str, path: str, data: bytes) -> str:
-        temporary = _temporary_name(full)
+    def _write_temporary(self, full: str, path: str, data: Iterable[bytes]) -> str:
+        temporary = temporary_name(full)
         try:
             try:
                 file = os.open(temporary, _CREATE, 0o666)
@@ -190,14 +191,18 @@ class LocalObjects:
                 self._make_folder_of(full)
                 file = os.open(temporary, _CREATE, 0o666)
             try:
-                _write(file, data)
+                for piece in data:
+                    write(file, piece)
                 if self.is_durable:
                     os.fsync(file)
             finally:
                 os.close(file)
         except OSError as error:
-            _unlink(temporary)
+            unlink(temporary)
             raise store_error(error, "write", path, self.root) from error
+        except BaseException:  # the pieces come from another store, which may fail too
+            unlink(temporary)
+            raise
         return temporary
 
     def _replace(self, temporary: str, path: str) -> None:
@@ -205,21 +210,21 @@ class LocalObjects:
         try:
             os.replace(temporary, full)
         except OSError as error:
-            _unlink(temporary)
+            unlink(temporary)
             raise store_error(error, "write", path, self.root) from error
         self._sync_folder_of(full)
 
     def _copy_to_temporary(self, source: str, full: str, path: str) -> str:
-        temporary = _temporary_name(full)
+        temporary = temporary_name(full)
         self._make_folder_of(full)
         try:
             shutil.copyfile(source, temporary)
             if self.is_durable:
-                _fsync_path(temporary)
+                fsync_path(temporary)
         except FileNotFoundError:
             raise self._not_found(path) from None
         except OSError as error:
-            _unlink(temporary)
+            unlink(temporary)
             raise store_error(error, "copy", path, self.root) from error
         return temporary
 
@@ -236,16 +241,22 @@ class LocalObjects:
             raise store_error(error, "make the folder of", os.path.basename(full), self.root) from error
         if self.is_durable:
             for made in missing:
-                _fsync_path(os.path.dirname(made))
+                self._sync_folder_of(made)
 
     def _sync_folder_of(self, full: str) -> None:
         if self.is_durable:
-            _fsync_path(os.path.dirname(full))
+            self._sync_folder(os.path.dirname(full))
+
+    def _sync_folder(self, folder: str) -> None:
+        try:
+            fsync_path(folder)
+        except OSError as error:
+            raise store_error(error, "sync", folder, self.root) from error
 
     def _sync_chain(self, folder: str) -> None:
         # pylance may have made the folder, and every one above it up to the root, just now.
         while True:
-            _fsync_path(self._base + folder)
+            self._sync_folder(self._base + folder)
             if not folder:
                 return
             folder = os.path.dirname(folder)
@@ -262,36 +273,3 @@ class LocalObjects:
 
 def _info(path: str, found: os.stat_result) -> ObjectInfo:
     return ObjectInfo(path, found.st_size, found.st_mtime_ns)
-
-
-def _temporary_name(full: str) -> str:
-    return f"{os.path.dirname(full)}/.tmp_conroi_{uuid.uuid4().hex}"
-
-
-def _read(file: int, start: int, length: int) -> bytes:
-    data = os.pread(file, length, start)
-    while len(data) < length:  # a single read ends at about 2 GiB
-        more = os.pread(file, length - len(data), start + len(data))
-        if not more:
-            break
-        data += more
-    return data
-
-
-def _write(file: int, data: bytes) -> None:
-    written = os.write(file, data)
-    while written < len(data):
-        written += os.write(file, memoryview(data)[written:])
-
-
-def _unlink(full: str) -> None:
-    with contextlib.suppress(OSError):
-        os.unlink(full)
-
-
-def _fsync_path(full: str) -> None:
-    file = os.open(full, _READ)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)

@@ -29,8 +29,12 @@ class CloudLocation:
 
     def uri(self, path: str = "") -> str:
         """The URI of the table or of a file in it."""
-        key = "/".join(part for part in (self.key, path) if part)
+        key = self.key_of(path)
         return f"{self.scheme}://{self.authority}" + (f"/{encode_key(key)}" if key else "")
+
+    def key_of(self, path: str) -> str:
+        """The key in the bucket of a file of the table."""
+        return "/".join(part for part in (self.key, path) if part)
 
 
 def encode_key(key: str) -> str:
@@ -102,7 +106,7 @@ def _cloud_location(scheme: str, rest: str) -> CloudLocation:
         raise InvalidInputError(
             f"The {scheme}:// URI must be {scheme}://bucket/folder", hint="credentials belong in storage_options"
         )
-    key = unquote(key).strip("/")
+    key = unquote(key).rstrip("/")
     _refuse_unreadable(key or "-")
     if any(part in ("", ".", "..") for part in key.split("/") if key):
         raise InvalidInputError(

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from conroi.environment import SYSTEM, Environment
 from conroi.errors import ConroiError, CorruptionError, NotFoundError
-from conroi.format.naming import VERSION_HINT_PATH, VERSIONS_DIR, ManifestNaming, parse_manifest_name
+from conroi.format.naming import VERSION_HINT_PATH, VERSIONS_DIR, ManifestNaming, is_detached, parse_manifest_name
 from conroi.stores.objects import Objects
 from conroi.stores.putters import ConditionalPut, PutNew
 
@@ -59,9 +59,7 @@ class VersionStore(Protocol):
 class FolderVersions:
     """The version store that needs nothing but the table's folder."""
 
-    def __init__(
-        self, objects: Objects, putter: PutNew | None = None, environment: Environment = SYSTEM
-    ) -> None:
+    def __init__(self, objects: Objects, putter: PutNew | None = None, environment: Environment = SYSTEM) -> None:
         self._objects = objects
         self._putter = putter or ConditionalPut()
         self._environment = environment
@@ -94,13 +92,13 @@ class FolderVersions:
         located = Located(version, naming.path(version), naming)
         self._putter.put_new(self._objects, located.path, data)
         self.saw(located)
-        if not self._objects.is_listing_ordered:
+        if not self._objects.is_listing_ordered and not is_detached(version):
             self._write_hint(version)
         return located
 
     def saw(self, located: Located) -> None:
         seen = self._seen
-        if seen is None or located.version >= seen[0].version:
+        if not is_detached(located.version) and (seen is None or located.version >= seen[0].version):
             self._seen = (located, self._environment.monotonic())
 
     # -------------------------------------------------------------- finding the newest
@@ -125,11 +123,20 @@ class FolderVersions:
         if start is None:
             return None
         top = start
-        while True:
-            path = top.naming.path(top.version + 1)
-            if self._objects.head(path) is None:
-                return top
-            top = Located(top.version + 1, path, top.naming)
+        while (above := self._above(top)) is not None:
+            top = above
+        return top
+
+    def _above(self, top: Located) -> Located | None:
+        following = Located(top.version + 1, top.naming.path(top.version + 1), top.naming)
+        if self._objects.head(following.path) is not None:
+            return following
+        if top.naming is ManifestNaming.V1:  # the manifests may have got new names since we saw this one
+            for version in (top.version + 1, top.version):
+                renamed = Located(version, ManifestNaming.V2.path(version), ManifestNaming.V2)
+                if self._objects.head(renamed.path) is not None:
+                    return renamed
+        return None
 
     def _newest_listed(self) -> Located | None:
         newest: Located | None = None

@@ -4,7 +4,7 @@ Nothing here commits. A verb returns a `Plan`; the table (or a transaction) hand
 verb again on a newer version if the commit was refused as retryable.
 """
 
-from conroi.verbs.append import append
+from conroi.verbs.append import Appending
 from conroi.verbs.clone import clone
 from conroi.verbs.columns import add_columns, alter_columns, drop_columns, rename_columns
 from conroi.verbs.compact import compact, sort
@@ -17,10 +17,10 @@ from conroi.verbs.small import add_base, drop_index, reserve_fragments, restore
 from conroi.verbs.update import update
 
 __all__ = [
+    "Appending",
     "add_base",
     "add_columns",
     "alter_columns",
-    "append",
     "clone",
     "compact",
     "create_index",

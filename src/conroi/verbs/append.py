@@ -5,40 +5,68 @@ from __future__ import annotations
 import pyarrow as pa
 
 from conroi.data.fitting import fit
-from conroi.data.incoming import to_reader
-from conroi.data.writing import Progress
-from conroi.operations import Append, Merge
-from conroi.verbs.columns import with_new_fields
+from conroi.data.incoming import is_one_shot, to_reader
 from conroi.data.pinned import Pinned
+from conroi.data.writing import Progress, WrittenFiles
+from conroi.errors import RetryableConflict
+from conroi.format import lance_pb2 as pb
+from conroi.format.fields import key_columns
+from conroi.operations import Append, Merge
+from conroi.operations.base import Operation
+from conroi.verbs.columns import with_new_fields
+from conroi.verbs.keyed import KeysSeen, checked_new_keys
 from conroi.verbs.plan import Plan
 
 
-def append(
-    pinned: Pinned, data: object, *, evolve_schema: bool = False, progress: Progress | None = None
-) -> Plan | None:
-    """Add rows; None if there are none."""
-    reader = to_reader(data, pinned.schema)
-    if evolve_schema and any(name not in pinned.schema.names for name in reader.schema.names):
-        return _append_with_new_columns(pinned, reader, progress)
-    written = pinned.writer().write(fit(reader, pinned.schema, table=pinned.root), progress)
-    if not written.fragments:
-        return None
-    return Plan(pinned.staged(Append(fragments=tuple(written.fragments))), counts={"rows_added": written.rows})
+class Appending:
+    """The verb, called again on a newer version if need be: what it wrote is kept while the schema stays the same."""
+
+    def __init__(self, data: object, *, evolve_schema: bool = False, progress: Progress | None = None) -> None:
+        self._data = data
+        self._evolve_schema = evolve_schema
+        self._progress = progress
+        self._written: tuple[list[pb.Field], list[pb.Field], WrittenFiles, KeysSeen] | None = None
+
+    def __call__(self, pinned: Pinned) -> Plan | None:
+        """Add the rows; None if there are none."""
+        before = list(pinned.manifest.fields)
+        if self._written is None or self._written[0] != before:
+            self._write(pinned, before)
+        assert self._written is not None
+        _, fields, written, seen = self._written
+        if not written.fragments and fields == before:
+            return None
+        guard = checked_new_keys(pinned, seen)
+        staged = pinned.staged(_operation(pinned, fields, written), keys_checked=True)
+        return Plan(staged, guard=guard, counts={"rows_added": written.rows})
+
+    def _write(self, pinned: Pinned, before: list[pb.Field]) -> None:
+        if self._written is not None and is_one_shot(self._data):
+            raise RetryableConflict(
+                "The table's columns changed while a stream was being appended, and a stream can be read only once.",
+                table=pinned.root,
+                version=pinned.version,
+                hint="Call append() again with a new stream.",
+            )
+        reader = to_reader(self._data, pinned.schema)
+        fields, schema = before, pinned.schema
+        new = [f.with_nullable(True) for f in reader.schema if f.name not in pinned.schema.names]
+        if self._evolve_schema and new:
+            fields = with_new_fields(pinned, new)
+            schema = pa.schema([*pinned.schema, *new], metadata=pinned.schema.metadata)
+        seen = KeysSeen(key_columns(before))
+        stream = seen.watch(fit(reader, schema, table=pinned.root))
+        self._written = before, fields, pinned.writer(fields).write(stream, self._progress), seen
 
 
-def _append_with_new_columns(pinned: Pinned, reader: pa.RecordBatchReader, progress: Progress | None) -> Plan:
-    """Columns and rows in one version: a Merge whose fragment list has the old ones and the new.
-
-    The new columns are null in the rows that were there before, so no old file is touched.
-    """
-    new = [f for f in reader.schema if f.name not in pinned.schema.names]
-    fields = with_new_fields(pinned, [f.with_nullable(True) for f in new])
-    schema = pa.schema([*pinned.schema, *(f.with_nullable(True) for f in new)], metadata=pinned.schema.metadata)
-    written = pinned.writer(fields).write(fit(reader, schema, table=pinned.root), progress)
-    operation = Merge(
+def _operation(pinned: Pinned, fields: list[pb.Field], written: WrittenFiles) -> Operation:
+    if fields == list(pinned.manifest.fields):
+        return Append(fragments=tuple(written.fragments))
+    # Columns and rows in one version: a Merge that lists the old fragments and the new. The new columns are null in
+    # the rows that were there before, so no old file is touched.
+    return Merge(
         fragments=(*pinned.manifest.fragments, *written.fragments),
         schema=tuple(fields),
         schema_metadata=dict(pinned.manifest.head.schema_metadata),
         preserves_nullability=True,
     )
-    return Plan(pinned.staged(operation), counts={"rows_added": written.rows})

@@ -17,6 +17,7 @@ from conroi.format.schema import fields_from_schema
 from conroi.operations import Merge, Project
 from conroi.verbs.field_paths import descendants, find
 from conroi.data.pinned import Pinned
+from conroi.data.quoting import quoted
 from conroi.verbs.plan import Plan
 
 
@@ -266,8 +267,3 @@ def _edited(field: pb.Field, *, name: str | None = None, nullable: bool | None =
 
 def _path(fields: Sequence[pb.Field], field: pb.Field) -> str:
     return field_path(field, {f.id: f for f in fields})
-
-
-def quoted(column: str) -> str:
-    """A column name (or dotted path) as it stands in an expression, whatever characters it has."""
-    return ".".join(f"`{part}`" for part in column.split("."))

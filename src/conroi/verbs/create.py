@@ -14,10 +14,12 @@ from conroi.data.incoming import to_reader
 from conroi.data.writing import DataWriter, Progress
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
+from conroi.format.fields import key_columns
 from conroi.format.manifest import Manifest
 from conroi.format.naming import ManifestNaming
 from conroi.format.schema import fields_from_schema
 from conroi.operations import Overwrite
+from conroi.verbs.keyed import KeysSeen, refuse_repeated
 
 DEFAULT_DATA_FORMAT = "2.2"
 DATA_FORMATS = ("2.0", "2.1", "2.2")
@@ -47,7 +49,11 @@ def create(
     schema = with_key(schema, key, table=files.root)
     fields = checked_fields(schema, table=files.root)
     writer = DataWriter(files.objects, files.environment, fields, data_format)
-    written = [] if reader is None else writer.write(fit(reader, schema, table=files.root), progress).fragments
+    seen = KeysSeen(key_columns(fields))
+    written: list[pb.DataFragment] = []
+    if reader is not None:
+        written = writer.write(seen.watch(fit(reader, schema, table=files.root)), progress).fragments
+        refuse_repeated(seen.keys(), seen.columns, files.root)
     operation = Overwrite(
         fragments=tuple(written),
         schema=tuple(fields),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from conroi.commit.snapshot import Snapshot
 from conroi.data.fitting import checked_columns, fit
 from conroi.data.incoming import to_reader
 from conroi.data.pinned import Pinned
@@ -18,6 +17,7 @@ from conroi.format import lance_pb2 as pb
 from conroi.operations import Overwrite, Update
 from conroi.format.fields import key_columns
 from conroi.verbs.create import checked_fields
+from conroi.verbs.keyed import KeysSeen, checked_new_keys, only, refuse_repeated
 from conroi.verbs.plan import IfMoved, Plan, must_not_move
 
 
@@ -27,7 +27,9 @@ def overwrite(
     """Replace all rows. Data that fits keeps the table's schema; other data brings its own."""
     reader = to_reader(data, pinned.schema)
     schema, fields = _next_schema(pinned, reader.schema)
-    written = pinned.writer(fields).write(fit(reader, schema, table=pinned.root), progress)
+    seen = KeysSeen(key_columns(fields))
+    written = pinned.writer(fields).write(seen.watch(fit(reader, schema, table=pinned.root)), progress)
+    refuse_repeated(seen.keys(), seen.columns, pinned.root)
     operation = Overwrite(
         fragments=tuple(written.fragments),
         schema=tuple(fields),
@@ -70,11 +72,13 @@ def overwrite_where(
     with pylance_errors(pinned.root):
         found = pinned.dataset.scanner(columns=[], filter=predicate, with_row_address=True).to_table()
     rows = offsets_by_fragment(addresses_of(found["_rowaddr"]))
+    seen = KeysSeen(key_columns(pinned.manifest.fields))
     reader = fit(to_reader(data, pinned.schema), pinned.schema, table=pinned.root)
-    written = pinned.writer().write(reader, progress)
+    written = pinned.writer().write(seen.watch(reader), progress)
     if not rows and not written.fragments:
         return None
     _refuse_strays(pinned, written.fragments, predicate)
+    guard = checked_new_keys(pinned, seen, leaving=found["_rowaddr"])
     left = take_out(pinned.files, pinned.manifest, pinned.version, rows)
     operation = Update(
         removed_fragment_ids=left.removed,
@@ -82,36 +86,25 @@ def overwrite_where(
         new_fragments=tuple(written.fragments),
         fields_for_preserving_frag_bitmap=tuple(sorted(f.id for f in pinned.manifest.fields)),
     )
-    counts = {"rows_added": written.rows, "rows_deleted": found.num_rows}
-    return Plan(pinned.staged(operation, rows), must_not_move=must_not_move(if_moved, pinned.root), counts=counts)
+    return Plan(
+        pinned.staged(operation, rows, keys_checked=True),
+        must_not_move=must_not_move(if_moved, pinned.root),
+        guard=guard,
+        counts={"rows_added": written.rows, "rows_deleted": found.num_rows},
+    )
 
 
 def _refuse_strays(pinned: Pinned, fragments: list[pb.DataFragment], where: Predicate) -> None:
     """New rows outside the condition would be doubled by running the same load again."""
     if not fragments:
         return
-    alone = Pinned(pinned.files, _only(pinned.snapshot, fragments))
+    alone = only(pinned.snapshot, fragments)
     outside = f"({where}) IS NOT TRUE" if isinstance(where, str) else ~pc.coalesce(where, pc.scalar(False))
     with pylance_errors(pinned.root):
-        strays = open_dataset(pinned.files.objects, alone.snapshot).count_rows(filter=outside)
+        strays = open_dataset(pinned.files.objects, alone).count_rows(filter=outside)
     if strays:
         raise InvalidInputError(
             f"{strays} of the new rows do not meet the condition {where}.",
             table=pinned.root,
             hint="Filter the data first, or append those rows separately.",
         )
-
-
-def _only(snapshot: Snapshot, fragments: list[pb.DataFragment]) -> Snapshot:
-    """The same version with nothing but these fragments, visible to nobody else."""
-    numbered: list[pb.DataFragment] = []
-    for number, fragment in enumerate(fragments):
-        copy = pb.DataFragment()
-        copy.CopyFrom(fragment)
-        copy.id = number
-        numbered.append(copy)
-    head = snapshot.manifest.editable_head()
-    head.reader_feature_flags &= ~2
-    head.writer_feature_flags &= ~2
-    manifest = snapshot.manifest.changed(head=head, fragments=numbered, indices=())
-    return Snapshot(manifest, snapshot.located, is_final=False)

@@ -9,6 +9,7 @@ from conroi.data.pinned import Pinned
 from conroi.data.writing import Progress
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
+from conroi.format.fields import key_columns
 from conroi.operations import DataReplacement
 from conroi.verbs.plan import Plan
 
@@ -22,6 +23,7 @@ def replace_column_data(pinned: Pinned, columns: Columns, *, progress: Progress 
         if not len(batches.schema):
             raise InvalidInputError("No column was given.", table=pinned.root)
         names = [pinned.field(name).name for name in batches.schema.names]
+        _refuse_key(pinned, names)
         schema = pa.schema([pinned.schema.field(name) for name in names])
         file = write_column_file(pinned, pinned.writer(), batches, schema, fragment.physical_rows)
         groups.append(pb.Transaction.DataReplacement.Group(fragment_id=fragment.id, new_file=file))
@@ -31,3 +33,11 @@ def replace_column_data(pinned: Pinned, columns: Columns, *, progress: Progress 
     if not groups:
         return None
     return Plan(pinned.staged(DataReplacement(replacements=tuple(groups))))
+
+
+def _refuse_key(pinned: Pinned, names: list[str]) -> None:
+    touched = [name for name in key_columns(pinned.manifest.fields) if name in names]
+    if touched:
+        raise InvalidInputError(
+            f"{', '.join(touched)} is part of the table's key.", table=pinned.root, hint="Use update(), which checks keys."
+        )

@@ -18,14 +18,16 @@ from conroi.data.fitting import can_become, cast_batch
 from conroi.data.pinned import Pinned
 from conroi.data.predicates import Predicate, checked_predicate
 from conroi.data.pylance import pylance_errors
+from conroi.data.quoting import quoted
 from conroi.data.rows import Rows, addresses_of, offsets_by_fragment, take_out
 from conroi.data.width import row_width
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
 from conroi.format.rowids import encode_row_ids
-from conroi.format.fields import leaf_field_ids
+from conroi.format.fields import key_columns, leaf_field_ids
 from conroi.operations import Update
-from conroi.verbs.columns import quoted, with_file
+from conroi.verbs.columns import with_file
+from conroi.verbs.keyed import KeysSeen, checked_new_keys
 from conroi.verbs.plan import Plan
 
 Mode: TypeAlias = Literal["auto", "rows", "columns"]
@@ -40,7 +42,10 @@ def update(
     _check_types(pinned, expressions, predicate)
     if mode not in ("auto", "rows", "columns"):
         raise InvalidInputError(f'{mode!r} is not a mode of update: "auto", "rows" or "columns".', table=pinned.root)
-    if mode == "columns" or (mode == "auto" and _few_columns(pinned, expressions)):
+    changes_key = not set(key_columns(pinned.manifest.fields)).isdisjoint(expressions)
+    if changes_key and mode == "columns":
+        raise InvalidInputError("A change of key columns moves rows.", table=pinned.root, hint='Pass mode="rows".')
+    if not changes_key and (mode == "columns" or (mode == "auto" and _few_columns(pinned, expressions))):
         rows = _matching(pinned, predicate)
         if not rows:
             return None
@@ -80,7 +85,9 @@ def expression(value: object, table: str) -> str:
 def _check_types(pinned: Pinned, expressions: Mapping[str, str], where: Predicate | None) -> None:
     """Plan the query without running it, so that a malformed one fails before anything is written."""
     with pylance_errors(pinned.root):
-        result = pinned.dataset.scanner(columns=dict(expressions), filter=where, limit=0).projected_schema
+        # pylance refuses a scan for nothing but constants, so the address of the rows is asked for too
+        scanner = pinned.dataset.scanner(columns=dict(expressions), filter=where, limit=0, with_row_address=True)
+        result = scanner.projected_schema
     for column in expressions:
         produced, wanted = result.field(column).type, pinned.schema.field(column).type
         if not can_become(produced, wanted) and not (pa.types.is_floating(produced) and pa.types.is_decimal(wanted)):
@@ -124,9 +131,12 @@ def _rewrite_rows(pinned: Pinned, expressions: Mapping[str, str], where: Predica
             columns=columns, filter=where, with_row_address=True, with_row_id=True, scan_in_order=True
         ).to_reader()
     moved = MovedRows(pinned, scanned)
-    written = pinned.writer().write(moved.reader())
+    key = key_columns(pinned.manifest.fields)
+    seen = KeysSeen(() if set(key).isdisjoint(expressions) else key)
+    written = pinned.writer().write(seen.watch(moved.reader()))
     if not written.fragments:
         return None
+    guard = checked_new_keys(pinned, seen, leaving=pa.chunked_array([moved.addresses]))
     rows = offsets_by_fragment(moved.addresses)
     left = take_out(pinned.files, pinned.manifest, pinned.version, rows)
     operation = Update(
@@ -135,7 +145,8 @@ def _rewrite_rows(pinned: Pinned, expressions: Mapping[str, str], where: Predica
         new_fragments=tuple(moved.with_row_ids(written.fragments)),
         fields_for_preserving_frag_bitmap=tuple(field_ids(pinned, list(expressions))),
     )
-    return Plan(pinned.staged(operation, rows), counts={"rows_updated": written.rows})
+    staged = pinned.staged(operation, rows, keys_checked=True)
+    return Plan(staged, guard=guard, counts={"rows_updated": written.rows})
 
 
 class MovedRows:

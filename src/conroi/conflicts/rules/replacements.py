@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from conroi.conflicts import facts
 from conroi.conflicts.rule import Finding, Rule, found
 from conroi.conflicts.staged import Staged
-from conroi.operations import DataReplacement, Project, Update
+from conroi.operations import DataReplacement, Update
 from conroi.operations.base import Operation
 
 
@@ -47,13 +47,6 @@ def _meets_replacement(mine: Staged, theirs: Operation) -> Finding | None:
     return found("replacement/column-rewritten", both, _names(mine, frozenset[int]().union(*both.values())))
 
 
-def _meets_projection(mine: Staged, theirs: Operation) -> Finding | None:
-    kept = {field.id for field in theirs.schema} if isinstance(theirs, Project) else set[int]()
-    columns = frozenset[int]().union(*_columns_by_fragment(mine.operation).values())
-    dropped = columns - kept
-    return found("replacement/column-gone", names=_names(mine, dropped)) if dropped else None
-
-
 def _meets_rewrite(mine: Staged, theirs: Operation) -> Finding | None:
     shared = facts.modified_fragments(mine.operation) & facts.modified_fragments(theirs)
     return found("replacement/rows-moved", shared) if shared else None
@@ -68,9 +61,6 @@ REPLACEMENT_MEETS_REPLACEMENT = Rule(
     "Retried if both replace one column of one fragment.",
     ("replacement/column-rewritten",),
     _meets_replacement,
-)
-REPLACEMENT_MEETS_PROJECTION = Rule(
-    "Incompatible if a column that I replace was dropped.", ("replacement/column-gone",), _meets_projection
 )
 REPLACEMENT_MEETS_REWRITE = Rule(
     "Retried if a fragment of which I replace a column was compacted.", ("replacement/rows-moved",), _meets_rewrite

@@ -34,11 +34,17 @@ def _same_config(mine: Operation, theirs: Operation) -> frozenset[str]:
     return (one & other) | (one & _config_deleted(theirs)) | (other & _config_deleted(mine))
 
 
-def touches_schema(operation: Operation) -> bool:
-    """Whether metadata of the schema or of a column is changed."""
+def changes_schema(operation: Operation) -> bool:
+    """Whether metadata of the schema or of a column is really changed."""
     if not isinstance(operation, UpdateConfig):
         return False
-    return operation.schema_metadata is not None or bool(operation.field_metadata)
+    updates = [operation.schema_metadata, *operation.field_metadata.values()]
+    return any(update.replace or update.update_entries for update in updates if update is not None)
+
+
+def columns_described(operation: Operation) -> Iterable[int]:
+    """The columns whose metadata the operation changes."""
+    return operation.field_metadata.keys() if isinstance(operation, UpdateConfig) else ()
 
 
 def _same_setting(mine: Staged, theirs: Operation) -> Finding | None:
@@ -70,11 +76,17 @@ def _overwrite_meets_overwrite(mine: Staged, theirs: Operation) -> Finding:
     return _overwrite_meets_settings(mine, theirs) or found("table/overwritten-twice")
 
 
-def _settings_meet_new_table(mine: Staged, theirs: Operation) -> Finding | None:
-    """One of the two replaces or restores the schema, on which metadata of schema and columns hangs."""
-    if touches_schema(mine.operation) or touches_schema(theirs):
+def _settings_meet_overwrite(mine: Staged, theirs: Operation) -> Finding | None:
+    """Metadata of schema and columns hangs on a schema that is no longer there; even to name it is refused."""
+    one = mine.operation
+    if isinstance(one, UpdateConfig) and (one.schema_metadata is not None or one.field_metadata):
         return found("settings/replaced-table")
     return _overwrite_meets_settings(mine, theirs)
+
+
+def _settings_meet_restore(mine: Staged, theirs: Operation) -> Finding | None:
+    """One of the two is a restore, which brings its own metadata of schema and columns."""
+    return found("settings/replaced-table") if changes_schema(mine.operation) or changes_schema(theirs) else None
 
 
 def _same_base(mine: Staged, theirs: Operation) -> Finding | None:
@@ -110,10 +122,15 @@ OVERWRITE_MEETS_OVERWRITE = Rule(
     _overwrite_meets_overwrite,
     can_pass=False,
 )
-SETTINGS_MEET_NEW_TABLE = Rule(
-    "Incompatible if metadata of the schema or a column is changed, or the same config key is set; else compatible.",
+SETTINGS_MEET_OVERWRITE = Rule(
+    "Incompatible if I change metadata of the schema or a column, or set a config key that the overwrite sets.",
     ("settings/replaced-table", "settings/same-key"),
-    _settings_meet_new_table,
+    _settings_meet_overwrite,
+)
+SETTINGS_MEET_RESTORE = Rule(
+    "Incompatible if metadata of the schema or a column is changed; other settings do not matter.",
+    ("settings/replaced-table",),
+    _settings_meet_restore,
 )
 SAME_BASE = Rule(
     "Incompatible if both register the same id, name or path.", ("settings/base-paths",), _same_base

@@ -1,0 +1,73 @@
+"""Renaming the manifests of a table from the old scheme, `7.manifest`, to the new one, which lists the newest first.
+
+Newest first is also the order of renaming. A migration that is interrupted leaves the newest versions under their new
+names and the older ones under their old names, and in that state every way to look for the newest version still finds
+it: by number, by the hint, by the largest number of a listing, by the first name of one. Running it again finishes.
+
+Nobody may write meanwhile: a writer that still counts in old names would not see the new ones.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+from conroi.commit.files import TableFiles
+from conroi.errors import CorruptionError, TooMuchContention
+from conroi.format.naming import VERSIONS_DIR, ManifestNaming, parse_manifest_name
+from conroi.stores.objects import NameTaken
+
+_log = logging.getLogger(__name__)
+
+ROUNDS = 3
+"""So often the folder is looked at again for manifests that others wrote under old names meanwhile."""
+
+
+def migrate_manifest_names(files: TableFiles) -> int:
+    """Give every manifest its new name; how many had an old one."""
+    renamed = 0
+    for _ in range(ROUNDS):
+        old = sorted(_old_versions(files), reverse=True)
+        if not old:
+            _remember_newest(files)
+            return renamed
+        for version in old:
+            _rename(files, version)
+        renamed += len(old)
+        _log.info("%s: %d manifests renamed", files.root, len(old))
+    raise TooMuchContention(
+        "Others go on writing versions under the old names.",
+        table=files.root,
+        hint="Stop all writers of the table, then run migrate_manifest_names() again; nothing was lost.",
+        attempts=ROUNDS,
+    )
+
+
+def _remember_newest(files: TableFiles) -> None:
+    found = files.versions.all()
+    if found:
+        files.versions.saw(found[-1])
+
+
+def _old_versions(files: TableFiles) -> Iterator[int]:
+    for path in files.objects.list_names(VERSIONS_DIR):
+        parsed = parse_manifest_name(path.rpartition("/")[2])
+        if parsed is not None and parsed.naming is ManifestNaming.V1:
+            yield parsed.version
+
+
+def _rename(files: TableFiles, version: int) -> None:
+    old, new = ManifestNaming.V1.path(version), ManifestNaming.V2.path(version)
+    try:
+        files.objects.rename_if_absent(old, new)
+    except NameTaken:
+        # An earlier run was stopped between giving the new name and taking the old one, or two writers made a version.
+        if files.objects.get(old) != files.objects.get(new):
+            raise CorruptionError(
+                f"There are two different manifests of version {version}, {old} and {new}.",
+                table=files.root,
+                version=version,
+                hint="Somebody wrote during a migration. Keep the one whose rows you want, move the other one out of "
+                "the folder, and run migrate_manifest_names() again.",
+            ) from None
+        files.objects.delete([old])

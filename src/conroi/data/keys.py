@@ -1,0 +1,110 @@
+"""Keys as columns of Arrow: which are there twice, which two sets have in common, which rows have which."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from conroi.data.pinned import Pinned
+from conroi.data.pylance import pylance_errors
+from conroi.data.quoting import quoted
+
+SAMPLE = 5
+"""So many keys an error message names."""
+
+
+def key_columns_of(table: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """The key columns alone, under the names k0, k1, …, in a form in which equal values are equal bytes."""
+    return pa.table([_comparable(table[column]) for column in columns], names=_names(columns))
+
+
+def _names(columns: Sequence[str]) -> list[str]:
+    return [f"k{number}" for number in range(len(columns))]
+
+
+def _comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    type_ = column.type
+    if isinstance(type_, pa.BaseExtensionType):
+        column = pa.chunked_array([chunk.storage for chunk in column.chunks], type_.storage_type)
+        type_ = type_.storage_type
+    if pa.types.is_dictionary(type_):
+        column, type_ = column.cast(type_.value_type), type_.value_type
+    if pa.types.is_string_view(type_):
+        return column.cast(pa.string())
+    if pa.types.is_binary_view(type_):
+        return column.cast(pa.binary())
+    if pa.types.is_floating(type_):
+        return pc.add(column.cast(pa.float64()), 0.0)  # -0.0 is the same key as 0.0
+    return column
+
+
+def scan_keys(
+    pinned: Pinned,
+    columns: Sequence[str],
+    *,
+    fragment_ids: Sequence[int] | None = None,
+    filter: str | None = None,
+) -> pa.Table:
+    """The keys of live rows (as k0, k1, …) with their `_rowaddr`, of the whole table or of some fragments."""
+    with pylance_errors(pinned.root):
+        chosen = None
+        if fragment_ids is not None:
+            chosen = [pinned.dataset.get_fragment(number) for number in fragment_ids]
+        wanted = {name: quoted(column) for name, column in zip(_names(columns), columns, strict=True)}
+        is_plain = all(column in pinned.schema.names for column in columns)
+        scanned = pinned.dataset.scanner(
+            columns=list(columns) if is_plain else wanted, filter=filter, fragments=chosen, with_row_address=True
+        ).to_table()
+    keys = key_columns_of(scanned, columns if is_plain else list(wanted))
+    return keys.append_column("_rowaddr", scanned["_rowaddr"])
+
+
+def repeated(keys: pa.Table) -> pa.Table:
+    """The keys that are there more than once; those with a null are never the same as another."""
+    if keys.num_columns == 1 and len(pc.unique(keys.column(0))) == keys.num_rows:
+        return keys.slice(0, 0)
+    counted = keys.group_by(keys.column_names, use_threads=False).aggregate([([], "count_all")])
+    again = counted.filter(pc.greater(counted["count_all"], 1)).select(keys.column_names)
+    return again.filter(_complete(again))
+
+
+def _complete(keys: pa.Table) -> pa.ChunkedArray:
+    complete = pc.is_valid(keys.column(0))
+    for column in keys.columns[1:]:
+        complete = pc.and_(complete, pc.is_valid(column))
+    return complete
+
+
+def in_common(mine: pa.Table, theirs: pa.Table) -> pa.Table:
+    """The keys (k0, k1, …) that both have."""
+    names = [name for name in mine.column_names if name != "_rowaddr"]
+    if not mine.num_rows or not theirs.num_rows:
+        return mine.select(names).slice(0, 0)
+    return mine.select(names).join(theirs.select(names), keys=names, join_type="left semi")
+
+
+def matches(
+    target: pa.Table, source: pa.Table
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Which rows of the target have the key of which row of the source: positions, pair by pair."""
+    if not target.num_rows or not source.num_rows:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    names = source.column_names
+    left = target.select(names).append_column("target", pa.array(np.arange(target.num_rows)))
+    right = source.append_column("source", pa.array(np.arange(source.num_rows)))
+    joined = left.join(right, keys=names, join_type="inner", coalesce_keys=True)
+    pairs = joined["target"].to_numpy(), joined["source"].to_numpy()
+    order = np.argsort(pairs[0], kind="stable")
+    return pairs[0][order], pairs[1][order]
+
+
+def shown(keys: pa.Table) -> str:
+    """A few keys, for an error message."""
+    rows = keys.slice(0, SAMPLE).to_pylist()
+    texts = [repr(next(iter(row.values()))) if len(row) == 1 else repr(tuple(row.values())) for row in rows]
+    more = keys.num_rows - len(rows)
+    return ", ".join(texts) + (f" and {more:,} more" if more > 0 else "")

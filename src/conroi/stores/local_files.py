@@ -1,0 +1,47 @@
+"""Small steps with local files, each as few system calls as it takes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import uuid
+
+READ_ONLY = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)
+
+
+def temporary_name(full: str) -> str:
+    """A name in the same folder that nobody else has, and that no reader takes for a manifest."""
+    return f"{os.path.dirname(full)}/.tmp_conroi_{uuid.uuid4().hex}"
+
+
+def read(file: int, start: int, length: int) -> bytes:
+    """Up to `length` bytes from `start`."""
+    data = os.pread(file, length, start)
+    while len(data) < length:  # a single read ends at about 2 GiB
+        more = os.pread(file, length - len(data), start + len(data))
+        if not more:
+            break
+        data += more
+    return data
+
+
+def write(file: int, data: bytes) -> None:
+    """All of the bytes."""
+    written = os.write(file, data)
+    while written < len(data):
+        written += os.write(file, memoryview(data)[written:])
+
+
+def unlink(full: str) -> None:
+    """Remove a file that may be gone already; a leftover is no failure."""
+    with contextlib.suppress(OSError):
+        os.unlink(full)
+
+
+def fsync_path(full: str) -> None:
+    """Wait until a file or folder is on the disk."""
+    file = os.open(full, READ_ONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
