@@ -30,6 +30,7 @@ def measure(options: argparse.Namespace) -> Report:
         _append_rate(report, workspace, seconds=options.seconds, turns=options.turns)
         grower = Grower(workspace)
         _next_append(report, workspace, grower, turns=options.turns)
+        _open_and_append(report, workspace, grower, turns=options.turns)
         _open_latest(report, workspace, grower, turns=options.turns)
         _memory(report, grower)
         report.canary_rates = workspace.canary_rates
@@ -89,6 +90,25 @@ def _next_appends(grower: Grower, engine: EngineType, files: int) -> Callable[[]
         found = run_times(STEPS_PER_TURN, lambda: table.append(BATCH), warm_up=WARM_UP)
         _expect_rows(table, (files + WARM_UP + STEPS_PER_TURN) * BATCH.num_rows)
         return found
+
+    return turn
+
+
+def _open_and_append(report: Report, workspace: Workspace, grower: Grower, *, turns: int) -> None:
+    engines = (Conroi, Pylance, Delta)
+    contenders = {_at(engine, files): _opened_appends(grower, engine, files) for engine, files in _sizes(engines)}
+    series = take_turns(workspace, contenders, turns=turns)
+    report.add(
+        "Opening a table of so many files and appending 100 rows to it, as a job does that runs once, ms",
+        ("engine", *(f"{files:,}" for files in FILES)),
+        [(engine.name, *_medians(engine, series)) for engine in engines],
+    )
+
+
+def _opened_appends(grower: Grower, engine: EngineType, files: int) -> Callable[[], Turn]:
+    def turn() -> Turn:
+        folder = grower.grow(engine, files)
+        return run_times(STEPS_PER_TURN, lambda: engine.open(folder).append(BATCH), warm_up=WARM_UP)
 
     return turn
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import islice
 
 from conroi.commit.files import TableFiles
 from conroi.commit.snapshot import Snapshot, load_snapshot, load_transaction
 from conroi.errors import InvalidInputError, NotFoundError
+from conroi.format.naming import is_detached
 from conroi.refs.tags import Tags
 from conroi.stores.versions import Located
 
@@ -34,11 +36,22 @@ class Commit:
 
 def history(files: TableFiles, limit: int | None = None, newest: int | None = None) -> Iterator[Commit]:
     """Newest first, read as you go."""
-    found = [located for located in files.versions.all() if newest is None or located.version <= newest]
-    for number, located in enumerate(reversed(found)):
-        if limit is not None and number >= limit:
-            return
-        yield _commit(files, load_snapshot(files.objects, located))
+    if limit is not None and limit < 0:
+        raise InvalidInputError(f"{limit} versions cannot be listed.", table=files.root, hint="Give 0 or more.")
+    for snapshot in islice(_line(files, newest), limit):
+        yield _commit(files, snapshot)
+
+
+def _line(files: TableFiles, newest: int | None) -> Iterator[Snapshot]:
+    """The version and those it came from: a detached one from the version it was made on, the others in a row."""
+    while newest is not None and is_detached(newest):
+        snapshot = _by_number(files, newest)
+        yield snapshot
+        transaction = load_transaction(files.objects, snapshot)
+        newest = 0 if transaction is None else transaction.read_version
+    for located in reversed(files.versions.all()):
+        if newest is None or located.version <= newest:
+            yield load_snapshot(files.objects, located)
 
 
 def _commit(files: TableFiles, snapshot: Snapshot) -> Commit:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Literal
 
 import pyarrow as pa
@@ -12,7 +13,7 @@ from conroi import operations
 from conroi.commit.change import Change, CommitOptions, CommitResult
 from conroi.commit.files import TableFiles
 from conroi.commit.loop import commit as commit_change
-from conroi.commit.run import COMMIT_RETRIES
+from conroi.commit.run import COMMIT_RETRIES, checked_retries
 from conroi.conflicts import Staged
 from conroi.data.incoming import Data
 from conroi.data.writing import Progress
@@ -112,24 +113,25 @@ def create_table(
         put=put,
         environment=environment,
     )
-    if files.versions.latest() is not None:
-        raise AlreadyExistsError(
-            f"There is a table at {files.root} already.",
-            table=files.root,
-            hint="Open it with conroi.open_table(uri), or choose another path.",
+    with about(files.root):
+        if files.versions.latest() is not None:
+            raise AlreadyExistsError(
+                f"There is a table at {files.root} already.",
+                table=files.root,
+                hint="Open it with conroi.open_table(uri), or choose another path.",
+            )
+        change = create(
+            files,
+            schema_or_data,
+            key=key,
+            stable_row_ids=stable_row_ids,
+            config=config,
+            data_format=data_format,
+            naming=naming,
+            properties={} if message is None else {COMMIT_MESSAGE_PROPERTY: message},
+            progress=progress,
         )
-    change = create(
-        files,
-        schema_or_data,
-        key=key,
-        stable_row_ids=stable_row_ids,
-        config=config,
-        data_format=data_format,
-        naming=naming,
-        properties={} if message is None else {COMMIT_MESSAGE_PROPERTY: message},
-        progress=progress,
-    )
-    return Table(files, commit_change(files, change).snapshot)
+        return Table(files, commit_change(files, change).snapshot)
 
 
 def commit(
@@ -140,6 +142,7 @@ def commit(
     storage_options: Mapping[str, str] | None = None,
     durable: bool = False,
     commit_lock: CommitLock | None = None,
+    detached: bool = False,
 ) -> CommitResult:
     """The lower layer: commit any transaction, also one that came as bytes (`conroi.format.decode_transaction`).
 
@@ -148,29 +151,34 @@ def commit(
     here, because the wire does not say which rows; the verbs of Table know and merge them.
     """
     files = table_files(uri, storage_options=storage_options, durable=durable, commit_lock=commit_lock)
+    with about(files.root):
+        change = replace(_change_of(files, transaction), is_detached=detached)
+        return commit_change(files, change, CommitOptions(retries=checked_retries(retries)))
+
+
+def _change_of(files: TableFiles, transaction: Transaction) -> Change:
+    if not isinstance(transaction, Transaction):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidInputError(
+            f"A transaction was expected, but this is a {type(transaction).__name__}.",
+            hint="Read the bytes of one with conroi.format.decode_transaction(data).",
+        )
     operation = operations.of(transaction)
-    change = Change(
-        staged=Staged(operation=operation, base=Manifest(b"")),
-        base=None,
-        uuid=transaction.uuid,
-        properties=transaction.properties,
-    )
     if transaction.read_version:
         base = find(files, transaction.read_version)
         restored = find(files, operation.version) if isinstance(operation, operations.Restore) else None
-        change = Change(
-            staged=Staged(operation=operation, base=base.manifest),
-            base=base,
-            uuid=transaction.uuid,
-            properties=transaction.properties,
-            restored=restored,
-        )
+        staged = Staged(operation=operation, base=base.manifest)
+    elif isinstance(operation, operations.Overwrite):
+        base, restored = None, None
+        staged = Staged(operation=operation, base=Manifest(b""))
     elif isinstance(operation, operations.Clone):
-        raise InvalidInputError("A clone is made by table.clone().", table=files.root)
-    elif not isinstance(operation, operations.Overwrite):
+        raise InvalidInputError(
+            "A clone cannot be committed by itself.", hint="table.clone(uri) makes a new table that starts as this one."
+        )
+    else:
         raise NotFoundError(
             f"{operation.name} was made on no version, so there is no table to commit it to.",
-            table=files.root,
             hint="Set read_version to the version the change was made on.",
         )
-    return commit_change(files, change, CommitOptions(retries=retries))
+    return Change(
+        staged=staged, base=base, uuid=transaction.uuid, properties=transaction.properties, restored=restored
+    )

@@ -16,7 +16,7 @@ from conroi.data.pinned import Pinned
 from conroi.data.predicates import Predicate, checked_predicate
 from conroi.data.pylance import pylance_errors
 from conroi.data.rows import count_rows
-from conroi.errors import InvalidInputError
+from conroi.errors import InvalidInputError, about
 from conroi.format.fields import key_columns
 from conroi.format.naming import ManifestNaming
 from conroi.operations.indices import is_system
@@ -176,7 +176,8 @@ class ReadableTable:
         return Tags(self._files, self.version)
 
     def _find(self, version: int | None, tag: str | None, as_of: datetime | str | None) -> Snapshot:
-        return past.find(self._files, version, tag, as_of)
+        with about(self.uri):
+            return past.find(self._files, version, tag, as_of)
 
     # ------------------------------------------------------------------------- looking at it
 

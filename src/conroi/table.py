@@ -11,11 +11,12 @@ from conroi.commit.migration import migrate_manifest_names
 from conroi.commit.run import How, run
 from conroi.commit.snapshot import Snapshot
 from conroi.data.columns import Columns as NewValues
-from conroi.data.incoming import Data
+from conroi.data.incoming import Data, to_reader
 from conroi.data.pinned import Pinned
 from conroi.data.predicates import Predicate
 from conroi.data.writing import Progress
 from conroi.errors import about
+from conroi.merging.builder import MergeBuilder, checked_on
 from conroi.reading import ReadableTable
 from conroi.verbs.columns import ColumnChange, NewColumns
 from conroi.verbs.compact import CompactOptions
@@ -40,8 +41,11 @@ class Table(ReadableTable):
 
     def _do(self, verb: Callable[[Pinned], Plan | None], how: How) -> Table:
         with about(self.uri):
-            done = run(self._files, self._pinned.snapshot, lambda head: verb(self._at_head(head)), how)
-        return Table(self._files, done.snapshot, self._pinned)
+            return self._planned(verb, how)[0]
+
+    def _planned(self, verb: Callable[[Pinned], Plan | None], how: How) -> tuple[Table, Plan | None]:
+        done = run(self._files, self._pinned.snapshot, lambda head: verb(self._at_head(head)), how)
+        return Table(self._files, done.snapshot, self._pinned), done.work
 
     def _at_head(self, head: Snapshot) -> Pinned:
         """Our own handle, with what it has open, if the head is the version we are pinned at."""
@@ -107,6 +111,11 @@ class Table(ReadableTable):
         concerned) or "auto", the cheaper one.
         """
         return self._do(lambda at: verbs.update(at, values, where, mode=mode), how)
+
+    def merge(self, source: Data, on: str | Sequence[str]) -> MergeBuilder:
+        """Bring rows in by key: add `when_…` clauses, then `execute()`. Null keys match nothing."""
+        rows = to_reader(source).read_all()
+        return MergeBuilder(self.uri, rows, checked_on(on, self.uri), self._planned)
 
     # ------------------------------------------------------------------------- columns
 

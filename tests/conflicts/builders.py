@@ -163,11 +163,17 @@ def replacement(number: int, column: int, file: str) -> ops.DataReplacement:
     return ops.DataReplacement(replacements=(group,))
 
 
-def overlay(number: int, column: int, rows: Iterable[int]) -> ops.DataOverlay:
-    """Lay values over these rows; the overlay's message is written out by hand: field 1 the file, field 2 the rows."""
-    file, bitmap = data_file("overlay.lance", [column]).SerializeToString(), BitMap(rows).serialize()
-    message = b"\x0a" + bytes([len(file)]) + file + b"\x12" + bytes([len(bitmap)]) + bitmap
+def overlay(number: int, column: int, rows: Iterable[int], *, by_field: bool = False) -> ops.DataOverlay:
+    """Lay values over these rows. The message by hand: 1 the file, 2 the rows or 4 the rows of each field, 3 a number."""
+    bitmap = BitMap(rows).serialize()
+    covers = delimited(4, delimited(1, bitmap)) if by_field else delimited(2, bitmap)
+    message = delimited(1, data_file("overlay.lance", [column]).SerializeToString()) + covers + b"\x18\x05"
     return ops.DataOverlay(groups=(pb.Transaction.DataOverlay.Group(fragment_id=number, overlays=[message]),))
+
+
+def delimited(field: int, content: bytes) -> bytes:
+    """A field of bytes as it is on the wire."""
+    return bytes([field << 3 | 2, len(content)]) + content
 
 
 def settings(**changes: Mapping[str, str | None]) -> ops.UpdateConfig:

@@ -21,6 +21,12 @@ def flips(data: bytes) -> Iterator[bytes]:
         yield bytes(changed)
 
 
+def overwritten(data: bytes, place: int, other: bytes) -> bytes:
+    """The data, of the same length, with other bytes from that place (counted round) on."""
+    at = place % len(data)
+    return data[:at] + other[: len(data) - at] + data[at + len(other) :]
+
+
 def unnoticed(damaged: Iterator[bytes], read: Callable[[bytes], object]) -> list[bytes]:
     """The damaged bytes that were read as other data, without a typed error.
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
@@ -18,6 +18,7 @@ from conroi.format.manifest_file import decode_manifest_file
 from conroi.format.naming import deletion_path
 from conroi.format.roaring import decode_bitmap, encode_bitmap
 from conroi.format.seal import SEAL_SIZE
+from tests.format.effort import few, many
 from tests.format.pylance_tables import manifest_paths
 
 ARRAY, BITMAP = pb.DeletionFile.ARROW_ARRAY, pb.DeletionFile.BITMAP
@@ -26,7 +27,7 @@ row_sets = st.sets(st.integers(0, (1 << 32) - 1), max_size=50) | st.builds(
 )
 
 
-@settings(max_examples=60)
+@few
 @given(row_sets, st.booleans())
 def test_what_is_encoded_is_decoded(rows: set[int], force_bitmap: bool):
     deleted = BitMap(rows)
@@ -90,7 +91,7 @@ def test_an_arrow_file_of_another_shape_is_refused(table: pa.Table):
         decode_deletions(sink.getvalue().to_pybytes(), pb.DeletionFile(file_type=ARRAY))
 
 
-@settings(max_examples=60)
+@few
 @given(row_sets, st.booleans())
 def test_a_bitmap_with_or_without_runs_is_read(rows: set[int], has_runs: bool):
     assert decode_bitmap(encode_bitmap(BitMap(rows), has_runs=has_runs), what="bitmap") == BitMap(rows)
@@ -103,7 +104,7 @@ def test_pylances_index_bitmap_is_read(busy_table: Path):
     assert encode_bitmap(BitMap([0, 1]), has_runs=True) == index.fragment_bitmap
 
 
-@settings(max_examples=200)
+@many
 @given(st.binary(max_size=60), st.sampled_from([b"", b"\x3a\x30\0\0", b"\x3b\x30\0\0", b"\x3b\x30\x01\0\x03"]))
 def test_any_bytes_are_a_bitmap_or_refused(data: bytes, start: bytes):
     try:

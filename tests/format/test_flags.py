@@ -127,3 +127,14 @@ def test_pylance_computes_the_same_flags(busy_table: Path):
         found = computed_flags(file.manifest.head, has_deletions=has_deletions)
         stated = file.manifest.head
         assert found == FeatureFlags(stated.reader_feature_flags, stated.writer_feature_flags)
+
+
+@pytest.mark.contract("T13")
+def test_a_table_of_the_old_file_format_is_read_and_not_written(tmp_path: Path):
+    lance.write_dataset(
+        pa.table({"a": pa.array(["x"]).dictionary_encode()}), tmp_path / "t", data_storage_version="0.1"
+    )
+    old = manifest_files(tmp_path / "t")[0].manifest
+    require_readable(old.head)
+    with pytest.raises(UnsupportedError, match=r"old format 0\.1"):
+        require_writable(old.head)

@@ -22,6 +22,7 @@ from conroi.format.keyfilter import (
     may_intersect,
     xxh64_of_words,
 )
+from tests.format.effort import few
 from tests.format.pylance_tables import KEY, manifest_files
 
 NAMES = ("c", "d", "e")
@@ -83,12 +84,14 @@ def test_a_type_that_pylance_skips_is_called_so(types: list[pa.DataType], keys: 
     assert not all(is_hashable_by_pylance(type_) for type_ in types)
 
 
+@few
 @given(st.lists(st.integers(0, (1 << 64) - 1), min_size=1))
 def test_numbers_are_hashed_as_xxhash_does(numbers: list[int]):
     expected = [xxhash.xxh64_intdigest(number.to_bytes(8, "little")) for number in numbers]
     assert xxh64_of_words(np.array(numbers, np.uint64)).tolist() == expected
 
 
+@few
 @given(st.lists(st.none() | st.integers(-(1 << 63), (1 << 63) - 1)))
 def test_the_fast_way_for_numbers_is_the_slow_way(numbers: list[int | None]):
     column = pa.array(numbers, pa.int64())
@@ -131,6 +134,7 @@ def test_filters_that_cannot_be_compared_may_intersect():
     assert may_intersect(of_keys(), smaller)
 
 
+@few
 @given(st.sets(st.integers(0, 1000), max_size=5), st.sets(st.integers(0, 1000), max_size=5))
 def test_no_shared_key_is_missed(mine: set[int], theirs: set[int]):
     if mine & theirs:

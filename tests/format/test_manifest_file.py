@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from conroi.errors import CorruptionError, UnsupportedError
@@ -20,6 +20,7 @@ from conroi.format.manifest_file import (
     encode_manifest_file,
 )
 from conroi.format.transaction import decode_transaction
+from tests.format.effort import few
 from tests.format.pylance_tables import manifest_files, manifest_paths
 from tests.format.wire import plant, planted
 
@@ -45,7 +46,7 @@ manifests = st.builds(
 )
 
 
-@settings(max_examples=50)
+@few
 @given(manifests, st.none() | st.binary(max_size=50))
 def test_what_is_encoded_is_decoded(manifest: Manifest, transaction: bytes | None):
     found = decode_manifest_file(encode_manifest_file(manifest, transaction))

@@ -27,6 +27,7 @@ from conroi.format.naming import (
     staged_name,
     transaction_path,
 )
+from tests.format.effort import few
 
 V1, V2 = ManifestNaming.V1, ManifestNaming.V2
 SOME_ID = uuid.UUID("b8ec0968-3713-4d97-8dbc-219688a7b73c")
@@ -42,18 +43,21 @@ def test_known_versions_have_known_names():
 
 
 @pytest.mark.contract("T2")
+@few
 @given(versions, st.sampled_from(ManifestNaming))
 def test_a_name_says_its_version_and_scheme(version: int, naming: ManifestNaming):
     assert parse_manifest_name(naming.file_name(version)) == ManifestName(version, naming)
 
 
 @pytest.mark.contract("T2")
+@few
 @given(st.integers(1 << 63, (1 << 64) - 1))
 def test_a_detached_version_is_known_by_its_name(version: int):
     assert parse_manifest_name(V2.file_name(version)) == ManifestName(version, V2, is_detached=True)
 
 
 @pytest.mark.contract("T2")
+@few
 @given(st.lists(versions, min_size=2, unique=True))
 def test_the_newest_version_comes_first_in_a_listing_of_v2_names(several: list[int]):
     assert min(V2.file_name(version) for version in several) == V2.file_name(max(several))
@@ -107,6 +111,7 @@ def test_pylance_uses_the_same_names(tmp_path: Path, naming: ManifestNaming):
     assert detect_naming(names) is naming
 
 
+@few
 @given(versions, st.sampled_from(ManifestNaming), st.uuids())
 def test_a_staged_name_says_what_it_is_staged_for(version: int, naming: ManifestNaming, staging_id: uuid.UUID):
     staged = staged_name(naming.file_name(version), staging_id)

@@ -59,7 +59,7 @@ def many_columns(root: Path) -> None:
     ds.add_columns(pa.schema([("later", pa.int32())]))
     ds.alter_columns({"path": "name", "name": "title"})
     ds.drop_columns(["tags"])
-    ds.replace_field_metadata("title", {"note": "x"})
+    ds.update_field_metadata({"title": {"note": "x"}})
     ds.tags.create("t", 2)
 
 

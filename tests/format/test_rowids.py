@@ -8,7 +8,7 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
@@ -30,6 +30,7 @@ from conroi.format.rowids import (
     take_versions,
 )
 from conroi.format.segments import decode_segment, encode_segment, segment_length
+from tests.format.effort import few
 from tests.format.pylance_tables import make_busy_table, manifest_files
 
 u64s = st.integers(0, (1 << 64) - 1)
@@ -48,6 +49,7 @@ def kind(values: list[int]) -> str | None:
     return encode_segment(array(values)).WhichOneof("segment")
 
 
+@few
 @given(id_lists)
 def test_ids_that_are_encoded_are_decoded(ids: list[int]):
     data = encode_row_ids(array(ids))
@@ -55,17 +57,20 @@ def test_ids_that_are_encoded_are_decoded(ids: list[int]):
     assert count_row_ids(data) == len(ids)
 
 
+@few
 @given(st.lists(st.sampled_from([0, 1, 2, 1 << 40, (1 << 64) - 1]), max_size=60))
 def test_versions_that_are_encoded_are_decoded(versions: list[int]):
     assert decode_versions(encode_versions(array(versions)), rows=len(versions)).tolist() == versions
 
 
+@few
 @given(st.lists(id_lists, max_size=4))
 def test_sequences_are_put_one_after_the_other(parts: list[list[int]]):
     joined = concat_row_ids(encode_row_ids(array(part)) for part in parts)
     assert decode_row_ids(joined).tolist() == [number for part in parts for number in part]
 
 
+@few
 @given(id_lists, st.data())
 def test_rows_are_taken_and_dropped_by_position(ids: list[int], data: st.DataObject):
     encoded = concat_row_ids([encode_row_ids(array(ids[: len(ids) // 2])), encode_row_ids(array(ids[len(ids) // 2 :]))])
@@ -193,7 +198,7 @@ def test_a_damaged_segment_is_refused(segment: pb.U64Segment):
 
 
 @pytest.mark.contract("T14")
-@settings(max_examples=100)
+@few
 @given(st.binary(max_size=30))
 def test_any_bytes_are_a_sequence_of_the_right_length_or_refused(data: bytes):
     for decode in (decode_row_ids, decode_versions):

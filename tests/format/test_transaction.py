@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from conroi.errors import CorruptionError
 from conroi.format import lance_pb2 as pb
 from conroi.format.transaction import Transaction, decode_transaction, encode_transaction
+from tests.format.effort import few
 from tests.format.wire import plant, planted, unknown_field
 
 OPERATIONS = [field.name for field in pb.Transaction.DESCRIPTOR.oneofs_by_name["operation"].fields]
@@ -23,6 +24,7 @@ def a_transaction(operation: str, **more: object) -> Transaction:
 
 
 @pytest.mark.contract("T3")
+@few
 @given(st.sampled_from(OPERATIONS), st.dictionaries(st.text(), st.text(), max_size=3))
 def test_what_is_encoded_is_decoded(operation: str, properties: dict[str, str]):
     transaction = a_transaction(operation, transaction_properties=properties)

@@ -19,7 +19,7 @@ from conroi.conflicts.differences import DELIBERATE_DIFFERENCES
 from conroi.conflicts.merging import Merged
 from conroi.conflicts.outcome import Outcome
 from conroi.conflicts.rebase import Rebase
-from conroi.conflicts.reason import Winner
+from conroi.conflicts.reason import COMPATIBLE, Reason, Verdict, Winner
 from conroi.conflicts.staged import Staged
 from conroi.conflicts.vectors import vector_key
 from conroi.format import lance_pb2 as pb
@@ -31,9 +31,7 @@ from tests.operations.parity import Version, assert_same
 
 pytestmark = pytest.mark.contract("T6", "T15")
 
-ALLOWED = {
-    (*pair, difference.pylance, difference.conroi) for difference in DELIBERATE_DIFFERENCES for pair in difference.pairs
-}
+ALLOWED = {(difference.pylance, difference.finding) for difference in DELIBERATE_DIFFERENCES if difference.finding}
 
 PYLANCE_ONLY = {
     # pylance forgets the schema's metadata when columns are dropped; we keep what was set meanwhile.
@@ -155,9 +153,11 @@ def can_compare_tables(mine: str, theirs: str) -> bool:
     return not any("overlay" in name or "planted" in name for name in (mine, theirs)) and (mine, theirs) not in PYLANCE_ONLY
 
 
-def agree(mine: str, theirs: str, pylance: Outcome, ours: Outcome) -> bool:
+def agree(pylance: Outcome, ours: Verdict) -> bool:
     """The same answer, or a difference that is on the list; pylance does not tell whether it rebased."""
-    return ours is pylance or (ours.lands and pylance.lands) or (mine, theirs, pylance, ours) in ALLOWED
+    if ours.outcome is pylance or (ours.outcome.lands and pylance.lands):
+        return True
+    return ours.reason is not None and (pylance, ours.reason.rule) in ALLOWED
 
 
 def meet(arena: Arena, mine: str, theirs: str) -> str | None:
@@ -165,17 +165,16 @@ def meet(arena: Arena, mine: str, theirs: str) -> str | None:
     root = first_committed(arena, theirs)
     first = committed(root, arena.next)
     merged = we_say(arena, mine, root, first)
-    ours = merged.verdict.outcome
+    ours = merged.verdict
     pylance = pylance_says(root, arena.prepared.cases[mine], arena.prepared.version)
     try:
-        if pylance.lands and ours.lands and can_compare_tables(mine, theirs):
+        if pylance.lands and ours.outcome.lands and can_compare_tables(mine, theirs):
             assert_same_table(arena, merged, root, first, mine)
     finally:  # so that the next one finds the table as it was
         manifest_path(root, arena.next + 1).unlink(missing_ok=True)
-    names = arena.alone[mine].transaction.operation_name, first.transaction.operation_name
-    if agree(*names, pylance, ours):
+    if agree(pylance, ours):
         return None
-    return f"{mine}, after {theirs}: pylance {pylance.name}, conroi {ours.name}"
+    return f"{mine}, after {theirs}: pylance {pylance.name}, conroi {ours}"
 
 
 @pytest.mark.parametrize("theirs", [*CASE_NAMES, *planted()])
@@ -201,9 +200,10 @@ def test_pylance_gives_all_its_answers_here(arena: Arena) -> None:
         "restore": Outcome.COMPATIBLE,
         "merge": Outcome.RETRYABLE,
     }
-    assert not agree("Append", "Restore", Outcome.INCOMPATIBLE, Outcome.COMPATIBLE)
-    assert not agree("Append", "Restore", Outcome.INCOMPATIBLE, Outcome.RETRYABLE)
-    assert not agree("Append", "Append", Outcome.COMPATIBLE, Outcome.RETRYABLE)
+    retry = Verdict(Outcome.RETRYABLE, Reason("rows/unknown", "Delete", "Delete"))
+    assert not agree(Outcome.INCOMPATIBLE, COMPATIBLE)
+    assert not agree(Outcome.INCOMPATIBLE, retry)
+    assert not agree(Outcome.COMPATIBLE, retry)
 
 
 def test_pylance_breaks_a_table_that_loses_an_indexed_column_meanwhile(arena: Arena) -> None:

@@ -178,8 +178,9 @@ def doubled(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.record_batch({"twice": pc.multiply(batch.column("id"), 2)})
 
 
-def add_twice(model: Model) -> None:
-    model.add_column("twice", Column(pa.int64(), lambda i: i * 2), lambda row: row["id"] * 2)
+def add_twice(*, nullable: bool) -> Change:
+    column = Column(pa.int64(), lambda i: i * 2, nullable)
+    return lambda model: model.add_column("twice", column, lambda row: row["id"] * 2)
 
 
 def add_later(model: Model) -> None:
@@ -233,14 +234,14 @@ COLUMN_VERBS = (
         "add a column by SQL",
         lambda table, model: table.add_columns({"twice": "id * 2"}),
         lambda dataset, model: dataset.add_columns({"twice": "id * 2"}),
-        add_twice,
+        add_twice(nullable=False),  # as the expression is
         lacks("twice"),
     ),
     Verb(
         "add a column by function",
         lambda table, model: table.add_columns(doubled, read_columns=["id"]),
         lambda dataset, model: dataset.add_columns(doubled, read_columns=["id"]),
-        add_twice,
+        add_twice(nullable=True),
         lacks("twice"),
     ),
     Verb(

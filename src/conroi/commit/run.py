@@ -97,6 +97,15 @@ def _check_expected(expected: int | None, head: Snapshot, table: str) -> None:
         )
 
 
+def checked_retries(retries: int) -> int:
+    """The number, if that many retries can be made."""
+    if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:  # pyright: ignore
+        raise InvalidInputError(
+            f"retries={retries!r} is not a number of retries.", hint="Give 0 to fail at once, or how often to try again."
+        )
+    return retries
+
+
 @dataclass(frozen=True, slots=True)
 class _Settings:
     properties: dict[str, str]
@@ -116,8 +125,7 @@ def _settings(how: How, table: str) -> _Settings:
         if not isinstance(key, str) or not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidInputError(f"The property {key!r}: {value!r} is not text.", table=table)
     retries = how.get("retries")
-    if retries is not None and retries < 0:
-        raise InvalidInputError("retries cannot be negative.", table=table)
+    retries = None if retries is None else checked_retries(retries)
     return _Settings(
         properties=properties,
         options=CommitOptions(retries=COMMIT_RETRIES if retries is None else retries),

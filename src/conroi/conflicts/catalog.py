@@ -1,8 +1,8 @@
 """Every finding by its stable id: how it ends, why, and what to do now.
 
 The ids are part of the public face (`error.reason.rule`); do not rename one. A `why` is one plain sentence for somebody
-who knows git but not databases. In it, `{mine}` is their own change ("your delete"), `{fragments}` and `{rows}` say which
-part of the table is meant, and `{names}` which columns, indices or settings.
+who knows git but not databases. In it, `{mine}` is their own change ("your delete"), `{fragments}` and `{rows}` say
+which part of the table is meant, and `{names}` which columns, indices or settings.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ CATALOG: Mapping[str, Clause] = {
         "The rows and columns that {mine} was made for are no longer there, so it would be applied to other data."
     ),
     "table/restored": _never(
-        "A restore brings back an older state of the whole table, so what {mine} was made for may not be there any more,"
+        "A restore brings back an older state of the whole table, so what {mine} was made for may not be there any"
+        " more,"
         " and applying it would mix two histories."
     ),
     "table/overwritten-twice": _again(
@@ -60,11 +61,13 @@ CATALOG: Mapping[str, Clause] = {
     ),
     # ----------------------------------------------------------------------- the columns
     "columns/nulls": _again(
-        "One of the two changes columns after a look at all values, and the other brings values that were not looked at,"
+        "One of the two changes columns after a look at all values, and the other brings values that were not"
+        " looked at,"
         " so {mine} has to be checked again."
     ),
     "columns/metadata": _again(
-        "One of the two writes the whole schema and the other changes its metadata, so {mine} would undo a part of that."
+        "One of the two writes the whole schema and the other changes its metadata, so {mine} would undo a part of"
+        " that."
     ),
     "columns/file-list": _again(
         "One of the two adds columns, for which it lists the data files of the whole table, and the other changes that"
@@ -86,18 +89,22 @@ CATALOG: Mapping[str, Clause] = {
         " values that are old now."
     ),
     "rows/unknown": _again(
-        "Both change rows of {fragments}, and it was not recorded which rows {mine} changes, so they cannot be compared."
+        "Both change rows of {fragments}, and it was not recorded which rows {mine} changes, so they cannot be"
+        " compared."
     ),
     "rows/files-changed": _again(
         "Columns of {fragments} got new values in place, so {mine} was computed from values that are old now."
     ),
-    "rows/fragment-gone": _again("{mine} changes rows of {fragments}, and that part of the table was removed meanwhile."),
+    "rows/fragment-gone": _again(
+        "{mine} changes rows of {fragments}, and that part of the table was removed meanwhile."
+    ),
     "rows/whole-fragment": _again(
         "{mine} removes all rows of {fragments}, and some of these rows were deleted or changed meanwhile."
     ),
     "rows/column-gone": _again("{mine} gives {names} new values, and that was dropped meanwhile."),
     "rows/compacted": _again(
-        "{mine} changes rows of {fragments}, and these rows were copied to new files, so it does not know where they are."
+        "{mine} changes rows of {fragments}, and these rows were copied to new files, so it does not know where"
+        " they are."
     ),
     "rows/replaced": _again("{mine} changes rows of {fragments}, and a column there got new values meanwhile."),
     # -------------------------------------------------------------------------- the keys
@@ -152,16 +159,23 @@ CATALOG: Mapping[str, Clause] = {
     ),
     "index/memwal": _never("Indices cannot be changed while a streaming writer records its progress."),
     "index/memwal-schema": _again(
-        "One of the two changes the columns, and the other sets up streaming writes, for which the columns were checked."
+        "One of the two changes the columns, and the other sets up streaming writes, for which the columns were"
+        " checked."
     ),
     "index/memwal-joined": _mended("Both record progress of streaming writers, so the further mark of each was kept."),
     # ---------------------------------------------------------------- fragment-reuse index
-    "reuse/both": _again("Both compactions leave their index work for later, and only one at a time can note that down."),
+    "reuse/both": _again(
+        "Both compactions leave their index work for later, and only one at a time can note that down."
+    ),
     "reuse/straddles": _again("{mine} joins {fragments}, and the new index {names} covers only some of them."),
-    "reuse/trimmed": _mended("Old notes on earlier compactions were dropped, so they were dropped from {mine} as well."),
+    "reuse/trimmed": _mended(
+        "Old notes on earlier compactions were dropped, so they were dropped from {mine} as well."
+    ),
     "reuse/extended": _mended("A compaction left a note on the rows that it moved, so the note was kept."),
     "reuse/external": _again("The notes on earlier compactions are too long to be joined without reading them again."),
-    "reuse/mixed": _never("Notes on earlier compactions were changed together with indices, which cannot be told apart."),
+    "reuse/mixed": _never(
+        "Notes on earlier compactions were changed together with indices, which cannot be told apart."
+    ),
     # -------------------------------------------------------------------------- settings
     "settings/same-key": _never(
         "Both set {names}, and only one value can stay.",

@@ -18,6 +18,8 @@ class Difference:
     conroi: Outcome
     when: str
     why: str
+    finding: str | None = None
+    """The finding that only we have, where there is one."""
 
 
 DELIBERATE_DIFFERENCES = (
@@ -26,12 +28,16 @@ DELIBERATE_DIFFERENCES = (
         (("Rewrite", "Delete"), ("Rewrite", "Update")),
         Outcome.RETRYABLE,
         Outcome.REBASED,
-        "rows of the fragments that I compact were deleted, or moved by an update, and my compaction keeps the order of rows"
+        "rows of the fragments that I compact were deleted, or moved by an update, and my compaction keeps the"
+        " order of rows"
         " (`Staged.rewrite_keeps_order`).",
-        "A compaction takes long and is easily overtaken; with steady updates it would never land. The rows that were alive"
+        "A compaction takes long and is easily overtaken; with steady updates it would never land. The rows that"
+        " were alive"
         " when it read them are in its new fragments in the same order, so the place of each deleted row can be counted"
-        " out. A fragment that was removed as a whole counts as one with all rows deleted. If a file of it was rewritten in"
+        " out. A fragment that was removed as a whole counts as one with all rows deleted. If a file of it was"
+        " rewritten in"
         " place, or a new fragment would have no row left while an index points to it, the answer stays “retried”.",
+        "rewrite/translated",
     ),
     Difference(
         "Keys are compared exactly",
@@ -40,7 +46,8 @@ DELIBERATE_DIFFERENCES = (
         Outcome.COMPATIBLE,
         "my update inserts rows under a declared key, and the commit compares the keys themselves"
         " (`Staged.keys_checked_exactly`).",
-        "pylance only knows filters: it refuses every append and every update without a filter, most updates of more than a"
+        "pylance only knows filters: it refuses every append and every update without a filter, most updates of"
+        " more than a"
         " hundred keys although no key is the same, and it sees nothing at all where a filter is missing. We look the"
         " inserted keys up in what is new since the base, so that only a key that is really there counts.",
     ),
@@ -51,9 +58,11 @@ DELIBERATE_DIFFERENCES = (
         Outcome.REBASED,
         "my update gives columns new values in place (`REWRITE_COLUMNS`), it is known in which rows"
         " (`updated_fragment_offset_bitmaps`), and only other rows of the fragment were deleted or moved meanwhile.",
-        "The new column files cover every place of the fragment, whichever rows are deleted, so the newer list of deleted"
+        "The new column files cover every place of the fragment, whichever rows are deleted, so the newer list of"
+        " deleted"
         " rows fits them as it is. The rows that I changed are all still there, and the rows that went away I did not"
         " change, so nothing of either side is lost.",
+        "rows/newer-deletions-kept",
     ),
     Difference(
         "No index on a dropped column",
@@ -61,8 +70,10 @@ DELIBERATE_DIFFERENCES = (
         Outcome.COMPATIBLE,
         Outcome.INCOMPATIBLE,
         "a column that I index was dropped meanwhile.",
-        "pylance commits the index, and from then on it fails on every filtered read of the table, because the index names a"
+        "pylance commits the index, and from then on it fails on every filtered read of the table, because the"
+        " index names a"
         " column that is not there.",
+        "index/column-gone",
     ),
     Difference(
         "Metadata survives a drop of columns",

@@ -32,8 +32,8 @@ Nobody holds a lock: the second writer looks at what was committed since it bega
 | | answer | what happens |
 |---|---|---|
 | C | compatible | your change goes on top, as when git merges two files that nobody else touched |
-| B | rebased | your change goes on top after a small repair that loses nothing, as when git merges two places of one file |
-| R | retryable | `RetryableConflict`: it must be computed again on the newer version; the table's verbs do that by themselves |
+| B | rebased | it goes on top after a small repair that loses nothing, as when git merges two places of one file |
+| R | retryable | `RetryableConflict`: it must be computed again on the newer version; a table's verbs do so |
 | I | incompatible | `IncompatibleConflict`: what your change was about is gone; you decide |
 
 Every error has a `reason` with the facts (the rule, both operations, the fragments, rows or names in common, and who

@@ -4,10 +4,10 @@ Three steps, so that all I/O stays with the caller:
 
 1. `rebase = Rebase(staged).over(winner)` for each newer commit, oldest first. Stop if `rebase.verdict` does not land.
 2. `rebase.needs(head)` names the fragments whose deletion vectors must be read.
-3. `merged = rebase.merge(head, vectors)` compares rows. If it lands, write `merged.vectors_to_write` as `.bin` files and
-   call `merged.operation(files)` for what is to be committed on top of `head`.
+3. `merged = rebase.merge(head, vectors)` compares rows. If it lands, write `merged.vectors_to_write` as `.bin` files,
+   and call `merged.operation(files)` for what is to be committed on top of `head`.
 
-A `Rebase` is a value: when the put is lost to yet another commit, go on from it with the new winner, and do 2 and 3 again.
+A `Rebase` is a value: when the put is lost to yet another commit, go on from it with that winner, and do 2 and 3 again.
 """
 
 from __future__ import annotations

@@ -21,6 +21,6 @@ class Staged:
     affected_rows: Mapping[int, BitMap] | None = None
     """By fragment id, the physical offsets of the rows that I delete, move or change in place. None: not known."""
     keys_checked_exactly: bool = False
-    """The caller compares the keys I insert with those of every newer commit itself, so the filters need not be asked."""
+    """The caller compares the keys I insert with every newer commit itself, so the filters need not be asked."""
     rewrite_keeps_order: bool = False
-    """My compaction puts the rows that were alive, in their order, into its new fragments: deletions can be translated."""
+    """My compaction puts the rows that were alive into its new fragments in their order, so deletions can follow."""

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 from conroi.commit.snapshot import Snapshot
 from conroi.errors import ConroiError, CorruptionError, InvalidInputError, StoreError
 from conroi.format import lance_pb2 as pb
-from conroi.format.naming import DATA_DIR
+from conroi.format.naming import DATA_DIR, check_relative_path
 from conroi.stores.objects import Objects
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ def open_dataset(objects: Objects, snapshot: Snapshot) -> lance.LanceDataset:
     import lance
 
     with pylance_errors(objects.root):
+        _check_paths(snapshot)
         return lance.LanceDataset(
             objects.pylance_uri(),
             version=snapshot.version,
@@ -59,6 +60,16 @@ def open_dataset(objects: Objects, snapshot: Snapshot) -> lance.LanceDataset:
             storage_options=dict(objects.storage_options) or None,
             session=_session(),
         )
+
+
+def _check_paths(snapshot: Snapshot) -> None:
+    """pylance follows a path out of the table's folder; nobody who can write a manifest may make us read other files."""
+    for fragment in snapshot.manifest.fragments:
+        for file in fragment.files:
+            check_relative_path(file.path)
+    for index in snapshot.manifest.indices:
+        for index_file in index.files:
+            check_relative_path(index_file.path)
 
 
 def _message_for_pylance(snapshot: Snapshot) -> bytes:
@@ -79,7 +90,8 @@ def pylance_errors(table: str) -> Iterator[None]:
     """Turn what pylance raises into typed errors; ours pass through."""
     try:
         yield
-    except ConroiError:
+    except ConroiError as error:
+        error.table = error.table or table
         raise
     except (ValueError, TypeError, NotImplementedError, KeyError) as error:
         raise InvalidInputError(_plain(error), table=table, hint="Check column names, types and the expression.") from error

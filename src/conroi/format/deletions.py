@@ -15,7 +15,7 @@ from pyroaring import BitMap
 from conroi.errors import CorruptionError, UnsupportedError
 from conroi.format import lance_pb2 as pb
 from conroi.format.roaring import decode_bitmap, encode_bitmap
-from conroi.format.seal import seal, unseal_inside
+from conroi.format.seal import seal, unseal_end, unseal_inside
 
 SMALLEST_BITMAP_ROWS = 5000
 _WHAT = "deletion file"
@@ -33,11 +33,10 @@ def encode_deletions(deleted: BitMap, *, force_bitmap: bool = False) -> tuple[pb
 
 def decode_deletions(data: bytes, file: pb.DeletionFile, *, physical_rows: int | None = None) -> BitMap:
     """The deleted rows in a file, checked against what the manifest says about it."""
-    content = unseal_inside(data, what=_WHAT)
     if file.file_type == pb.DeletionFile.BITMAP:
-        deleted = decode_bitmap(content, what=_WHAT)
+        deleted = decode_bitmap(unseal_end(data, what=_WHAT), what=_WHAT)
     elif file.file_type == pb.DeletionFile.ARROW_ARRAY:
-        deleted = _rows_of_arrow_file(content)
+        deleted = _rows_of_arrow_file(unseal_inside(data, what=_WHAT))
     else:
         raise UnsupportedError(
             f"The table has a deletion file of kind {file.file_type}, which this version of conroi does not know.",

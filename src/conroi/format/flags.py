@@ -74,6 +74,13 @@ def require_writable(head: pb.ManifestHead) -> None:
     require_readable(head)
     _refuse(_beyond(head.writer_feature_flags, _WRITABLE), word="writer", verb="write to")
     _refuse(_beyond(head.reader_feature_flags, _WRITABLE), word="reader", verb="write to")
+    # Its manifest files also hold the values of dictionary columns, which a rewrite of ours would lose.
+    if head.data_format.version.startswith("0."):
+        raise UnsupportedError(
+            f"This version of conroi cannot write to the table: its data files have the old format "
+            f"{head.data_format.version}.",
+            hint="Copy the table into a new one.",
+        )
 
 
 def computed_flags(head: pb.ManifestHead, *, has_deletions: bool) -> FeatureFlags:

@@ -52,6 +52,15 @@ def unseal_message(data: bytes, *, what: str) -> bytes:
     return data
 
 
+def unseal_end(data: bytes, *, what: str) -> bytes:
+    """The bytes without the seal at their end, checked; or as they are, if there is none."""
+    content, found = data[:-SEAL_SIZE], data[-SEAL_SIZE:]
+    if not found.startswith(_MARK):
+        return data
+    _check(found, content, what=what)
+    return content
+
+
 def unseal_inside(data: bytes, *, what: str) -> bytes:
     """The bytes without the seal that stands somewhere among them, checked; or as they are, if there is none."""
     at = data.rfind(_MARK)

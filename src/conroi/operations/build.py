@@ -65,7 +65,7 @@ def build(
 def _with_true_coverage(base: Manifest, operation: Operation, step: Step) -> Manifest:
     """The base with indices that name today's fragments, where a compaction left that for later."""
     details = reuse_details(base.indices)
-    if details is None:
+    if details is None or details.WhichOneof("content") is None:
         return base
     reuse = details.inline if details.HasField("inline") else step.reuse
     if reuse is not None:

@@ -9,6 +9,7 @@ from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
 from conroi.format.manifest import Manifest
 from conroi.operations.base import Step, unknown_fields
+from conroi.operations.fragments import check_published_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,8 @@ class CreateIndex:
 def _check(index: pb.IndexMetadata) -> None:
     if len(index.uuid.uuid) != 16 or not index.name:
         raise InvalidInputError("A new index has no id or no name.", hint="Both are needed to find its files.")
+    for file in index.files:
+        check_published_path(file.path)
     keyed = len(index.fields) - len(index.covering_fields)
     if index.covering_fields and (keyed < 1 or list(index.fields[keyed:]) != list(index.covering_fields)):
         raise InvalidInputError(

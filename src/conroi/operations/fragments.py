@@ -12,6 +12,7 @@ from conroi.errors import CorruptionError, InvalidInputError
 from conroi.format import lance_pb2 as pb
 from conroi.format.flags import Flag
 from conroi.format.manifest import Manifest
+from conroi.format.naming import check_relative_path
 from conroi.operations.base import copied
 
 TOMBSTONE = -2
@@ -76,6 +77,7 @@ def with_added(base: Manifest, head: pb.ManifestHead, added: Sequence[pb.DataFra
     if added and added[0].id < next_fragment_id(base.head):
         return with_fragments(base, head, [*base.fragments, *added])
     _check_ids(added)
+    _check_paths(added)
     _raise_max_fragment_id(head, added)
     if any(fragment.HasField("deletion_file") for fragment in added):
         mark_deletions(head, True)
@@ -99,6 +101,7 @@ def with_fragments(
         for fragment in ordered
         if old.get(fragment.id) is fragment or _has_live_rows(fragment)
     ]
+    _check_paths(fragment for fragment in kept if old.get(fragment.id) is not fragment)
     mark_deletions(head, any(fragment.HasField("deletion_file") for fragment in kept))
     return base.changed(head=head, fragments=kept, indices=indices)
 
@@ -146,6 +149,23 @@ def _check_ids(ordered: Sequence[pb.DataFragment]) -> None:
                 f"The commit would make two fragments with id {one.id}.",
                 hint="Leave the id of new fragments at 0, so that they get free ones.",
             )
+
+
+def _check_paths(changed: Iterable[pb.DataFragment]) -> None:
+    for fragment in changed:
+        for file in fragment.files:
+            check_published_path(file.path)
+
+
+def check_published_path(path: str) -> None:
+    """Refuse to publish the name of a file that is not inside the table (or inside the base that it names)."""
+    try:
+        check_relative_path(path)
+    except CorruptionError:
+        raise InvalidInputError(
+            f"The file {path!r} is not a plain path inside the table, so no version may name it.",
+            hint="Give the path of a data file relative to the table's data folder, without '..'.",
+        ) from None
 
 
 def _has_live_rows(fragment: pb.DataFragment) -> bool:

@@ -19,11 +19,7 @@ def mark_keys(field: pb.Field) -> None:
     is_key = position is not None or field.metadata.get(PRIMARY_KEY, b"").lower() in _TRUE_WORDS
     field.unenforced_primary_key = is_key
     field.unenforced_primary_key_position = position or 0
-    # pylance 14 writes the position alone, so that position 0 is no clustering key once the table is read again.
-    clustering = _position(field, CLUSTERING_KEY_POSITION)
-    field.unenforced_clustering_key_position = clustering or 0
-    if clustering is None:
-        field.unenforced_clustering_key = False
+    field.unenforced_clustering_key_position = _position(field, CLUSTERING_KEY_POSITION) or 0
 
 
 def check_keys(before: Sequence[pb.Field], after: Sequence[pb.Field], *, written: Collection[str]) -> None:
@@ -36,8 +32,7 @@ def check_keys(before: Sequence[pb.Field], after: Sequence[pb.Field], *, written
         _require("primary key", is_valid=bool(_primary(after)))
         _check_not_null(after)
     if writes_clustering:
-        positions = [_position(field, CLUSTERING_KEY_POSITION) for field in after]
-        _require("clustering key", is_valid=any(position is not None for position in positions))
+        _require("clustering key", is_valid=bool(_clustering(after)))
 
 
 def _refuse_change(what: str, before: list[tuple[int, int]], after: list[tuple[int, int]], *, is_written: bool) -> None:
@@ -73,11 +68,9 @@ def _primary(fields: Iterable[pb.Field]) -> list[tuple[int, int]]:
 
 
 def _clustering(fields: Iterable[pb.Field]) -> list[tuple[int, int]]:
-    return [
-        (field.id, field.unenforced_clustering_key_position)
-        for field in fields
-        if field.unenforced_clustering_key or field.unenforced_clustering_key_position
-    ]
+    # pylance 14 writes only the position, so that a key at position 0 shows in nothing but the metadata.
+    positions = [(field.id, _position(field, CLUSTERING_KEY_POSITION)) for field in fields]
+    return [(field_id, position) for field_id, position in positions if position is not None]
 
 
 def _position(field: pb.Field, key: str) -> int | None:

@@ -13,7 +13,7 @@ from conroi.errors import InvalidInputError, TooMuchContention
 from conroi.stores.local_names import store_error
 
 _FIRST_PAUSE_S = 0.001
-_LONGEST_PAUSE_S = 0.05
+_LONGEST_PAUSE_S = 0.02
 
 
 class FileLock:

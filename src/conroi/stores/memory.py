@@ -9,6 +9,7 @@ import os
 import shutil
 import tempfile
 import threading
+from collections.abc import Generator
 
 from conroi.errors import InvalidInputError
 
@@ -64,3 +65,13 @@ def _remove(home: str, owner: int) -> None:
     # A forked child that ends must not take its parent's tables with it.
     if os.getpid() == owner:
         shutil.rmtree(home, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def scratch_folder() -> Generator[str]:
+    """A folder on the RAM disk for the length of one piece of work."""
+    folder = tempfile.mkdtemp(prefix="scratch-", dir=_home_folder())
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

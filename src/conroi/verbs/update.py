@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from conroi.data.columns import column_batches, write_column_file
+from conroi.data.expressions import expression
 from conroi.data.fitting import can_become, cast_batch
 from conroi.data.pinned import Pinned
 from conroi.data.predicates import Predicate, checked_predicate
@@ -63,23 +64,6 @@ def _checked_values(pinned: Pinned, values: Mapping[str, object]) -> dict[str, s
     for column in values:
         pinned.field(column)
     return {column: expression(value, pinned.root) for column, value in values.items()}
-
-
-def expression(value: object, table: str) -> str:
-    """A string is an SQL expression; a number, a bool or None stands for itself."""
-    if isinstance(value, str) and value.strip():
-        return value
-    if value is None:
-        return "NULL"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return repr(value)
-    raise InvalidInputError(
-        f"{value!r} is not an expression.",
-        table=table,
-        hint="Write an SQL expression as a string; a text value needs quotes inside it: \"'new'\".",
-    )
 
 
 def _check_types(pinned: Pinned, expressions: Mapping[str, str], where: Predicate | None) -> None:

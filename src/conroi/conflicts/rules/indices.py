@@ -86,7 +86,8 @@ INDEX_MEETS_UPDATE = Rule(
     _index_meets_update,
 )
 INDEX_MEETS_INDEX = Rule(
-    "Different names never conflict. Retried if both build an index of one name, if one extends what the other drops, or if"
+    "Different names never conflict. Retried if both build an index of one name, if one extends what the other"
+    " drops, or if"
     " both replace the same part; two plain drops agree.",
     ("index/same-name", "index/same-system-index", "index/extended-and-dropped", "index/replaced-twice"),
     _index_meets_index,

@@ -15,7 +15,7 @@ from conroi.operations.base import Operation
 def rows_covered_in(overlay: DataOverlay, fragment: int) -> BitMap:
     """The rows of a fragment over which an operation lays new values."""
     groups = [group for group in overlay.groups if group.fragment_id == fragment]
-    return BitMap().union(*(covered_rows(part) for group in groups for part in group.overlays))
+    return BitMap.union(BitMap(), *(covered_rows(part) for group in groups for part in group.overlays))
 
 
 def _columns_covered_in(overlay: DataOverlay, fragment: int) -> frozenset[int]:

@@ -53,7 +53,8 @@ def _meets_rewrite(mine: Staged, theirs: Operation) -> Finding | None:
 
 
 REPLACEMENT_MEETS_ROW_CHANGE = Rule(
-    "Deleted rows do not matter. Incompatible if a fragment is gone; retried if its rows moved or the column was rewritten.",
+    "Deleted rows do not matter. Incompatible if a fragment is gone; retried if its rows moved or the column was"
+    " rewritten.",
     ("replacement/fragment-gone", "replacement/rows-moved", "replacement/column-rewritten"),
     _meets_row_change,
 )

@@ -86,7 +86,8 @@ def _straddled(rewrite: Rewrite, theirs: Operation) -> Finding | None:
 
 
 REWRITE_MEETS_ROW_CHANGE = Rule(
-    "Different fragments never conflict. Deletions on fragments that I compact are marked in my new ones, if I kept the order"
+    "Different fragments never conflict. Deletions on fragments that I compact are marked in my new ones, if I kept"
+    " the order"
     " of the rows; otherwise, or if values were changed in place, retried.",
     ("rewrite/same-fragments", "rewrite/translated"),
     _rewrite_meets_row_change,
@@ -100,7 +101,8 @@ REWRITE_MEETS_CHANGE = Rule(
     "Retried if a fragment that I compact was changed.", ("rewrite/same-fragments",), _rewrite_meets_change
 )
 INDEX_MEETS_REWRITE = Rule(
-    "Retried if a new index covers a fragment that was compacted; compatible if the compaction left a fragment-reuse index.",
+    "Retried if a new index covers a fragment that was compacted; compatible if the compaction left a"
+    " fragment-reuse index.",
     (
         "index/rows-moved",
         "index/coverage-unknown",
@@ -112,7 +114,8 @@ INDEX_MEETS_REWRITE = Rule(
     _index_meets_rewrite,
 )
 REWRITE_MEETS_INDEX = Rule(
-    "Retried if a new index covers a fragment that I compact; with a fragment-reuse index only if it covers a group in part.",
+    "Retried if a new index covers a fragment that I compact; with a fragment-reuse index only if it covers a group"
+    " in part.",
     (
         "index/rows-moved",
         "index/coverage-unknown",

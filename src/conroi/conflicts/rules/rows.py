@@ -56,7 +56,8 @@ def _replaced(mine: Staged, theirs: Operation) -> Finding | None:
 
 
 ROW_CHANGES = Rule(
-    "Different fragments never conflict. Rows of one fragment are compared, if it is known which rows I change: different"
+    "Different fragments never conflict. Rows of one fragment are compared, if it is known which rows I change:"
+    " different"
     " rows are joined, the same row is retried.",
     (
         "rows/whole-fragment",

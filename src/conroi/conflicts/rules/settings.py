@@ -109,7 +109,8 @@ def _clashing_bases(mine: Iterable[pb.BasePath], theirs: Iterable[pb.BasePath]) 
 
 
 SAME_SETTING = Rule(
-    "Incompatible if both set the same config key, table metadata key, schema metadata or column metadata; else compatible.",
+    "Incompatible if both set the same config key, table metadata key, schema metadata or column metadata; else"
+    " compatible.",
     ("settings/same-key",),
     _same_setting,
 )

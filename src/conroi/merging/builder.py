@@ -1,0 +1,127 @@
+"""The merge as it is written down: `table.merge(source, on="id").when_matched_update_all()….execute()`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Unpack
+
+import pyarrow as pa
+
+from conroi.commit.run import How
+from conroi.data.expressions import expression
+from conroi.data.pinned import Pinned
+from conroi.errors import InvalidInputError
+from conroi.merging.clauses import Action, Clause, Rows
+from conroi.merging.verb import Merging
+from conroi.verbs.plan import Plan
+
+if TYPE_CHECKING:
+    from conroi.table import Table
+
+
+@dataclass(frozen=True, slots=True)
+class MergeResult:
+    """What a merge did. `table` is the table after it."""
+
+    rows_inserted: int
+    rows_updated: int
+    rows_deleted: int
+    table: Table
+
+    @property
+    def version(self) -> int:
+        """The version the merge made, or found if there was nothing to do."""
+        return self.table.version
+
+
+Run = Callable[[Callable[[Pinned], Plan | None], How], "tuple[Table, Plan | None]"]
+
+
+@dataclass(frozen=True)
+class MergeBuilder:
+    """A merge being put together; each `when_…` returns a new one.
+
+    Conditions and values are SQL expressions over `source.column` and `target.column`. Clauses for the same rows are
+    tried in the order given: the first whose condition holds wins; rows for which none holds are left alone.
+
+    >>> import conroi
+    >>> table = conroi.create_table("memory://merge-example", [{"id": 1, "n": 10}], key="id")
+    >>> result = (
+    ...     table.merge([{"id": 1, "n": 5}, {"id": 2, "n": 7}], on="id")
+    ...     .when_matched_update({"n": "target.n + source.n"})
+    ...     .when_not_matched_insert_all()
+    ...     .execute()
+    ... )
+    >>> result.rows_updated, result.rows_inserted, result.table.to_arrow()["n"].to_pylist()
+    (1, 1, [15, 7])
+    """
+
+    uri: str
+    source: pa.Table
+    on: tuple[str, ...]
+    run: Run
+    clauses: tuple[Clause, ...] = ()
+
+    def _with(
+        self, rows: Rows, action: Action, values: Mapping[str, object] | None = None, condition: str | None = None
+    ) -> MergeBuilder:
+        if condition is not None and not condition.strip():
+            raise InvalidInputError("A condition cannot be blank.", table=self.uri, hint="Leave it out.")
+        texts = None if values is None else {name: expression(value, self.uri) for name, value in values.items()}
+        if values is not None and not values:
+            raise InvalidInputError("No column was given.", table=self.uri, hint='Give {"column": "expression"}.')
+        return replace(self, clauses=(*self.clauses, Clause(rows, action, texts, condition)))
+
+    def when_matched_update_all(self, condition: str | None = None) -> MergeBuilder:
+        """Rows that are there take all values of the source (columns it lacks stay)."""
+        return self._with(Rows.MATCHED, Action.UPDATE, condition=condition)
+
+    def when_matched_update(self, values: Mapping[str, object], condition: str | None = None) -> MergeBuilder:
+        """Rows that are there get these values: `{"n": "target.n + source.n"}`."""
+        return self._with(Rows.MATCHED, Action.UPDATE, values, condition)
+
+    def when_matched_delete(self, condition: str | None = None) -> MergeBuilder:
+        """Rows that are there are deleted."""
+        return self._with(Rows.MATCHED, Action.DELETE, condition=condition)
+
+    def when_not_matched_insert_all(self, condition: str | None = None) -> MergeBuilder:
+        """Rows that are not there are inserted."""
+        return self._with(Rows.SOURCE_ONLY, Action.INSERT, condition=condition)
+
+    def when_not_matched_insert(self, values: Mapping[str, object], condition: str | None = None) -> MergeBuilder:
+        """For rows that are not there, rows with these values are inserted; other columns are null."""
+        return self._with(Rows.SOURCE_ONLY, Action.INSERT, values, condition)
+
+    def when_not_matched_by_source_update(
+        self, values: Mapping[str, object], condition: str | None = None
+    ) -> MergeBuilder:
+        """Rows of the table that the source does not have get these values."""
+        return self._with(Rows.TARGET_ONLY, Action.UPDATE, values, condition)
+
+    def when_not_matched_by_source_delete(self, condition: str | None = None) -> MergeBuilder:
+        """Rows of the table that the source does not have are deleted."""
+        return self._with(Rows.TARGET_ONLY, Action.DELETE, condition=condition)
+
+    def execute(self, **how: Unpack[How]) -> MergeResult:
+        """Do it; if others commit meanwhile it is rebased, or done again on the newer version."""
+        if not self.clauses:
+            raise InvalidInputError(
+                "The merge says nothing to do.", table=self.uri, hint="Add when_matched_…() or when_not_matched_…()."
+            )
+        table, plan = self.run(Merging(self.source, self.on, self.clauses), how)
+        counts = {} if plan is None else plan.counts
+        return MergeResult(
+            rows_inserted=counts.get("rows_inserted", 0),
+            rows_updated=counts.get("rows_updated", 0),
+            rows_deleted=counts.get("rows_deleted", 0),
+            table=table,
+        )
+
+
+def checked_on(on: Sequence[str] | str, table: str) -> tuple[str, ...]:
+    """The columns to match on."""
+    columns = (on,) if isinstance(on, str) else tuple(on)
+    if not columns or len(set(columns)) != len(columns) or not all(columns):
+        raise InvalidInputError("Give one column to match on, or several different ones.", table=table)
+    return columns

@@ -1,0 +1,131 @@
+"""Which rows of the table have the key of which row of the source."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from conroi.data.keys import matches, scan_keys, shown
+from conroi.data.pinned import Pinned
+from conroi.data.pylance import pylance_errors
+from conroi.data.quoting import quoted
+from conroi.data.rows import addresses_of, offsets_by_fragment
+from conroi.errors import DuplicateKeyError
+from conroi.format.rowids import decode_row_ids
+
+Positions = npt.NDArray[np.int64]
+Addresses = npt.NDArray[np.uint64]
+
+FEW_KEYS = 200
+"""Up to so many keys are looked up one by one where the key has an index."""
+
+
+@dataclass(frozen=True)
+class Match:
+    """The pairs of rows with the same key, and those without a partner."""
+
+    addresses: Addresses
+    """Of the target row of each pair, ascending."""
+    source_rows: Positions
+    """The position of the source row of each pair."""
+    unmatched_source: Positions
+    """Positions of source rows whose key the target does not have."""
+    unmatched_target: Addresses
+    """Addresses of target rows whose key the source does not have; empty unless asked for."""
+
+
+def match(pinned: Pinned, source_keys: pa.Table, on: Sequence[str], *, needs_target_only: bool) -> Match:
+    """Compare the keys. `source_keys` has no key twice."""
+    target = _target_keys(pinned, source_keys, on, everything=needs_target_only)
+    target_rows, source_rows = matches(target, source_keys)
+    addresses = addresses_of(target["_rowaddr"])
+    is_matched = np.zeros(source_keys.num_rows, bool)
+    is_matched[source_rows] = True
+    unmatched = np.empty(0, np.uint64)
+    if needs_target_only:
+        is_alone = np.ones(len(addresses), bool)
+        is_alone[target_rows] = False
+        unmatched = addresses[is_alone]
+    return Match(addresses[target_rows], source_rows, np.flatnonzero(~is_matched), unmatched)
+
+
+def _target_keys(pinned: Pinned, source_keys: pa.Table, on: Sequence[str], *, everything: bool) -> pa.Table:
+    filter_ = None if everything else _lookup(pinned, source_keys, on)
+    return scan_keys(pinned, on, filter=filter_)
+
+
+def _lookup(pinned: Pinned, keys: pa.Table, on: Sequence[str]) -> str | None:
+    """A condition that an index on the key can answer, for a handful of keys."""
+    if len(on) > 1 or not 0 < keys.num_rows <= FEW_KEYS or not _has_index(pinned, on[0]):
+        return None
+    values = [value for value in keys.column(0).to_pylist() if value is not None]
+    type_ = keys.schema.field(0).type
+    if pa.types.is_integer(type_):
+        literals = [str(value) for value in values]
+    elif pa.types.is_string(type_) or pa.types.is_large_string(type_):
+        literals = ["'" + value.replace("'", "''") + "'" for value in values]
+    else:
+        return None
+    return f"{quoted(on[0])} IN ({', '.join(literals)})" if literals else "false"
+
+
+def _has_index(pinned: Pinned, column: str) -> bool:
+    field = pinned.field(column).id
+    return any(list(index.fields) == [field] for index in pinned.manifest.indices)
+
+
+def refuse_doubled(pinned: Pinned, found: Match, source_keys: pa.Table, on: Sequence[str]) -> None:
+    """A key that the table itself has twice: somebody who does not check keys wrote it."""
+    order = np.sort(found.source_rows)
+    doubled = np.unique(order[1:][order[1:] == order[:-1]])
+    if len(doubled):
+        keys = source_keys.take(pa.array(doubled))
+        raise DuplicateKeyError(
+            f"The table itself has the key {', '.join(on)} more than once: {shown(keys)}.",
+            table=pinned.root,
+            version=pinned.version,
+            keys=keys.slice(0, 5).to_pylist(),
+            hint="A writer that does not check keys added them; delete the rows that are wrong, then merge again.",
+        )
+
+
+def take_rows(pinned: Pinned, addresses: Addresses, columns: dict[str, str]) -> pa.Table:
+    """Columns (by expression) of the rows at these addresses, in the order given."""
+    if not columns:
+        return pa.table({})
+    # In a table with stable row ids pylance takes the list as row ids, whatever its name says.
+    wanted = row_ids_of(pinned, addresses) if pinned.manifest.has_stable_row_ids else addresses
+    with pylance_errors(pinned.root):
+        found = pinned.dataset.scanner(
+            columns=columns, row_addr_allowlist=_allowlist(wanted), with_row_address=True
+        ).to_table()
+    order = pc.index_in(pa.array(addresses), value_set=found["_rowaddr"])
+    return found.take(order).drop_columns(["_rowaddr"])
+
+
+def row_ids_of(pinned: Pinned, addresses: Addresses) -> Addresses:
+    """The stable ids of the rows at these addresses, in the order given."""
+    ids = np.empty(len(addresses), np.uint64)
+    fragments = addresses >> np.uint64(32)
+    for fragment_id in np.unique(fragments):
+        fragment = pinned.manifest.fragments_by_id[int(fragment_id)]
+        here = fragments == fragment_id
+        sequence = decode_row_ids(fragment.inline_row_ids, rows=fragment.physical_rows)
+        ids[here] = sequence[(addresses[here] & np.uint64(0xFFFFFFFF)).astype(np.int64)]
+    return ids
+
+
+def _allowlist(addresses: Addresses) -> bytes:
+    """Row addresses (or ids) as pylance takes them: by their upper half, a roaring bitmap of the lower."""
+    fragments = offsets_by_fragment(addresses)
+    parts = [struct.pack("<I", len(fragments))]
+    for fragment, offsets in fragments.items():
+        encoded = offsets.serialize()
+        parts.append(struct.pack("<II", fragment, len(encoded)) + encoded)
+    return b"".join(parts)

@@ -1,0 +1,200 @@
+"""The merge as a verb: match, decide, write, and say which operation it was."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from conroi.commit.change import Guard
+from conroi.commit.snapshot import Snapshot
+from conroi.conflicts import Winner
+from conroi.data.fitting import checked_columns, fit
+from conroi.data.keys import key_columns_of
+from conroi.data.pinned import Pinned, unknown_column
+from conroi.data.rows import offsets_by_fragment, take_out
+from conroi.errors import InvalidInputError
+from conroi.format import lance_pb2 as pb
+from conroi.format.fields import fields_by_path, key_columns, leaf_field_ids
+from conroi.format.keyfilter import bloom_filter, is_hashable_by_pylance
+from conroi.format.rowids import encode_row_ids
+from conroi.merging.clauses import Action, Clause, Rows
+from conroi.merging.matching import Addresses, Match, match, refuse_doubled, row_ids_of
+from conroi.merging.outcome import Decided, Decision
+from conroi.operations import Update
+from conroi.verbs.keyed import KeyGuard, KeysSeen, checked_new_keys, refuse_repeated
+from conroi.verbs.plan import Plan
+
+FEW_INSERTS = 1000
+"""Up to so many inserted keys pylance's filter can tell keys apart; above, it is full."""
+
+
+class Merging:
+    """Brings the rows of a source into a table, on whatever version it is called with."""
+
+    def __init__(self, source: pa.Table, on: Sequence[str], clauses: Sequence[Clause]) -> None:
+        self._source = source
+        self._on = tuple(on)
+        self._clauses = tuple(clauses)
+
+    def __call__(self, pinned: Pinned) -> Plan | None:
+        """The change; None if no clause finds a row."""
+        fitted = self._fitted(pinned)
+        keys = key_columns_of(fitted, self._on)
+        refuse_repeated(keys, self._on, pinned.root)
+        found = match(pinned, keys, self._on, needs_target_only=self._has(Rows.TARGET_ONLY))
+        if self._on_key(pinned):
+            refuse_doubled(pinned, found, keys, self._on)
+        decided = Decision(pinned, self._source, fitted, found).decide(self._clauses)
+        return self._plan(pinned, found, decided)
+
+    def _has(self, rows: Rows) -> bool:
+        return any(clause.rows is rows for clause in self._clauses)
+
+    def _on_key(self, pinned: Pinned) -> bool:
+        return set(self._on) == set(key_columns(pinned.manifest.fields))
+
+    # ------------------------------------------------------------------------ what was asked
+
+    def _fitted(self, pinned: Pinned) -> pa.Table:
+        """The source's columns that the table has, in its types."""
+        for column in self._on:
+            if column not in pinned.schema.names:
+                raise unknown_column(pinned, column)
+            if column not in self._source.column_names:
+                raise InvalidInputError(
+                    f"The source has no column {column!r} to match on.",
+                    table=pinned.root,
+                    hint=f"It has {', '.join(self._source.column_names)}.",
+                )
+        for clause in self._clauses:
+            for column in clause.values or {}:
+                pinned.field(column)
+        if any(clause.takes_all for clause in self._clauses):
+            return self._all_fitted(pinned)
+        return self._cast(pinned, self._source.select(list(self._on)))
+
+    def _all_fitted(self, pinned: Pinned) -> pa.Table:
+        target = pinned.schema
+        if not any(clause.takes_all and clause.action is Action.INSERT for clause in self._clauses):
+            target = _nullable(target)  # an update leaves columns that are missing as they are
+        checked_columns(self._source.schema, target, table=pinned.root)
+        return self._cast(pinned, self._source)
+
+    def _cast(self, pinned: Pinned, rows: pa.Table) -> pa.Table:
+        # A key that is null matches nothing, so it is no error here; one that is inserted is refused later.
+        return fit(rows.to_reader(), _nullable(pinned.schema), table=pinned.root).read_all()
+
+    # ------------------------------------------------------------------------ the change
+
+    def _plan(self, pinned: Pinned, found: Match, decided: Decided) -> Plan | None:
+        updated, deleted = _joined(decided.updated), _joined(decided.deleted)
+        inserted = pa.concat_tables([pinned.schema.empty_table(), *decided.inserted_rows])
+        if not len(updated) and not len(deleted) and not inserted.num_rows:
+            return None
+        leaving = np.concatenate([updated, deleted])
+        guards = self._guards(pinned, decided, inserted, leaving)
+        new_rows = pa.concat_tables([*decided.updated_rows, inserted])
+        fragments = pinned.writer().write(new_rows.to_reader()).fragments
+        if pinned.manifest.has_stable_row_ids and len(updated):
+            _keep_row_ids(pinned, fragments, updated)
+        rows = offsets_by_fragment(leaving)
+        left = take_out(pinned.files, pinned.manifest, pinned.version, rows)
+        operation = Update(
+            removed_fragment_ids=left.removed,
+            updated_fragments=left.updated,
+            new_fragments=tuple(fragments),
+            fields_for_preserving_frag_bitmap=tuple(self._changed_fields(pinned, inserted)),
+            inserted_rows=self._filter(pinned, inserted),
+        )
+        counts = {
+            "rows_inserted": inserted.num_rows,
+            "rows_updated": len(updated),
+            "rows_deleted": len(deleted),
+        }
+        return Plan(pinned.staged(operation, rows, keys_checked=True), guard=_all_of(guards), counts=counts)
+
+    def _guards(
+        self, pinned: Pinned, decided: Decided, inserted: pa.Table, leaving: Addresses
+    ) -> list[Guard]:
+        """Nobody else may bring in a key that we insert: neither by the columns we match on, nor by the table's key."""
+        guards: list[Guard] = []
+        if inserted.num_rows:
+            keys = key_columns_of(inserted, self._on)
+            guards.append(KeyGuard(pinned.files, pinned.manifest, self._on, keys))
+        coming = self._rows_with_new_keys(pinned, decided, inserted)
+        if coming is not None:
+            seen = KeysSeen(key_columns(pinned.manifest.fields))
+            seen.watch(coming.to_reader()).read_all()
+            guard = checked_new_keys(pinned, seen, leaving=pa.chunked_array([pa.array(leaving)]))
+            guards += [guard] if guard is not None else []
+        return guards
+
+    def _rows_with_new_keys(self, pinned: Pinned, decided: Decided, inserted: pa.Table) -> pa.Table | None:
+        """Rows that must still be compared with the table by its declared key; None if matching did that."""
+        key = set(key_columns(pinned.manifest.fields))
+        changed = {column for clause in self._clauses if clause.values and clause.action is Action.UPDATE
+                   for column in clause.values}
+        if not key or (key == set(self._on) and key.isdisjoint(changed) and not self._inserts_other_keys(key)):
+            return None
+        return pa.concat_tables([pinned.schema.empty_table(), *decided.updated_rows, inserted])
+
+    def _inserts_other_keys(self, key: set[str]) -> bool:
+        """Whether an insert clause computes the key instead of taking the source's."""
+        computed = [c.values for c in self._clauses if c.action is Action.INSERT and c.values is not None]
+        return any(values.get(column, "").strip() != f"source.{column}" for values in computed for column in key)
+
+    def _changed_fields(self, pinned: Pinned, inserted: pa.Table) -> list[int]:
+        clauses = [c for c in self._clauses if c.action is Action.UPDATE]
+        if inserted.num_rows or any(clause.values is None for clause in clauses):
+            return sorted(leaf_field_ids(pinned.manifest.fields))
+        columns = sorted({column for clause in clauses for column in clause.values or {}})
+        return sorted(leaf_field_ids(pinned.manifest.fields, columns))
+
+    def _filter(self, pinned: Pinned, inserted: pa.Table) -> pb.KeyExistenceFilter | None:
+        """Tells a pylance merge that comes after us which keys we inserted."""
+        key = key_columns(pinned.manifest.fields)
+        if not inserted.num_rows or not key:
+            return None
+        known = fields_by_path(pinned.manifest.fields)
+        field_ids = [known[column].id for column in key]
+        columns = [inserted[column].combine_chunks() for column in key]
+        if inserted.num_rows <= FEW_INSERTS and all(is_hashable_by_pylance(column.type) for column in columns):
+            return bloom_filter(field_ids, columns)
+        # pylance skips keys of this type, or its filter would be full. A filter of another size than pylance's own
+        # cannot be compared with it, and what cannot be compared counts as a conflict.
+        bloom = pb.KeyExistenceFilter.Bloom(bitmap=bytes(32), num_bits=256, number_of_items=1, probability=0.5)
+        return pb.KeyExistenceFilter(field_ids=field_ids, bloom=bloom)
+
+
+def _nullable(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([f.with_nullable(True) for f in schema], metadata=schema.metadata)
+
+
+def _joined(parts: list[Addresses]) -> Addresses:
+    return np.concatenate(parts) if parts else np.empty(0, np.uint64)
+
+
+def _all_of(guards: list[Guard]) -> Guard | None:
+    if not guards:
+        return None
+
+    def check(head: Snapshot, winners: Sequence[Winner]) -> None:
+        for guard in guards:
+            guard(head, winners)
+
+    return check
+
+
+def _keep_row_ids(pinned: Pinned, fragments: list[pb.DataFragment], updated: Addresses) -> None:
+    """Updated rows come first in the new fragments and keep their ids; inserted ones get new ids at the commit."""
+    ids = row_ids_of(pinned, updated)
+    start = 0
+    for fragment in fragments:
+        part = ids[start : start + fragment.physical_rows]
+        if len(part):
+            fragment.inline_row_ids = encode_row_ids(part)
+        start += fragment.physical_rows
+
+
