@@ -30,6 +30,7 @@ from conroi.format.naming import ManifestNaming
 from conroi.format.transaction import Transaction as LanceTransaction
 from conroi.history import Commit
 from conroi.opening import commit, create_table, open_table
+from conroi.retrying import retry
 from conroi.table import Table
 from conroi.version import __version__
 
@@ -60,4 +61,5 @@ __all__ = [
     "commit",
     "create_table",
     "open_table",
+    "retry",
 ]

@@ -77,7 +77,9 @@ def find(
     given = [name for name, value in (("version", version), ("tag", tag), ("as_of", as_of)) if value is not None]
     if len(given) != 1:
         raise InvalidInputError(
-            f"Give one of version, tag and as_of; {', '.join(given) or 'none'} was given.", table=files.root
+            f"{' and '.join(given) or 'Nothing'} was given to say which version.",
+            table=files.root,
+            hint="Give one of version, tag and as_of; latest() gives the newest.",
         )
     if as_of is not None:
         return _as_of(files, _moment(as_of, files.root))

@@ -13,7 +13,7 @@ from conroi import operations
 from conroi.commit.change import Change, CommitOptions, CommitResult
 from conroi.commit.files import TableFiles
 from conroi.commit.loop import commit as commit_change
-from conroi.commit.run import COMMIT_RETRIES, checked_retries
+from conroi.commit.run import COMMIT_RETRIES, checked_retries, checked_texts
 from conroi.conflicts import Staged
 from conroi.data.incoming import Data
 from conroi.data.writing import Progress
@@ -43,6 +43,8 @@ def table_files(
 ) -> TableFiles:
     """The storage of one table; nothing is looked up yet."""
     objects = open_objects(uri, storage_options, durable=durable)
+    if put not in ("conditional", "rename"):
+        raise InvalidInputError(f"put={put!r} is not known.", hint='Give "conditional" or "rename".')
     putter: PutNew = ConditionalPut() if put == "conditional" else RenameIfAbsent(environment)
     if commit_lock is not None:
         putter = LockedPut(commit_lock)
@@ -125,10 +127,10 @@ def create_table(
             schema_or_data,
             key=key,
             stable_row_ids=stable_row_ids,
-            config=config,
+            config=checked_texts(config or {}),
             data_format=data_format,
             naming=naming,
-            properties={} if message is None else {COMMIT_MESSAGE_PROPERTY: message},
+            properties=checked_texts({} if message is None else {COMMIT_MESSAGE_PROPERTY: message}),
             progress=progress,
         )
         return Table(files, commit_change(files, change).snapshot)

@@ -12,6 +12,7 @@ import pyarrow as pa
 from conroi import history as past
 from conroi.commit.files import TableFiles
 from conroi.commit.snapshot import Snapshot
+from conroi.data.expressions import expression
 from conroi.data.pinned import Pinned
 from conroi.data.predicates import Predicate, checked_predicate
 from conroi.data.pylance import pylance_errors
@@ -154,7 +155,7 @@ class ReadableTable:
         if columns is not None:
             if isinstance(columns, str):
                 raise InvalidInputError("columns is a list of names.", table=self.uri, hint=f"Write [{columns!r}].")
-            wanted = dict(columns) if isinstance(columns, Mapping) else list(columns)
+            wanted = _expressions(columns, self.uri) if isinstance(columns, Mapping) else list(columns)
         where = None if filter is None else checked_predicate(filter, table=self.uri)
         given = {name: value for name, value in options.items() if value is not None}
         with pylance_errors(self.uri):
@@ -194,3 +195,7 @@ class ReadableTable:
             f"<b>{html.escape(self.uri)}</b><br>version {self.version}, {self.count_rows():,} rows"
             f"<table><tr><th>column</th><th>type</th><th></th></tr>{rows}</table>"
         )
+
+
+def _expressions(columns: Mapping[str, str], table: str) -> dict[str, str]:
+    return {name: expression(value, table) for name, value in columns.items()}

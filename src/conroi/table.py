@@ -11,7 +11,7 @@ from conroi.commit.migration import migrate_manifest_names
 from conroi.commit.run import How, run
 from conroi.commit.snapshot import Snapshot
 from conroi.data.columns import Columns as NewValues
-from conroi.data.incoming import Data, to_reader
+from conroi.data.incoming import Data, Once, to_reader
 from conroi.data.pinned import Pinned
 from conroi.data.predicates import Predicate
 from conroi.data.writing import Progress
@@ -40,11 +40,11 @@ class Table(ReadableTable):
     """
 
     def _do(self, verb: Callable[[Pinned], Plan | None], how: How) -> Table:
-        with about(self.uri):
-            return self._planned(verb, how)[0]
+        return self._planned(verb, how)[0]
 
     def _planned(self, verb: Callable[[Pinned], Plan | None], how: How) -> tuple[Table, Plan | None]:
-        done = run(self._files, self._pinned.snapshot, lambda head: verb(self._at_head(head)), how)
+        with about(self.uri):
+            done = run(self._files, self._pinned.snapshot, lambda head: verb(self._at_head(head)), how)
         return Table(self._files, done.snapshot, self._pinned), done.work
 
     def _at_head(self, head: Snapshot) -> Pinned:
@@ -86,10 +86,12 @@ class Table(ReadableTable):
         `if_moved="win"` goes ahead regardless.
         """
 
+        rows = Once(data)
+
         def verb(at: Pinned) -> Plan | None:
             if where is None:
-                return verbs.overwrite(at, data, if_moved=if_moved, progress=progress)
-            return verbs.overwrite_where(at, data, where, if_moved=if_moved, progress=progress)
+                return verbs.overwrite(at, rows, if_moved=if_moved, progress=progress)
+            return verbs.overwrite_where(at, rows, where, if_moved=if_moved, progress=progress)
 
         return self._do(verb, how)
 
@@ -149,6 +151,10 @@ class Table(ReadableTable):
     ) -> Table:
         """Compute whole columns anew, by SQL `{"v": "v * 2"}` or by a function over batches."""
         return self._do(lambda at: verbs.replace_column_data(at, columns, progress=progress), how)
+
+    def declare_key(self, key: str | Sequence[str], **how: Unpack[How]) -> Table:
+        """Declare the column or columns by which rows are told apart, after checking that they do tell them apart."""
+        return self._do(lambda at: verbs.declare_key(at, key), how)
 
     # ------------------------------------------------------------------------- settings
 

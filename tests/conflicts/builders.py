@@ -35,10 +35,14 @@ def data_file(path: str, fields: Iterable[int] = (A, B, C)) -> pb.DataFile:
 
 
 def deletion_file(number: int, rows: int, read_version: int = BASE_VERSION) -> pb.DeletionFile:
-    return pb.DeletionFile(file_type=pb.DeletionFile.BITMAP, read_version=read_version, id=number, num_deleted_rows=rows)
+    return pb.DeletionFile(
+        file_type=pb.DeletionFile.BITMAP, read_version=read_version, id=number, num_deleted_rows=rows
+    )
 
 
-def fragment(number: int, *, deletions: pb.DeletionFile | None = None, files: Iterable[pb.DataFile] = ()) -> pb.DataFragment:
+def fragment(
+    number: int, *, deletions: pb.DeletionFile | None = None, files: Iterable[pb.DataFile] = ()
+) -> pb.DataFragment:
     files = list(files) or [data_file(f"{number}.lance")]
     return pb.DataFragment(id=number, files=files, deletion_file=deletions, physical_rows=ROWS)
 
@@ -72,7 +76,12 @@ def base() -> Manifest:
 
 # ------------------------------------------------------------------------------------ indices
 def index(
-    name: str, number: int, fields: Iterable[int], covers: Iterable[int] | None, details: bytes = b"", kind: str = "BTree"
+    name: str,
+    number: int,
+    fields: Iterable[int],
+    covers: Iterable[int] | None,
+    details: bytes = b"",
+    kind: str = "BTree",
 ) -> pb.IndexMetadata:
     return pb.IndexMetadata(
         uuid=pb.UUID(uuid=UUID(int=number).bytes),
@@ -164,7 +173,7 @@ def replacement(number: int, column: int, file: str) -> ops.DataReplacement:
 
 
 def overlay(number: int, column: int, rows: Iterable[int], *, by_field: bool = False) -> ops.DataOverlay:
-    """Lay values over these rows. The message by hand: 1 the file, 2 the rows or 4 the rows of each field, 3 a number."""
+    """Lay values over these rows. The message by hand: 1 the file, 2 the rows or 4 the rows by field, 3 a number."""
     bitmap = BitMap(rows).serialize()
     covers = delimited(4, delimited(1, bitmap)) if by_field else delimited(2, bitmap)
     message = delimited(1, data_file("overlay.lance", [column]).SerializeToString()) + covers + b"\x18\x05"
@@ -189,7 +198,9 @@ def staged(operation: ops.Operation, rows: Mapping[int, Iterable[int]] | None = 
 def winner(operation: ops.Operation, version: int = BASE_VERSION + 1, message: str | None = None) -> Winner:
     properties = {"__lance_commit_message": message} if message else {}
     made = ops.transaction(operation, read_version=BASE_VERSION, uuid=f"uuid-{version}", properties=properties)
-    return Winner(version, made, operation, timestamp_ns=1_700_000_000_000_000_000, writer="lance 14.0.2", message=message)
+    return Winner(
+        version, made, operation, timestamp_ns=1_700_000_000_000_000_000, writer="lance 14.0.2", message=message
+    )
 
 
 def head_after(*operations: ops.Operation) -> Manifest:

@@ -62,7 +62,9 @@ def test_second_delete_of_other_rows_joins_both_lists() -> None:
 
 @pytest.mark.contract("T7")
 def test_second_delete_of_the_rest_removes_the_fragment() -> None:
-    merged = rebased(staged(delete(0, range(5), file=2), {0: range(5)}), (delete(0, range(5, 10), file=1), range(5, 10)))
+    merged = rebased(
+        staged(delete(0, range(5), file=2), {0: range(5)}), (delete(0, range(5, 10), file=1), range(5, 10))
+    )
     assert merged.verdict.outcome is Outcome.REBASED
     assert merged.vectors_to_write == {}
     operation = merged.operation({})
@@ -114,7 +116,9 @@ def test_deletions_from_before_are_kept() -> None:
 
 
 def test_only_fragments_in_common_are_read_and_written() -> None:
-    both = ops.Delete(updated_fragments=(*delete(0, [1], file=1).updated_fragments, *delete(2, [1], file=1).updated_fragments))
+    both = ops.Delete(
+        updated_fragments=(*delete(0, [1], file=1).updated_fragments, *delete(2, [1], file=1).updated_fragments)
+    )
     rebase = Rebase(staged(both, {0: [1], 2: [1]})).over(winner(delete(2, [7], file=2)))
     head = head_after(delete(2, [7], file=2))
     assert [f.id for f in rebase.needs(head)] == [2]
@@ -258,9 +262,7 @@ def test_replacement_of_a_column_stays_right_when_rows_are_deleted() -> None:
 
 def test_removed_column_ids_of_a_file_do_not_count() -> None:
     gone = data_file("b.lance", [-2])
-    mine = ops.DataReplacement(
-        replacements=(pb.Transaction.DataReplacement.Group(fragment_id=0, new_file=gone),)
-    )
+    mine = ops.DataReplacement(replacements=(pb.Transaction.DataReplacement.Group(fragment_id=0, new_file=gone),))
     assert Rebase(staged(mine)).over(winner(mine)).verdict.outcome is Outcome.COMPATIBLE
 
 

@@ -1,8 +1,8 @@
 """A small real table, one change of every kind that pylance's Python can commit, and winners of the other kinds.
 
 The table has fragments 0 to 3 with ten rows each, of which one row of fragment 1 is deleted; columns a (the declared
-key), b, c; and an index "old" on c over fragments 0 to 2. All files of all changes are written into the table's folder first, so that a copy
-of the folder is enough to try any of them.
+key), b, c; and an index "old" on c over fragments 0 to 2. All files of all changes are written into the table's folder
+first, so that a copy of the folder is enough to try any of them.
 """
 
 from __future__ import annotations
@@ -181,7 +181,10 @@ class Prepared:
 
     def _column_changes(self) -> dict[str, Case]:
         everything = [fragment.metadata for fragment in self.dataset.get_fragments()]
-        whole, without_c = self.dataset.lance_schema, LanceSchema.from_pyarrow(pa.schema([SCHEMA.field(0), SCHEMA.field(1)]))
+        whole, without_c = (
+            self.dataset.lance_schema,
+            LanceSchema.from_pyarrow(pa.schema([SCHEMA.field(0), SCHEMA.field(1)])),
+        )
         overlay = Lance.DataOverlayFile(self.column_file("overlay.lance", B, 1), [1])
         changes = {
             "merge": Lance.Merge(everything, whole, preserves_nullability=True),

@@ -9,10 +9,9 @@ import lance
 import pyarrow as pa
 
 import conroi
-from tests.interop.model import EVERY_ROW, Model, Row, Where
+from tests.interop.model import Model, Row, Where
 
 PROBES = (
-    EVERY_ROW,
     Where("id = 21", lambda row: row["id"] == 21),
     Where("id >= 10 AND id < 33", lambda row: 10 <= row["id"] < 33),
 )
@@ -25,7 +24,7 @@ def rows_of(table: pa.Table) -> list[Row]:
 
 
 def assert_seen(root: Path | str, model: Model, *, version: int | None = None) -> None:
-    """pylance and conroi each open the newest version afresh and see the model's rows, whole and filtered."""
+    """pylance and conroi each open the newest version afresh and see the model's rows; filtered ones too, if indexed."""
     theirs, ours = lance.dataset(str(root)), conroi.open_table(str(root))
     assert ours.version == theirs.version == (theirs.version if version is None else version)
     theirs.validate()
@@ -35,8 +34,9 @@ def assert_seen(root: Path | str, model: Model, *, version: int | None = None) -
     expected = model.sorted_rows()
     assert rows_of(theirs.to_table()) == expected, "pylance sees other rows"
     assert rows_of(ours.to_arrow()) == expected, "conroi sees other rows"
-    for where in PROBES[1:]:
-        assert_found(theirs, ours, model, where)
+    if ours.indices:
+        for where in PROBES:
+            assert_found(theirs, ours, model, where)
 
 
 def assert_found(theirs: lance.LanceDataset, ours: conroi.Table, model: Model, where: Where) -> None:

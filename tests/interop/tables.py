@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import lance
 
 import conroi
 from conroi import ManifestNaming
-from tests.interop.model import Model, Where
+from tests.interop.model import Model, Where, base_columns
 
 SEVENTHS = Where("id % 7 = 3", lambda row: row["id"] % 7 == 3)
 SOME = Where("id IN (2, 16, 33, 34)", lambda row: row["id"] in (2, 16, 33, 34))
@@ -60,7 +62,7 @@ class Stable:
 
 def make(root: Path, kind: Kind) -> tuple[Path, Model]:
     """Fifty rows in two fragments; some are deleted, and some were updated, so that they moved to a third."""
-    model = Model()
+    model = Model(base_columns(null_structs=kind.data_format != "2.0"))
     first, second = model.new(range(30)), model.new(range(30, 50))
     if kind.maker == "conroi":
         table = conroi.create_table(
@@ -86,3 +88,9 @@ def make(root: Path, kind: Kind) -> tuple[Path, Model]:
 
 def manifest_names(root: Path) -> list[str]:
     return sorted(path.name for path in (root / "_versions").glob("*.manifest"))
+
+
+def data_files(root: Path) -> list[dict[str, Any]]:
+    """What pylance says about every data file of the newest version."""
+    fragments = lance.dataset(str(root)).get_fragments()
+    return [file for fragment in fragments for file in json.loads(json.dumps(fragment.metadata.to_json()))["files"]]

@@ -18,8 +18,8 @@ from conroi import operations as ops
 from conroi.conflicts.differences import DELIBERATE_DIFFERENCES
 from conroi.conflicts.merging import Merged
 from conroi.conflicts.outcome import Outcome
-from conroi.conflicts.rebase import Rebase
 from conroi.conflicts.reason import COMPATIBLE, Reason, Verdict, Winner
+from conroi.conflicts.rebase import Rebase
 from conroi.conflicts.staged import Staged
 from conroi.conflicts.vectors import vector_key
 from conroi.format import lance_pb2 as pb
@@ -29,7 +29,7 @@ from conroi.operations import Step
 from tests.interop.conflict_cases import CASE_NAMES, Case, Prepared, committed, manifest_path, plant, planted
 from tests.operations.parity import Version, assert_same
 
-pytestmark = pytest.mark.contract("T6", "T15")
+pytestmark = pytest.mark.contract("T6")
 
 ALLOWED = {(difference.pylance, difference.finding) for difference in DELIBERATE_DIFFERENCES if difference.finding}
 
@@ -135,7 +135,8 @@ def assert_same_table(arena: Arena, merged: Merged, root: str, theirs: Version, 
         assert files[number].read_version == arena.next
     operation = merged.operation(files)
     transaction = ops.transaction(operation, read_version=merged.read_version, uuid=after.transaction.uuid)
-    step = Step(arena.next + 1, restored=committed(root, 1).manifest, read=arena.base.manifest)
+    restored = committed(root, operation.version).manifest if isinstance(operation, ops.Restore) else None
+    step = Step(arena.next + 1, restored=restored, read=arena.base.manifest)
     ours = ops.build(theirs.manifest, transaction, operation, step, timestamp_ns=1, writer_version=("conroi", "0"))
     assert after.transaction.read_version == merged.read_version
     if arena.prepared.cases[mine].operation is not None:
@@ -150,7 +151,10 @@ def rows_of(manifest: Manifest) -> dict[int, tuple[int, int]]:
 
 def can_compare_tables(mine: str, theirs: str) -> bool:
     """Tables with overlays are not for us; a planted winner changed nothing but the version."""
-    return not any("overlay" in name or "planted" in name for name in (mine, theirs)) and (mine, theirs) not in PYLANCE_ONLY
+    return (
+        not any("overlay" in name or "planted" in name for name in (mine, theirs))
+        and (mine, theirs) not in PYLANCE_ONLY
+    )
 
 
 def agree(pylance: Outcome, ours: Verdict) -> bool:
@@ -160,10 +164,8 @@ def agree(pylance: Outcome, ours: Verdict) -> bool:
     return ours.reason is not None and (pylance, ours.reason.rule) in ALLOWED
 
 
-def meet(arena: Arena, mine: str, theirs: str) -> str | None:
+def meet(arena: Arena, mine: str, theirs: str, root: str, first: Version) -> str | None:
     """What is wrong with our answer, if anything."""
-    root = first_committed(arena, theirs)
-    first = committed(root, arena.next)
     merged = we_say(arena, mine, root, first)
     ours = merged.verdict
     pylance = pylance_says(root, arena.prepared.cases[mine], arena.prepared.version)
@@ -179,7 +181,9 @@ def meet(arena: Arena, mine: str, theirs: str) -> str | None:
 
 @pytest.mark.parametrize("theirs", [*CASE_NAMES, *planted()])
 def test_meeting_ends_as_with_pylance(arena: Arena, theirs: str) -> None:
-    wrong = [problem for mine in arena.prepared.cases if (problem := meet(arena, mine, theirs))]
+    root = first_committed(arena, theirs)
+    first = committed(root, arena.next)
+    wrong = [problem for mine in arena.prepared.cases if (problem := meet(arena, mine, theirs, root, first))]
     assert wrong == []
 
 

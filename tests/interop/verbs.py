@@ -89,6 +89,11 @@ def merged(model: Model) -> None:
     model.upsert(model.make([*range(20, 24), *fresh(model, 3)]))
 
 
+def merge(table: Table, model: Model) -> Table:
+    rows = model.new([*range(20, 24), *fresh(model, 3)])
+    return table.merge(rows, on="id").when_matched_update_all().when_not_matched_insert_all().execute().table
+
+
 def merge_by_pylance(dataset: lance.LanceDataset, model: Model) -> None:
     merge = dataset.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
     merge.execute(model.new([*range(20, 24), *fresh(model, 3)]))
@@ -128,12 +133,6 @@ ROW_VERBS = (
     ),
     Verb("delete nothing", lambda table, model: table.delete(NOWHERE.sql), lambda d, m: d.delete(NOWHERE.sql)),
     Verb(
-        "delete everything",
-        lambda table, model: table.delete("true"),
-        lambda dataset, model: dataset.delete("true"),
-        lambda model: model.delete(EVERY_ROW),
-    ),
-    Verb(
         "update rows",
         lambda table, model: table.update({"v": "v + 1"}, BIG.sql, mode="rows"),
         lambda dataset, model: dataset.update({"v": "v + 1"}, BIG.sql),
@@ -158,6 +157,12 @@ ROW_VERBS = (
         lambda model: model.update({"name": lambda row: None}, NAMED),
     ),
     Verb(
+        "delete everything",
+        lambda table, model: table.delete("true"),
+        lambda dataset, model: dataset.delete("true"),
+        lambda model: model.delete(EVERY_ROW),
+    ),
+    Verb(
         "overwrite",
         lambda table, model: table.overwrite(model.new(range(10, 35))),
         lambda dataset, model: dataset.insert(model.new(range(10, 35)), mode="overwrite"),
@@ -169,7 +174,7 @@ ROW_VERBS = (
         None,
         overwritten_where,
     ),
-    Verb("merge", None, merge_by_pylance, merged),
+    Verb("merge", merge, merge_by_pylance, merged),
 )
 
 

@@ -82,9 +82,7 @@ def assert_replayed(
             source=source,
             read=read.manifest if (read := versions.get(theirs.transaction.read_version)) else None,
         )
-        ours = operations.build(
-            base, theirs.transaction, operation, step, timestamp_ns=1, writer_version=("test", "1")
-        )
+        ours = operations.build(base, theirs.transaction, operation, step, timestamp_ns=1, writer_version=("test", "1"))
         assert_same(ours, theirs.manifest, f"version {number}, {operation.name}")
         assert theirs.transaction.wire == _again(theirs.transaction, operation)
         names.append(operation.name)

@@ -47,9 +47,17 @@ def field(id: int, name: str, *, parent: int = -1, type: str = "int64", nullable
 
 
 def index(
-    name: str, fields: Sequence[int], covers: Iterable[int] | None, *, number: int = 1, kind: str = "BTree", version: int = 1
+    name: str,
+    fields: Sequence[int],
+    covers: Iterable[int] | None,
+    *,
+    number: int = 1,
+    kind: str = "BTree",
+    version: int = 1,
 ) -> pb.IndexMetadata:
-    made = pb.IndexMetadata(uuid=pb.UUID(uuid=UUID(int=number).bytes), name=name, fields=fields, dataset_version=version)
+    made = pb.IndexMetadata(
+        uuid=pb.UUID(uuid=UUID(int=number).bytes), name=name, fields=fields, dataset_version=version
+    )
     made.index_details.type_url = f"/lance.table.{kind}IndexDetails"
     if covers is not None:
         made.fragment_bitmap = BitMap(covers).serialize()
@@ -74,7 +82,9 @@ def manifest(
         fields=fields,
         fragments=fragments,
         data_format=pb.DataFormat(file_format="lance", version="2.2"),
-        max_fragment_id=max_fragment_id if max_fragment_id is not None else max((f.id for f in fragments), default=None),
+        max_fragment_id=max_fragment_id
+        if max_fragment_id is not None
+        else max((f.id for f in fragments), default=None),
         next_row_id=next_row_id,
     )
     flags = (2 if stable_row_ids else 0) | (1 if any(f.HasField("deletion_file") for f in fragments) else 0)
@@ -105,11 +115,13 @@ def ids(made: Manifest) -> list[int]:
 
 def rows(start: int, end: int) -> pa.Table:
     numbers = range(start, end)
-    return pa.table({
-        "id": pa.array(numbers, pa.int64()),
-        "v": pa.array(numbers, pa.int64()),
-        "s": pa.array([f"s{number}" for number in numbers], pa.string()),
-    })
+    return pa.table(
+        {
+            "id": pa.array(numbers, pa.int64()),
+            "v": pa.array(numbers, pa.int64()),
+            "s": pa.array([f"s{number}" for number in numbers], pa.string()),
+        }
+    )
 
 
 def pylance_table(root: Path, *, stable_row_ids: bool = False, count: int = 20) -> lance.LanceDataset:

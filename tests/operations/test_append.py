@@ -11,8 +11,9 @@ from lance.dataset import LanceOperation
 
 from conroi.errors import CorruptionError, InvalidInputError
 from conroi.format import lance_pb2 as pb
+from conroi.format.manifest import Manifest
 from conroi.format.rowids import decode_row_ids, decode_versions, encode_row_ids, fresh_row_ids
-from conroi.operations import Append
+from conroi.operations import Append, Step
 from tests.operations.parity import assert_replayed
 from tests.operations.tables import (
     built,
@@ -93,7 +94,7 @@ def test_without_stable_row_ids_there_are_none() -> None:
     [
         (fragment(rows=0), "how many rows"),
         (fragment(rows=10, deleted=1), "deletion file"),
-        (fragment(0, 1, data_file(version=(2, 1))), "file version 2.1"),
+        (fragment(0, 1, data_file(version=(2, 1))), "file version 2\\.1"),
         (fragment(0, 1, data_file(fields=())), "holds no columns"),
         (fragment(1 << 32), "32 bits"),
     ],
@@ -141,10 +142,9 @@ def test_replay_sees_a_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     pylance_append(tmp_path, 20, 25)
     right = Append.apply
 
-    def forgetful(self: Append, base, step):  # noqa: ANN001, ANN202
+    def forgetful(self: Append, base: Manifest, step: Step) -> Manifest:
         return right(replace(self, fragments=self.fragments[1:]), base, step)
 
     monkeypatch.setattr(Append, "apply", forgetful)
     with pytest.raises(AssertionError, match="version 2, Append differs"):
         assert_replayed(tmp_path)
-

@@ -81,7 +81,13 @@ def test_as_pylance_does_for_every_kind_of_index(tmp_path: Path) -> None:
     vectors = pa.FixedSizeListArray.from_arrays(pa.array(np.arange(8 * 300, dtype="f4")), 8)
     table = rows(0, 300).append_column("vector", vectors).append_column("labels", pa.array([[n] for n in range(300)]))
     dataset = lance.write_dataset(table, str(tmp_path), max_rows_per_file=100)
-    for column, kind in [("v", "ZONEMAP"), ("v", "BLOOMFILTER"), ("s", "INVERTED"), ("s", "NGRAM"), ("labels", "LABEL_LIST")]:
+    for column, kind in [
+        ("v", "ZONEMAP"),
+        ("v", "BLOOMFILTER"),
+        ("s", "INVERTED"),
+        ("s", "NGRAM"),
+        ("labels", "LABEL_LIST"),
+    ]:
         dataset.create_scalar_index(column, kind, name=kind)
     dataset.create_index("vector", "IVF_FLAT", num_partitions=1, name="flat")
     dataset.create_index("vector", "IVF_PQ", num_partitions=1, num_sub_vectors=2, name="pq")

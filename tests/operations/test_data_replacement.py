@@ -36,6 +36,13 @@ def test_a_file_with_the_same_columns_is_swapped_where_it_is() -> None:
     assert after.fragments[1] == base.fragments[1]
 
 
+def test_a_file_that_keeps_its_columns_elsewhere_is_not_taken_for_the_same() -> None:
+    new = data_file("new", [0, 1])
+    new.column_indices[:] = [1, 0]
+    after = built(manifest(fragment(0)), DataReplacement((replacing(0, new),)))
+    assert [list(file.column_indices) for file in after.fragments[0].files] == [[1, 0]]
+
+
 def test_a_swapped_file_is_in_the_own_folder_if_the_new_one_is() -> None:
     old = data_file("id", [0, 1])
     old.base_id = 4
@@ -70,7 +77,10 @@ def test_rows_count_as_changed_and_the_index_forgets_the_fragment() -> None:
     indices = [index("id", [0], [0, 1]), index("v", [1], [0, 1], number=2)]
     base = manifest(*old, version=5, indices=indices, stable_row_ids=True, next_row_id=4)
     after = built(base, DataReplacement((replacing(1, data_file("v", [1])),)))
-    assert [decode_versions(each.inline_last_updated_at_versions).tolist() for each in after.fragments] == [[1, 1], [6, 6]]
+    assert [decode_versions(each.inline_last_updated_at_versions).tolist() for each in after.fragments] == [
+        [1, 1],
+        [6, 6],
+    ]
     assert [covered(each) for each in after.indices] == [[0, 1], [0]]
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import lance
 import pytest
 
-from conroi.errors import InvalidInputError
+from conroi.errors import InvalidInputError, UnsupportedError
 from conroi.operations import Restore, Step
 from tests.operations.parity import assert_replayed, versions_of
 from tests.operations.tables import built, field, fragment, ids, index, manifest, pylance_append, pylance_table, rows
@@ -53,6 +53,23 @@ def test_the_flags_are_those_of_the_restored_version() -> None:
     head.writer_feature_flags |= 8
     after = built(now.changed(head=head), Restore(2), Step(version=4, restored=old))
     assert (after.head.reader_feature_flags, after.head.writer_feature_flags) == (1, 1)
+
+
+def test_flags_that_stay_once_set_stay() -> None:
+    now = manifest(fragment(1), version=3)
+    head = now.editable_head()
+    head.reader_feature_flags = head.writer_feature_flags = 256
+    after = built(now.changed(head=head), Restore(2), Step(version=4, restored=manifest(version=2)))
+    assert (after.head.reader_feature_flags, after.head.writer_feature_flags) == (256, 256)
+
+
+@pytest.mark.contract("T13")
+def test_a_version_that_asks_for_more_than_we_know_is_not_restored() -> None:
+    old = manifest(version=2)
+    head = old.editable_head()
+    head.reader_feature_flags = head.writer_feature_flags = 64
+    with pytest.raises(UnsupportedError):
+        built(manifest(version=7), Restore(2), Step(version=8, restored=old.changed(head=head)))
 
 
 @pytest.mark.contract("T5", "T10")

@@ -72,11 +72,12 @@ def test_moved_rows_keep_their_ids_and_the_version_of_their_creation() -> None:
 def test_a_row_moved_twice_was_created_when_it_was_first_there() -> None:
     old = [
         with_versions(fragment(0, 2, deleted=1, row_ids=fresh_row_ids(0, 2)), [1, 1], [1, 1]),
-        with_versions(fragment(1, 1, row_ids=encode_row_ids(numbers(1))), [1], [4]),
+        with_versions(fragment(1, 1, row_ids=encode_row_ids(numbers(1))), [3], [4]),  # its writer got that wrong
+        with_versions(fragment(2, 1, row_ids=encode_row_ids(numbers(2))), [4], [4]),
     ]
-    base = manifest(*old, version=6, stable_row_ids=True, next_row_id=2)
-    after = built(base, Update((1,), (), (fragment(rows=1, row_ids=encode_row_ids(numbers(1))),)))
-    assert decode_versions(after.fragments[1].inline_created_at_versions).tolist() == [1]
+    base = manifest(*old, version=6, stable_row_ids=True, next_row_id=3)
+    after = built(base, Update((1, 2), (), (fragment(rows=2, row_ids=encode_row_ids(numbers(1, 2))),)))
+    assert decode_versions(after.fragments[1].inline_created_at_versions).tolist() == [1, 4]
 
 
 def test_a_row_whose_creation_nobody_recorded_counts_as_made_in_the_first_version() -> None:
@@ -129,7 +130,9 @@ def test_rewritten_columns_change_only_the_named_rows(form: str) -> None:
     assert decode_versions(after.fragments[0].inline_created_at_versions).tolist() == [1] * 4
 
 
-@pytest.mark.parametrize(("named", "why"), [({3: (0,)}, "does not rewrite: \\[3\\]"), ({0: (4,)}, "Row 4 of fragment 0")])
+@pytest.mark.parametrize(
+    ("named", "why"), [({3: (0,)}, "does not rewrite: \\[3\\]"), ({0: (4,)}, "Row 4 of fragment 0")]
+)
 def test_changed_rows_that_cannot_be_are_refused(named: dict[int, tuple[int, ...]], why: str) -> None:
     old = with_versions(fragment(0, 4, row_ids=fresh_row_ids(0, 4)), [1] * 4, [1] * 4)
     base = manifest(old, version=6, stable_row_ids=True, next_row_id=4)

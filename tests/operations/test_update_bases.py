@@ -29,9 +29,7 @@ def test_the_flag_says_that_there_are_bases() -> None:
     assert (after.head.reader_feature_flags, after.head.writer_feature_flags) == (16, 16)
 
 
-@pytest.mark.parametrize(
-    "clash", [base_path("a", "/other"), base_path("other", "/a"), base_path("other", "/other", 1)]
-)
+@pytest.mark.parametrize("clash", [base_path("a", "/other"), base_path("other", "/a"), base_path("other", "/other", 1)])
 def test_what_is_there_is_not_taken_over(clash: pb.BasePath) -> None:
     base = built(manifest(), UpdateBases((base_path("a", "/a"),)))
     with pytest.raises(AlreadyExistsError):

@@ -71,7 +71,11 @@ def filled(kind: str, *, is_old_form: bool = False) -> pb.Transaction:
     message = getattr(wire, kind)
     message.SetInParent()
     old = OLD_FORM.get(kind, set())
-    fill(message, only=old if is_old_form else None, without=frozenset(() if is_old_form else old - {"rewritten_indices"}))
+    fill(
+        message,
+        only=old if is_old_form else None,
+        without=frozenset(() if is_old_form else old - {"rewritten_indices"}),
+    )
     return wire
 
 

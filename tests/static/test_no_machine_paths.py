@@ -15,6 +15,7 @@ TEMPORARY = re.compile(r"(?<![\w.})\]/-])/(?:private/)?tmp/[\w.]")
 REGISTRIES = re.compile(
     r"pypi\.org|pythonhosted\.org|registry\.npmjs\.org|repo\.maven|(?<![\w-])--(?:extra-)?index-url|(?<![\w-])--find-links"
 )
+MADE_HERE = re.compile(r"/\.|/__pycache__/|/bench-out/")
 MACHINE = (HOMES, TEMPORARY, REGISTRIES)
 
 

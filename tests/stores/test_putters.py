@@ -16,7 +16,16 @@ from conroi.format.naming import ManifestNaming
 from conroi.stores.file_lock import FileLock
 from conroi.stores.objects import NameTaken, Objects, open_objects
 from conroi.stores.putters import ConditionalPut, LockedPut, PutNew, RenameIfAbsent
-from conroi.testing import CountingObjects, FaultyObjects, Gate, SeededEnvironment, call_before, fail, lose_answer
+from conroi.testing import (
+    CountingObjects,
+    Fault,
+    FaultyObjects,
+    Gate,
+    SeededEnvironment,
+    call_before,
+    fail,
+    lose_answer,
+)
 
 PATH = ManifestNaming.V2.path(7)
 
@@ -85,7 +94,7 @@ def test_a_lock_is_released_when_the_version_is_there_already(tmp_path: Path) ->
 
 @pytest.mark.contract("T1")
 @pytest.mark.parametrize("fault", [fail("head"), fail("put"), lose_answer("put")], ids=["head", "put", "lost answer"])
-def test_a_lock_is_released_when_the_storage_fails(fault, tmp_path: Path) -> None:
+def test_a_lock_is_released_when_the_storage_fails(fault: Fault, tmp_path: Path) -> None:
     lock = RecordingLock()
     with pytest.raises(StoreUnavailable):
         LockedPut(lock).put_new(FaultyObjects(open_objects(tmp_path / "t"), [fault]), PATH, b"mine")

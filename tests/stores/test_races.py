@@ -28,6 +28,12 @@ def test_one_of_eight_processes_creates_a_version_on_an_s3_server(
     assert_one_winner_each(race, run_race(race))
 
 
+@pytest.mark.soak
+def test_one_of_eight_processes_creates_each_of_a_thousand_versions_on_an_s3_server(seaweedfs: S3Server) -> None:
+    race = Race(seaweedfs.new_uri(), "conditional", seaweedfs.options, rounds=1000, lanes=40)
+    assert_one_winner_each(race, run_race(race))
+
+
 def test_a_lock_makes_a_server_safe_that_ignores_conditions(rclone: S3Server, tmp_path: Path) -> None:
     race = Race(rclone.new_uri(), "locked", rclone.options, str(tmp_path / "commit.lock"))
     assert_one_winner_each(race, run_race(race))

@@ -85,7 +85,7 @@ def run_race(race: Race) -> list[list[int]]:
     won: dict[int, list[int]] = {}
     try:
         for _ in contestants:
-            number, won[number], failure = answers.get(timeout=PATIENCE_S)
+            number, won[number], failure = answers.get(timeout=PATIENCE_S + race.rounds)  # a second a round is plenty
             assert failure is None, failure
     finally:
         for process in contestants:

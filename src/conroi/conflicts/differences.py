@@ -28,7 +28,7 @@ DELIBERATE_DIFFERENCES = (
         (("Rewrite", "Delete"), ("Rewrite", "Update")),
         Outcome.RETRYABLE,
         Outcome.REBASED,
-        "rows of the fragments that I compact were deleted, or moved by an update, and my compaction keeps the"
+        "rows of the fragments that you compact were deleted, or moved by an update, and your compaction keeps the"
         " order of rows"
         " (`Staged.rewrite_keeps_order`).",
         "A compaction takes long and is easily overtaken; with steady updates it would never land. The rows that"
@@ -44,7 +44,7 @@ DELIBERATE_DIFFERENCES = (
         (("Update", "Append"), ("Update", "Update")),
         Outcome.RETRYABLE,
         Outcome.COMPATIBLE,
-        "my update inserts rows under a declared key, and the commit compares the keys themselves"
+        "your update inserts rows under a declared key, and the commit compares the keys themselves"
         " (`Staged.keys_checked_exactly`).",
         "pylance only knows filters: it refuses every append and every update without a filter, most updates of"
         " more than a"
@@ -56,11 +56,12 @@ DELIBERATE_DIFFERENCES = (
         (("Update", "Delete"), ("Update", "Update")),
         Outcome.RETRYABLE,
         Outcome.REBASED,
-        "my update gives columns new values in place (`REWRITE_COLUMNS`), it is known in which rows"
+        "your update gives columns new values in place (`REWRITE_COLUMNS`), it is known in which rows"
         " (`updated_fragment_offset_bitmaps`), and only other rows of the fragment were deleted or moved meanwhile.",
         "The new column files cover every place of the fragment, whichever rows are deleted, so the newer list of"
         " deleted"
-        " rows fits them as it is. The rows that I changed are all still there, and the rows that went away I did not"
+        " rows fits them as it is. The rows that you changed are all still there, and the rows that went away you"
+        " did not"
         " change, so nothing of either side is lost.",
         "rows/newer-deletions-kept",
     ),
@@ -69,7 +70,7 @@ DELIBERATE_DIFFERENCES = (
         (("CreateIndex", "Project"),),
         Outcome.COMPATIBLE,
         Outcome.INCOMPATIBLE,
-        "a column that I index was dropped meanwhile.",
+        "a column that you index was dropped meanwhile.",
         "pylance commits the index, and from then on it fails on every filtered read of the table, because the"
         " index names a"
         " column that is not there.",
@@ -80,7 +81,7 @@ DELIBERATE_DIFFERENCES = (
         (("Project", "UpdateConfig"),),
         Outcome.COMPATIBLE,
         Outcome.COMPATIBLE,
-        "metadata of the schema was set before I drop or rename columns.",
+        "metadata of the schema was set before you drop or rename columns.",
         "The answer is the same, the table is not: pylance writes the metadata that it knew and so loses what was set"
         " meanwhile; we keep it.",
     ),

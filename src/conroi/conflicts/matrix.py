@@ -41,7 +41,7 @@ ok___ = OK
 newtb = always("Incompatible: the whole table was replaced.", "table/overwritten")
 older = always("Incompatible: an older version was restored.", "table/restored")
 strea = always("Incompatible: a streaming writer moved its progress mark.", "memwal/state")
-datch = always("Incompatible: the table changed under my progress mark.", "memwal/data-changed")
+datch = always("Incompatible: the table changed under your progress mark.", "memwal/data-changed")
 files = always("Retried: the list of data files was made anew.", "columns/file-list")
 cols_ = always("Retried: both change the list of columns.", "columns/both-changed")
 dropd = always("Incompatible: columns were dropped or renamed.", "columns/dropped-meanwhile")
@@ -51,7 +51,9 @@ rows_ = rows.ROW_CHANGES
 rowsc = rows.ROWS_COMPACTED
 rowsr = rows.ROWS_REPLACED
 keysa = keys.KEYS_APPENDED
-keysr = first_of("First the keys that both insert, then the rows that both change.", keys.KEYS_INSERTED, rows.ROW_CHANGES)
+keysr = first_of(
+    "First the keys that both insert, then the rows that both change.", keys.KEYS_INSERTED, rows.ROW_CHANGES
+)
 shard = streaming.SAME_SHARD
 walix = streaming.INDEX_MEETS_PROGRESS
 schix = streaming.SCHEMA_UNDER_INDEX
@@ -114,7 +116,7 @@ def meet(staged: Staged, winner: Winner) -> Verdict:
     """What becomes of my staged operation now that the winner was committed first."""
     mine, theirs = staged.operation, winner.operation
     for precheck in PRECHECKS:
-        finding = precheck.decide(staged, theirs)
+        finding = precheck.rule.decide(staged, theirs) if precheck.concerns(mine.name, theirs.name) else None
         if finding is not None:
             return _verdict(finding, staged, winner)
     finding = MATRIX.get((mine.name, theirs.name), what_).decide(staged, theirs)

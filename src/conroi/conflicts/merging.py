@@ -132,9 +132,7 @@ def _with_newer_deletions(meeting: Meeting) -> Operation:
     return _patched(meeting.staged.operation, {n: newest[n].deletion_file for n in meeting.contested}, frozenset())
 
 
-def _patched(
-    operation: Operation, deletion_files: Mapping[int, pb.DeletionFile], emptied: frozenset[int]
-) -> Operation:
+def _patched(operation: Operation, deletion_files: Mapping[int, pb.DeletionFile], emptied: frozenset[int]) -> Operation:
     """The operation with other deletion files, and with the emptied fragments among the removed ones."""
     if not isinstance(operation, Delete | Update):
         raise InvalidInputError(f"A {operation.name} has no deletion files to change.")

@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from conroi.conflicts.catalog import CATALOG
 from conroi.conflicts.differences import DELIBERATE_DIFFERENCES
 from conroi.conflicts.matrix import MATRIX, OPERATIONS
 from conroi.conflicts.outcome import Outcome
-from conroi.conflicts.prechecks import PRECHECKS
+from conroi.conflicts.prechecks import PRECHECKS, Precheck
 from conroi.conflicts.reason import Reason
 from conroi.conflicts.rule import OK, Rule
 
@@ -41,8 +41,9 @@ committed when), and `reason.explain()` says it in two sentences and a hint.
 """
 
 
-def _letters(rule: Rule) -> str:
-    outcomes = {CATALOG[name].outcome for name in rule.findings}
+def _letters(rule: Rule, prechecks: Sequence[Precheck]) -> str:
+    findings = (*rule.findings, *(name for precheck in prechecks for name in precheck.rule.findings))
+    outcomes = {CATALOG[name].outcome for name in findings}
     if rule.can_pass:
         outcomes.add(Outcome.COMPATIBLE)
     return "".join(outcome.value for outcome in Outcome if outcome in outcomes)
@@ -62,12 +63,16 @@ def _table() -> Iterator[str]:
     yield "| yours \\ first | " + " | ".join(_COLUMNS) + " |"
     yield "|---" * (len(_COLUMNS) + 1) + "|"
     for mine in OPERATIONS:
-        cells = [_cell(MATRIX[mine, theirs], numbers) for theirs in _COLUMNS]
+        cells = [_cell(mine, theirs, numbers) for theirs in _COLUMNS]
         yield f"| **{mine}** | " + " | ".join(cells) + " |"
 
 
-def _cell(rule: Rule, numbers: dict[int, int]) -> str:
-    return "C" if rule is OK else f"{_letters(rule)} <sup>{numbers[id(rule)]}</sup>"
+def _cell(mine: str, theirs: str, numbers: dict[int, int]) -> str:
+    rule = MATRIX[mine, theirs]
+    prechecks = [precheck for precheck in PRECHECKS if precheck.concerns(mine, theirs)]
+    notes = [precheck.mark for precheck in prechecks] + ([] if rule is OK else [str(numbers[id(rule)])])
+    letters = _letters(rule, prechecks)
+    return f"{letters} <sup>{' '.join(notes)}</sup>" if notes else letters
 
 
 def _rules() -> Iterator[str]:
@@ -95,12 +100,15 @@ def _differences() -> Iterator[str]:
 
 def page() -> str:
     """The whole page."""
-    prechecks = (f"- {rule.title} *({', '.join(f'`{name}`' for name in rule.findings)})*" for rule in PRECHECKS)
+    prechecks = (
+        f"- **{check.mark}** {check.rule.title} *({', '.join(f'`{name}`' for name in check.rule.findings)})*"
+        for check in PRECHECKS
+    )
     parts = [
         _INTRODUCTION,
         "## The table\n",
-        "A row is your operation, a column the one that was committed first. A small number points to the rule below;",
-        "several letters mean that it depends.\n",
+        "A row is your operation, a column the one that was committed first. A small number points to a rule below, a",
+        "small letter to a question that comes first; several capitals mean that it depends.\n",
         *_table(),
         "\nBefore the table come two questions that do not care who was first:\n",
         *prechecks,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from conroi.conflicts import facts
 from conroi.conflicts.rule import Finding, Rule, found
 from conroi.conflicts.rules.settings import changes_schema
@@ -12,30 +14,49 @@ from conroi.operations.base import Operation
 BRINGS_VALUES = (Append, Update, DataReplacement, DataOverlay)
 
 
+@dataclass(frozen=True, slots=True)
+class Precheck:
+    """A rule for pairs of which one operation is of one kind and one of the other, in either order."""
+
+    mark: str
+    """How the table of the docs refers to it."""
+    one: frozenset[str]
+    other: frozenset[str]
+    rule: Rule
+
+    def concerns(self, mine: str, theirs: str) -> bool:
+        return (mine in self.one and theirs in self.other) or (mine in self.other and theirs in self.one)
+
+
 def _null_promise(mine: Staged, theirs: Operation) -> Finding | None:
-    one = mine.operation
-    if (facts.may_break_null_promise(one) and isinstance(theirs, BRINGS_VALUES)) or (
-        isinstance(one, BRINGS_VALUES) and facts.may_break_null_promise(theirs)
-    ):
-        return found("columns/nulls")
-    return None
+    is_broken = facts.may_break_null_promise(mine.operation) or facts.may_break_null_promise(theirs)
+    return found("columns/nulls") if is_broken else None
 
 
 def _schema_metadata(mine: Staged, theirs: Operation) -> Finding | None:
-    one = mine.operation
-    if (isinstance(one, Merge) and changes_schema(theirs)) or (changes_schema(one) and isinstance(theirs, Merge)):
-        return found("columns/metadata")
-    return None
+    is_changed = changes_schema(mine.operation) or changes_schema(theirs)
+    return found("columns/metadata") if is_changed else None
 
 
-NULL_PROMISE = Rule(
-    "Retried if one changes columns without promising that no value has to be there, and the other brings values.",
-    ("columns/nulls",),
-    _null_promise,
+PRECHECKS = (
+    Precheck(
+        "a",
+        frozenset({"Merge", "Project"}),
+        frozenset(kind.name for kind in BRINGS_VALUES),
+        Rule(
+            "Retried if one changes columns and promises nothing about nulls, and the other brings values.",
+            ("columns/nulls",),
+            _null_promise,
+        ),
+    ),
+    Precheck(
+        "b",
+        frozenset({Merge.name}),
+        frozenset({"UpdateConfig"}),
+        Rule(
+            "Retried if one adds columns and the other changes metadata of the schema or its columns.",
+            ("columns/metadata",),
+            _schema_metadata,
+        ),
+    ),
 )
-SCHEMA_METADATA = Rule(
-    "Retried if one adds columns and the other changes metadata of the schema or its columns.",
-    ("columns/metadata",),
-    _schema_metadata,
-)
-PRECHECKS = (NULL_PROMISE, SCHEMA_METADATA)

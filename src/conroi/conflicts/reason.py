@@ -24,7 +24,7 @@ _DEEDS = {
     "Restore": ("restore", "restored an older version"),
     "ReserveFragments": ("reservation of fragment ids", "reserved fragment ids"),
     "UpdateConfig": ("change of settings", "changed settings or metadata"),
-    "DataReplacement": ("replacement of column files", "replaced column files"),
+    "DataReplacement": ("column replacement", "replaced column files"),
     "UpdateMemWalState": ("streaming progress", "moved the progress mark of a streaming writer"),
     "UpdateBases": ("registration of storage locations", "registered storage locations"),
     "Clone": ("clone", "cloned the table"),

@@ -102,15 +102,15 @@ def _problem(rewrite: Rewrite, kept: Sequence[Group], emptied: frozenset[int], m
 
 def _straddled(rewrite: Rewrite, kept: Sequence[Group], meeting: Meeting) -> bool:
     """Whether an index that follows the rows has stopped covering some, but not all, fragments of a group."""
+    is_deferred = rewrite.fragment_reuse_index is not None
+    # The fragment-reuse index was written for the groups as they were.
+    groups = [BitMap(old.id for old in group.old_fragments) for group in (rewrite.groups if is_deferred else kept)]
     remapped = {index.old_id.uuid for index in rewrite.rewritten_indices}
     by_row_id = meeting.head.has_stable_row_ids
     for index in meeting.head.indices:
         covered = covered_fragments(index)
-        follows = index.uuid.uuid in remapped or (by_row_id and not finds_addresses(index))
-        if covered is None or not follows:
-            continue
-        old = [BitMap(fragment.id for fragment in group.old_fragments) for group in kept]
-        if any(covered & ids and not ids <= covered for ids in old):
+        follows = is_deferred or index.uuid.uuid in remapped or (by_row_id and not finds_addresses(index))
+        if covered is not None and follows and any(covered & ids and not ids <= covered for ids in groups):
             return True
     return False
 

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
+from conroi.data.expressions import expression
 from conroi.data.fitting import cast_batch
 from conroi.data.pylance import pylance_errors
 from conroi.data.writing import DataWriter
@@ -30,7 +31,7 @@ def column_batches(
             names = list(read_columns) if read_columns is not None else pinned.schema.names
             scanned = fragment.scanner(columns=names, include_deleted_rows=True, with_row_id=True).to_reader()
             return _mapped(scanned, columns, pinned.root)
-        wanted = dict(columns)
+        wanted = {name: expression(value, pinned.root) for name, value in columns.items()}
         # pylance includes deleted rows only where the row id is asked for too
         scanned = fragment.scanner(columns=wanted, include_deleted_rows=True, with_row_id=True).to_reader()
         return _without_row_id(scanned)
@@ -55,7 +56,12 @@ def _mapped(reader: pa.RecordBatchReader, function: BatchFunction, table: str) -
 
 
 def _checked(function: BatchFunction, batch: pa.RecordBatch, table: str) -> pa.RecordBatch:
-    result = function(batch)
+    try:
+        result = function(batch)
+    except Exception as error:
+        raise InvalidInputError(
+            f"The function that computes the new columns failed: {error!r}", table=table, hint="See the cause above."
+        ) from error
     if not isinstance(result, pa.RecordBatch) or result.num_rows != batch.num_rows:
         raise InvalidInputError(
             f"The function must return a RecordBatch of {batch.num_rows} rows, as many as it was given.",
@@ -81,6 +87,8 @@ def write_column_file(
         file = writer.write_columns(counted(), schema)
     if seen != rows:
         raise InvalidInputError(
-            f"The new columns have {seen} rows, but the fragment has {rows}.", table=pinned.root
+            f"The new columns have {seen} rows, but the fragment has {rows}.",
+            table=pinned.root,
+            hint="Return one value for each row that was given.",
         )
     return file

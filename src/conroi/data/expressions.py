@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from conroi.data.sql import enclosed
 from conroi.errors import InvalidInputError
 
 
 def expression(value: object, table: str) -> str:
     """A string is an SQL expression; a number, a bool or None stands for itself."""
     if isinstance(value, str) and value.strip():
-        return value
+        return enclosed(value, table)
     if value is None:
         return "NULL"
     if isinstance(value, bool):

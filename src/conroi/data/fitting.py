@@ -41,7 +41,9 @@ def checked_columns(source: pa.Schema, target: pa.Schema, *, table: str) -> pa.S
         )
     present = [field for field in target if field.name in source.names]
     if not present:
-        raise InvalidInputError("The data has none of the table's columns.", table=table)
+        raise InvalidInputError(
+            "The data has none of the table's columns.", table=table, hint=f"They are {', '.join(target.names)}."
+        )
     for field in present:
         if not can_become(source.field(field.name).type, field.type):
             raise InvalidInputError(

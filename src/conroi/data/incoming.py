@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeAlias, cast
 
 import pyarrow as pa
 
-from conroi.errors import InvalidInputError
+from conroi.errors import InvalidInputError, RetryableConflict
 
 
 class ArrowStream(Protocol):
@@ -26,6 +26,24 @@ def is_one_shot(data: object) -> bool:
     return not is_kept
 
 
+class Once:
+    """Data for work that may be done again: a stream that was used up refuses, instead of being empty."""
+
+    def __init__(self, data: object) -> None:
+        self._data = data
+        self._is_taken = False
+
+    def take(self) -> object:
+        """The data itself."""
+        if self._is_taken and is_one_shot(self._data):
+            raise RetryableConflict(
+                "Somebody else committed first and the work must be done again, but a stream can be read only once.",
+                hint="Do it again with a new stream, or give a table.",
+            )
+        self._is_taken = True
+        return self._data
+
+
 def to_reader(data: object, schema: pa.Schema | None = None) -> pa.RecordBatchReader:
     """The data as a stream of record batches, in its own schema. `schema` helps to read lists of dicts."""
     try:
@@ -38,6 +56,8 @@ def to_reader(data: object, schema: pa.Schema | None = None) -> pa.RecordBatchRe
 
 
 def _to_reader(data: object, schema: pa.Schema | None) -> pa.RecordBatchReader:
+    if isinstance(data, Once):
+        return _to_reader(data.take(), schema)
     if isinstance(data, pa.RecordBatchReader):
         return data
     if isinstance(data, pa.RecordBatch):
@@ -67,16 +87,14 @@ def _rows_to_table(rows: Sequence[object], schema: pa.Schema | None) -> pa.Table
         if not rows:
             raise InvalidInputError("An empty list has no schema.", hint="Give a pyarrow schema instead.")
         return pa.Table.from_pylist(rows)
+    if not rows:
+        return schema.empty_table()
     named = {str(name) for row in cast("Sequence[Mapping[object, object]]", rows) for name in row}
     known = [field for field in schema if field.name in named]
     inferred = sorted(named - set(schema.names))
     if inferred:
         extra = pa.Table.from_pylist([{n: row.get(n) for n in inferred} for row in rows]).schema  # type: ignore[union-attr]
         known += list(extra)
-    return pa.Table.from_pylist(rows, schema=pa.schema(known)) if known else _no_columns(rows)
-
-
-def _no_columns(rows: Sequence[object]) -> pa.Table:
-    if rows:
+    if not known:
         raise InvalidInputError("The rows have no columns.", hint="Give each row at least one value.")
-    return pa.table({})
+    return pa.Table.from_pylist(rows, schema=pa.schema(known))

@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 import pyarrow.compute as pc
 
+from conroi.data.sql import enclosed
 from conroi.errors import InvalidInputError
 
 Predicate: TypeAlias = str | pc.Expression
@@ -16,7 +17,7 @@ def checked_predicate(where: object, *, table: str) -> Predicate:
     if isinstance(where, pc.Expression):
         return where
     if isinstance(where, str) and where.strip():
-        return where
+        return enclosed(where, table)
     raise InvalidInputError(
         f"{where!r} is not a condition.",
         table=table,

@@ -63,7 +63,7 @@ def open_dataset(objects: Objects, snapshot: Snapshot) -> lance.LanceDataset:
 
 
 def _check_paths(snapshot: Snapshot) -> None:
-    """pylance follows a path out of the table's folder; nobody who can write a manifest may make us read other files."""
+    """Nobody who can write a manifest may make a reader open files outside the table."""
     for fragment in snapshot.manifest.fragments:
         for file in fragment.files:
             check_relative_path(file.path)
@@ -82,6 +82,7 @@ def _message_for_pylance(snapshot: Snapshot) -> bytes:
     return snapshot.manifest.changed(head=head).message
 
 
+_INVALID_INPUT = "Invalid user input: "
 _SOURCE_POSITION = re.compile(r",? *(/[\w./\-]+|[\w\-]+(/[\w.\-]+)+)\.rs:\d+:\d+")
 
 
@@ -93,24 +94,36 @@ def pylance_errors(table: str) -> Iterator[None]:
     except ConroiError as error:
         error.table = error.table or table
         raise
-    except (ValueError, TypeError, NotImplementedError, KeyError) as error:
-        raise InvalidInputError(_plain(error), table=table, hint="Check column names, types and the expression.") from error
-    except OSError as error:
-        text = _plain(error)
-        if "not found" in text.lower() or "no such file" in text.lower():
-            raise CorruptionError(
-                f"A file that the table needs is missing: {text}",
-                table=table,
-                hint="It was deleted, or collected as part of an old version; open a newer version.",
-            ) from error
-        raise StoreError(text, table=table) from error
-    except (RuntimeError, BaseException) as error:
-        if isinstance(error, Exception) or type(error).__name__ == "PanicException":
-            raise StoreError(f"pylance failed: {_plain(error)}", table=table) from error
+    except (KeyboardInterrupt, SystemExit, GeneratorExit):
         raise
+    except BaseException as error:  # a panic in Rust is not an Exception
+        raise _typed(error, table) from error
+
+
+def _typed(error: BaseException, table: str) -> ConroiError:
+    text, lowered = _plain(error), str(error).lower()
+    is_io = isinstance(error, OSError) or "lanceerror(io)" in lowered
+    if is_io and ("not found" in lowered or "no such file" in lowered):
+        return CorruptionError(
+            f"A file that the table needs is missing: {text}",
+            table=table,
+            hint="It was deleted, or collected as part of an old version; open a newer version.",
+        )
+    if is_io and "not a directory" in lowered:
+        return InvalidInputError(
+            f"A file stands where the table needs a folder: {text}", table=table, hint="Choose another path."
+        )
+    is_refusal = isinstance(error, ValueError | TypeError | NotImplementedError | KeyError)
+    if str(error).startswith(_INVALID_INPUT) or (is_refusal and not is_io):
+        return InvalidInputError(text, table=table, hint="Check column names, types and the expression.")
+    if is_io:
+        return StoreError(text, table=table, hint="Check that the storage is there and may be read and written.")
+    return StoreError(
+        f"pylance failed: {text}", table=table, hint="Try it in smaller pieces, or open an older version."
+    )
 
 
 def _plain(error: BaseException) -> str:
     """The message without the source positions pylance puts into it."""
     text = _SOURCE_POSITION.sub("", str(error)).strip()
-    return text.removeprefix("Invalid user input: ").removeprefix("LanceError(IO): ") or type(error).__name__
+    return text.removeprefix(_INVALID_INPUT).removeprefix("LanceError(IO): ") or type(error).__name__

@@ -61,7 +61,9 @@ def _union(files: TableFiles, manifest: Manifest, fragment_id: int, gone: BitMap
     fragment = manifest.fragments_by_id.get(fragment_id)
     if fragment is None or gone.max() >= fragment.physical_rows:
         raise CorruptionError(
-            f"Fragment {fragment_id} does not have the rows that a scan of it returned.", table=files.root
+            f"Fragment {fragment_id} does not have the rows that a scan of it returned.",
+            table=files.root,
+            hint="A data file is not the one that the manifest names; open an older version.",
         )
     return load_deletions(files.objects, manifest, fragment) | gone
 

@@ -70,8 +70,10 @@ class DataWriter:
         name = data_file_name(self.environment.new_uuid())
         with pylance_errors(self.objects.root):
             writer = file_session(self.objects).open_writer(name, schema=schema, version=self.data_format)
-            for batch in batches:
+        for batch in batches:  # outside: what the user's own stream raises, reaches the user as it is
+            with pylance_errors(self.objects.root):
                 writer.write_batch(batch)
+        with pylance_errors(self.objects.root):
             rows = writer.close()
         leaves = leaf_field_ids(self.fields, schema.names)
         major, _, minor = self.data_format.partition(".")

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
+from conroi.format.flags import require_writable
 from conroi.format.manifest import Manifest
 from conroi.operations.base import Step, copied, unknown_fields
 from conroi.operations.update_bases import unused_base_id
@@ -55,6 +56,7 @@ class Clone:
         if base.version != 0:
             raise InvalidInputError("A clone can only be made where there is no table.", hint="Choose another place.")
         source = self._source(step)
+        require_writable(source.head)
         head = source.editable_head()
         head.ClearField("branch")
         if self.branch_name is not None:

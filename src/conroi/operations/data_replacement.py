@@ -10,7 +10,7 @@ from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
 from conroi.format.manifest import Manifest
 from conroi.operations.base import Step, copied, unknown_fields
-from conroi.operations.fragments import TOMBSTONE, check_new_file, replaced, with_fragments
+from conroi.operations.fragments import TOMBSTONE, check_new_file, missing_fragments, replaced, with_fragments
 from conroi.operations.indices import without_changed_fields
 from conroi.operations.lineage import stamp_changed
 from conroi.operations.schemas import with_ancestors
@@ -40,14 +40,12 @@ class DataReplacement:
         self._check(base)
         by_id = {group.fragment_id: group.new_file for group in self.replacements}
         updated = [
-            _with_file(base.fragments_by_id[fragment_id], file, base.fields)
-            for fragment_id, file in by_id.items()
-            if fragment_id in base.fragments_by_id
+            _with_file(base.fragments_by_id[fragment_id], file, base.fields) for fragment_id, file in by_id.items()
         ]
         if base.has_stable_row_ids:
             for fragment in updated:
                 stamp_changed(fragment, step.version)
-        fragments = replaced(base, removed=set(by_id) - base.fragments_by_id.keys(), updated=updated)
+        fragments = replaced(base, removed=(), updated=updated)
         changed = {key: with_ancestors(file.fields, base.fields) for key, file in by_id.items()}
         indices = without_changed_fields(base.indices, changed)
         return with_fragments(base, base.editable_head(), fragments, indices=indices)
@@ -60,6 +58,9 @@ class DataReplacement:
             )
         if len({group.fragment_id for group in self.replacements}) < len(self.replacements):
             raise InvalidInputError("Two files replace data of one fragment.", hint="Write them as one file.")
+        missing = {group.fragment_id for group in self.replacements} - base.fragments_by_id.keys()
+        if missing:
+            raise missing_fragments(missing)
         for group in self.replacements:
             check_new_file(group.new_file, base.head)
 
@@ -90,6 +91,7 @@ def _with_file(fragment: pb.DataFragment, file: pb.DataFile, fields: Sequence[pb
 def _is_same_layout(old: pb.DataFile, new: pb.DataFile) -> bool:
     return (
         list(old.fields) == list(new.fields)
+        and list(old.column_indices) == list(new.column_indices)
         and old.file_major_version == new.file_major_version
         and old.file_minor_version == new.file_minor_version
     )

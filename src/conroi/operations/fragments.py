@@ -19,8 +19,8 @@ TOMBSTONE = -2
 """Stands in `DataFile.fields` for a column that is not read from that file any more."""
 
 _LARGEST_ID = (1 << 32) - 1
-# How a data file spells the version that the manifest's data format names.
-_FILE_VERSIONS = {"0.1": {(0, 1), (0, 2)}, "2.0": {(0, 3), (2, 0)}}
+# Data files spell two of the data formats in their own way.
+_OLD_SPELLINGS = {(0, 1): "0.1", (0, 2): "0.1", (0, 3): "2.0"}
 
 
 def next_fragment_id(head: pb.ManifestHead) -> int:
@@ -60,15 +60,19 @@ def check_new_file(file: pb.DataFile, head: pb.ManifestHead) -> None:
     """Refuse a data file that holds nothing, or whose file version is not that of the table."""
     if not file.fields:
         raise InvalidInputError(f"The data file {file.path!r} holds no columns.", hint="Leave it out of the fragment.")
-    version = (file.file_major_version, file.file_minor_version)
-    table = head.data_format.version
-    expected = _FILE_VERSIONS.get(table, {tuple(int(part) for part in table.split("."))} if table else set())
-    if expected and version not in expected and not head.reader_feature_flags & Flag.MIXED_FILE_VERSIONS:
+    found, expected = data_format_of(file), head.data_format.version
+    if found != expected and not head.reader_feature_flags & Flag.MIXED_FILE_VERSIONS:
         raise InvalidInputError(
-            f"The data file {file.path!r} has file version {version[0]}.{version[1]}, but the table has {table}; "
-            "readers refuse a table that mixes them.",
-            hint=f"Write the file again with data_storage_version={table!r}.",
+            f"The data file {file.path!r} has file version {found}, but the table has {expected}; readers refuse a "
+            "table that mixes them.",
+            hint=f"Write the file again with data_storage_version={expected!r}.",
         )
+
+
+def data_format_of(file: pb.DataFile) -> str:
+    """The data format, as a manifest names it, that a file is written in."""
+    version = (file.file_major_version, file.file_minor_version)
+    return _OLD_SPELLINGS.get(version, f"{version[0]}.{version[1]}")
 
 
 def with_added(base: Manifest, head: pb.ManifestHead, added: Sequence[pb.DataFragment]) -> Manifest:

@@ -21,6 +21,7 @@ MEM_WAL = "__lance_mem_wal"
 
 # These find rows by where they are, not by their ids, so they cannot follow rows into another fragment.
 _ADDRESS_KINDS = ("ZoneMapIndexDetails", "BloomFilterIndexDetails")
+_ADDRESS_KIND_BTREE = "BTreeIndexDetails"
 _ADDRESS_KIND_FM = "lance.index.pb.fmindexdetails"
 
 
@@ -46,6 +47,8 @@ def with_coverage(index: pb.IndexMetadata, covered: BitMap) -> pb.IndexMetadata:
 def finds_addresses(index: pb.IndexMetadata) -> bool:
     """Whether the index answers with row addresses, also on a table with stable row ids."""
     kind = index.index_details.type_url
+    if kind.endswith(_ADDRESS_KIND_BTREE):
+        return index.index_version >= 1  # those of version 0, from before pylance 14, hold row ids
     return kind.endswith(_ADDRESS_KINDS) or kind.rpartition("/")[2].lower() == _ADDRESS_KIND_FM
 
 

@@ -66,17 +66,13 @@ def with_catch_up(
     if not details.compacted_sstables and not details.index_catchup:
         return after
     old = {entry.index_name: entry for entry in details.index_catchup}
-    segments_before, segments_after = _segments(before), _segments(after)
-    caught_up = [
-        _progress(
-            name,
-            details,
-            old.get(name) if segments_before.get(name) == segments else None,
-            read if _covers(segments, read) else None,
-        )
-        for name, segments in sorted(segments_after.items())
-    ]
-    new = {entry.index_name: entry for entry in caught_up if any(g.generation for g in entry.caught_up_generations)}
+    segments_before = _segments(before)
+    new: dict[str, pb.IndexCatchupProgress] = {}
+    for name, segments in sorted(_segments(after).items()):
+        carried = old.get(name) if segments_before.get(name) == segments else None
+        progress = _progress(name, details, carried, read, segments)
+        if any(entry.generation for entry in progress.caught_up_generations):
+            new[name] = progress
     if new == old:
         return after
     del details.index_catchup[:]
@@ -84,24 +80,32 @@ def with_catch_up(
     return _replaced(after, at, details, step)
 
 
+_Segments = Sequence[tuple[bytes, BitMap | None]]
+
+
 def _progress(
     name: str,
     details: pb.MemWalIndexDetails,
     carried: pb.IndexCatchupProgress | None,
-    proven: Manifest | None,
+    read: Manifest | None,
+    segments: _Segments,
 ) -> pb.IndexCatchupProgress:
     """The better of what is proven and what an unchanged index had before, but never more than was compacted."""
+    most = _generations(details.compacted_sstables)
     prior = _generations(carried.caught_up_generations if carried else ())
-    credit = _generations(_details_of(proven).compacted_sstables if proven else ())
+    credit = _generations(_details_of(read).compacted_sstables if read else ())
+    # The proof looks at all fragments, so it is made only where it would prove something new.
+    would_gain = any(min(credit.get(shard, 0), most[shard]) > prior.get(shard, 0) for shard in most)
+    if not (would_gain and _covers(segments, read)):
+        credit = {}
     progress = pb.IndexCatchupProgress(index_name=name)
-    for shard in details.compacted_sstables:
-        key = shard.shard_id.uuid
-        generation = min(max(prior.get(key, 0), credit.get(key, 0)), shard.generation)
-        progress.caught_up_generations.add(shard_id=shard.shard_id, generation=generation)
+    for shard, generation in most.items():
+        reached = min(max(prior.get(shard, 0), credit.get(shard, 0)), generation)
+        progress.caught_up_generations.add(shard_id=pb.UUID(uuid=shard), generation=reached)
     return progress
 
 
-def _covers(segments: Iterable[tuple[bytes, BitMap | None]], read: Manifest | None) -> bool:
+def _covers(segments: _Segments, read: Manifest | None) -> bool:
     if read is None or not read.fragments:  # no fragments proves nothing: the log may be the last copy
         return False
     covered = BitMap()

@@ -11,7 +11,7 @@ from conroi.format import lance_pb2 as pb
 from conroi.format.flags import Flag
 from conroi.format.manifest import Manifest
 from conroi.operations.base import Step, copied, unknown_fields
-from conroi.operations.fragments import check_new, next_fragment_id, with_fragments
+from conroi.operations.fragments import check_new, data_format_of, next_fragment_id, with_fragments
 from conroi.operations.lineage import assign_row_ids, stamp_new
 from conroi.operations.schemas import check_schema, set_schema
 
@@ -115,7 +115,5 @@ class Overwrite:
 
 def _format_of(fragments: tuple[pb.DataFragment, ...]) -> str:
     """The data format that the files of a new table have."""
-    for file in (file for fragment in fragments for file in fragment.files):
-        version = (file.file_major_version, file.file_minor_version)
-        return {(0, 1): "0.1", (0, 2): "0.1", (0, 3): "2.0"}.get(version, f"{version[0]}.{version[1]}")
-    return DEFAULT_DATA_FORMAT
+    files = (file for fragment in fragments for file in fragment.files)
+    return next((data_format_of(file) for file in files), DEFAULT_DATA_FORMAT)

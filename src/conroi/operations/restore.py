@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
-from conroi.format.flags import computed_flags
+from conroi.format.flags import computed_flags, require_writable
 from conroi.format.manifest import Manifest
 from conroi.operations.base import Step, unknown_fields
 
@@ -32,6 +32,7 @@ class Restore:
 
     def apply(self, base: Manifest, step: Step) -> Manifest:
         target = self._target(step)
+        require_writable(target.head)
         if base.has_stable_row_ids and not target.has_stable_row_ids:
             raise InvalidInputError(
                 f"Version {self.version} is from before the table had stable row ids; going back to it would let "

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
 from conroi.format.manifest import Manifest
+from conroi.format.schema import max_field_id
 
 
 def set_schema(head: pb.ManifestHead, fields: Iterable[pb.Field], metadata: Mapping[str, bytes] | None = None) -> None:
@@ -40,14 +41,8 @@ def check_ids_kept(base: Manifest, fields: Sequence[pb.Field]) -> None:
     check_schema(fields)
     old = {field.id: field for field in base.fields}
     old_ids = {(field.parent_id, field.name): field.id for field in base.fields}
-    highest = highest_field_id(base)
     for field in fields:
         before = old.get(field.id)
-        if before is None and field.id <= highest:
-            raise InvalidInputError(
-                f"The new column {field.name!r} has id {field.id}, but ids up to {highest} are or were in use.",
-                hint=f"Number new columns from {highest + 1}.",
-            )
         if before is not None and (
             before.parent_id != field.parent_id or old_ids.get((field.parent_id, field.name), field.id) != field.id
         ):
@@ -55,13 +50,22 @@ def check_ids_kept(base: Manifest, fields: Sequence[pb.Field]) -> None:
                 f"The new schema gives id {field.id}, which is column {before.name!r}, to column {field.name!r}.",
                 hint="Start from the schema of the table, and number only the columns that are new.",
             )
+    _check_new_ids(base, [field for field in fields if field.id not in old])
 
 
-def highest_field_id(base: Manifest) -> int:
-    """The highest field id that the schema or any data file uses or used; -1 if there is none."""
-    in_files = (max(file.fields, default=-1) for fragment in base.fragments for file in fragment.files)
-    allocated = base.head.max_allocated_field_id if base.head.HasField("max_allocated_field_id") else -1
-    return max(allocated, max((field.id for field in base.fields), default=-1), max(in_files, default=-1))
+def _check_new_ids(base: Manifest, new: Sequence[pb.Field]) -> None:
+    """New columns get ids that no column ever had; data files may still hold columns that were dropped."""
+    if not new:
+        return
+    highest = max_field_id(base.fields, base.fragments)
+    if base.head.HasField("max_allocated_field_id"):
+        highest = max(highest, base.head.max_allocated_field_id)
+    for field in new:
+        if field.id <= highest:
+            raise InvalidInputError(
+                f"The new column {field.name!r} has id {field.id}, but ids up to {highest} are or were in use.",
+                hint=f"Number new columns from {highest + 1}.",
+            )
 
 
 def with_ancestors(field_ids: Iterable[int], fields: Iterable[pb.Field]) -> set[int]:

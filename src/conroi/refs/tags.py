@@ -81,7 +81,8 @@ class Tags:
 
     def _body(self, version: int | None, created: str | None) -> bytes:
         version = self._version if version is None else version
-        located = self._files.versions.locate(version) if version > 0 else None
+        is_number = isinstance(version, int) and 0 < version < 1 << 64  # pyright: ignore[reportUnnecessaryIsInstance]
+        located = self._files.versions.locate(version) if is_number else None
         info = None if located is None else self._files.objects.head(located.path)
         if info is None:
             raise NotFoundError(
@@ -107,21 +108,27 @@ class Tags:
                 table=self._files.root,
                 hint="table.tags lists those that are there.",
             ) from None
-        except ValueError as error:
-            raise CorruptionError(f"The tag {name!r} cannot be read: {error}", table=self._files.root) from error
+        except (ValueError, TypeError) as error:
+            raise _damaged(name, self._files.root) from error
 
     def _decoded(self, name: str, content: dict[str, Any]) -> Tag:
         version = content.get("version")
         if not isinstance(version, int):
-            raise CorruptionError(f"The tag {name!r} has no version.", table=self._files.root)
+            raise _damaged(name, self._files.root)
         created = content.get("createdAt")
         return Tag(name, version, _parsed(created) if isinstance(created, str) else None, content.get("branch"))
 
 
+def _damaged(name: str, table: str) -> CorruptionError:
+    return CorruptionError(
+        f"The tag {name!r} cannot be read.", table=table, hint="Delete its file below _refs/tags, and create it again."
+    )
+
+
 def checked_name(name: str, table: str) -> str:
     """The name, if a tag can have it."""
-    is_odd = not _NAME.fullmatch(name) or name.startswith(".") or name.endswith((".", ".lock")) or ".." in name
-    if is_odd:
+    is_text = isinstance(name, str) and _NAME.fullmatch(name)  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not is_text or name.startswith(".") or name.endswith((".", ".lock")) or ".." in name:
         raise InvalidInputError(
             f"{name!r} cannot be the name of a tag.", table=table, hint="Use letters, digits, dots, dashes, underscores."
         )

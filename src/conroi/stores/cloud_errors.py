@@ -43,7 +43,8 @@ def status_of(error: Exception) -> int | None:
 
 def _not_found(verb: str, path: str, root: str, source: str | None) -> NotFoundError | StoreError:
     if verb in ("write", "create", "list"):  # these need no file, so it is the bucket that is missing
-        return StoreError(f"Could not {verb} {path}: there is no such bucket", table=root, hint="create it first")
+        message = f"Could not {verb} {path}: there is no such bucket or container"
+        return StoreError(message, table=root, hint="create it first")
     return NotFoundError(f"There is no file {source or path}", table=root)
 
 

@@ -36,11 +36,11 @@ def store_error(error: OSError, verb: str, path: str, root: str) -> StoreError |
     """The typed error for a failed system call."""
     message = f"Could not {verb} {path}: {error.strerror or type(error).__name__}"
     if error.errno in _PASSING:
-        return StoreUnavailable(message, table=root)
-    if error.errno in (errno.ENAMETOOLONG, errno.EISDIR):
-        return InvalidInputError(message, table=root)
+        return StoreUnavailable(message, table=root, hint="it may pass; try again")
+    if error.errno in (errno.ENAMETOOLONG, errno.EISDIR, errno.ENOTDIR, errno.EEXIST):
+        return InvalidInputError(message, table=root, hint="choose another path for the table")
     if error.errno == errno.ENOENT:
-        return NotFoundError(message, table=root)
+        return NotFoundError(message, table=root, hint="check the path")
     hints = {
         errno.EACCES: "check who owns the folder and its permissions",
         errno.EROFS: "the disk is mounted read-only",

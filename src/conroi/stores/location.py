@@ -72,15 +72,19 @@ def check_path(path: str) -> None:
 
 def _refuse_unreadable(text: str) -> None:
     if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # a PathLike of bytes
-        raise InvalidInputError("The table's path must be text, not bytes")
+        raise InvalidInputError("The table's path must be text, not bytes", hint="decode it first")
     if not text.strip():
-        raise InvalidInputError("The table's path is empty")
+        raise InvalidInputError("The table's path is empty", hint="give a local path or a URI")
     if any(ord(character) < 32 or ord(character) == 127 for character in text):
-        raise InvalidInputError("The table's path has a control character in it, which Lance cannot store")
+        raise InvalidInputError(
+            "The table's path has a control character in it, which Lance cannot store", hint="choose another name"
+        )
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise InvalidInputError("The table's path is not valid Unicode, which Lance cannot store") from None
+        raise InvalidInputError(
+            "The table's path is not valid Unicode, which Lance cannot store", hint="choose another name"
+        ) from None
 
 
 def _file_uri_path(rest: str) -> str:

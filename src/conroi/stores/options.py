@@ -22,7 +22,7 @@ def read_options(given: Mapping[str, str]) -> StorageOptions:
     for name, value in given.items():
         lowered = str(name).lower()
         if lowered in options:
-            raise InvalidInputError(f"The storage option {lowered} is given twice")
+            raise InvalidInputError(f"The storage option {lowered} is given twice", hint="names ignore case; keep one")
         options[lowered] = _text(lowered, value)
     return options
 
@@ -32,4 +32,6 @@ def _text(name: str, value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, (str, int, float)):
         return str(value)
-    raise InvalidInputError(f"The storage option {name} must be text, not {type(value).__name__}")
+    raise InvalidInputError(
+        f"The storage option {name} must be text, not {type(value).__name__}", hint="put str() around it"
+    )

@@ -10,6 +10,7 @@ from conroi.verbs.columns import add_columns, alter_columns, drop_columns, renam
 from conroi.verbs.compact import compact, sort
 from conroi.verbs.delete import delete
 from conroi.verbs.index import create_index
+from conroi.verbs.key import declare_key
 from conroi.verbs.overwrite import overwrite, overwrite_where
 from conroi.verbs.replace_columns import replace_column_data
 from conroi.verbs.settings import set_config, set_metadata
@@ -24,6 +25,7 @@ __all__ = [
     "clone",
     "compact",
     "create_index",
+    "declare_key",
     "delete",
     "drop_columns",
     "drop_index",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypedDict
+from typing import TypedDict, cast
 
 import pyarrow as pa
 
 from conroi.data.columns import Columns, column_batches, write_column_file
 from conroi.data.fitting import can_become
+from conroi.data.names import check_column_name
 from conroi.data.writing import Progress
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
@@ -40,8 +41,7 @@ def add_columns(
 ) -> Plan:
     """Add columns by SQL expressions, by a function over batches, or (given fields) filled with nulls."""
     if isinstance(columns, pa.Field | pa.Schema) or not (callable(columns) or isinstance(columns, Mapping)):
-        new = [columns] if isinstance(columns, pa.Field) else list(columns)
-        return _add_null_columns(pinned, new)
+        return _add_null_columns(pinned, _given_fields(pinned, columns))
     fragments = list(pinned.manifest.fragments)
     if not fragments:
         raise InvalidInputError(
@@ -64,6 +64,23 @@ def add_columns(
     return Plan(pinned.staged(_merge(pinned, changed, fields)))
 
 
+def no_column(pinned: Pinned) -> InvalidInputError:
+    """The error for a call that names no column."""
+    return InvalidInputError("No column was given.", table=pinned.root, hint="Name at least one.")
+
+
+def _given_fields(pinned: Pinned, columns: pa.Field | Sequence[pa.Field] | pa.Schema) -> list[pa.Field]:
+    given: list[object] = [columns] if isinstance(columns, pa.Field) or not isinstance(columns, Iterable) else [*columns]
+    for field in given:
+        if not isinstance(field, pa.Field):
+            raise InvalidInputError(
+                f"{field!r} does not say what column to add.",
+                table=pinned.root,
+                hint='Give {"name": "expression"}, a function over batches, or pyarrow fields.',
+            )
+    return cast("list[pa.Field]", given)
+
+
 def _add_null_columns(pinned: Pinned, new: list[pa.Field]) -> Plan:
     for field in new:
         if not field.nullable:
@@ -79,6 +96,7 @@ def with_new_fields(pinned: Pinned, new: list[pa.Field]) -> list[pb.Field]:
     """The table's fields and the new ones, whose ids were never used before, not even by dropped columns."""
     taken = set(pinned.schema.names)
     for field in new:
+        check_column_name(field.name, table=pinned.root)
         if field.name in taken:
             raise InvalidInputError(
                 f"The table has a column {field.name!r} already.",
@@ -87,7 +105,7 @@ def with_new_fields(pinned: Pinned, new: list[pa.Field]) -> list[pb.Field]:
             )
         taken.add(field.name)
     if not new:
-        raise InvalidInputError("No column was given.", table=pinned.root)
+        raise no_column(pinned)
     return [*pinned.manifest.fields, *fields_from_schema(pa.schema(new), first_id=next_field_id(pinned))]
 
 
@@ -119,7 +137,9 @@ def _merge(
 def drop_columns(pinned: Pinned, columns: Sequence[str]) -> Plan:
     """Forget columns (`a`, or `a.b` inside a struct); their data stays in the files until they are rewritten."""
     if isinstance(columns, str) or not columns:
-        raise InvalidInputError("Give a list of column names to drop.", table=pinned.root)
+        raise InvalidInputError(
+            f"{columns!r} is not a list of columns.", table=pinned.root, hint='Give their names: drop_columns(["a", "b"]).'
+        )
     fields = list(pinned.manifest.fields)
     gone: set[int] = set()
     for column in columns:
@@ -128,7 +148,9 @@ def drop_columns(pinned: Pinned, columns: Sequence[str]) -> Plan:
     _refuse_key_change(pinned, gone, "dropped")
     left = [field for field in fields if field.id not in gone]
     if not any(field.parent_id == -1 for field in left):
-        raise InvalidInputError("A table must keep at least one column.", table=pinned.root)
+        raise InvalidInputError(
+            "A table must keep at least one column.", table=pinned.root, hint='Use delete("true") to delete all rows.'
+        )
     _refuse_empty_parents(pinned, fields, left)
     return Plan(pinned.staged(Project(schema=tuple(left), preserves_nullability=True)))
 
@@ -148,29 +170,31 @@ def _refuse_empty_parents(pinned: Pinned, before: Sequence[pb.Field], after: Seq
 def rename_columns(pinned: Pinned, names: Mapping[str, str]) -> Plan:
     """Give columns new names: `{"old": "new"}`, or `{"a.old": "new"}` inside a struct. Data and indices stay."""
     if not names:
-        raise InvalidInputError("No column was given.", table=pinned.root)
+        raise no_column(pinned)
+    for name in names.values():
+        check_column_name(name, table=pinned.root)
     renamed = {find(pinned, old).id: new for old, new in names.items()}
     fields = [_edited(f, name=renamed.get(f.id, f.name)) for f in pinned.manifest.fields]
-    _refuse_twins(pinned, fields)
+    _refuse_taken_names(pinned, fields)
     return Plan(pinned.staged(Project(schema=tuple(fields), preserves_nullability=True)))
 
 
-def _refuse_twins(pinned: Pinned, fields: Sequence[pb.Field]) -> None:
-    seen: set[tuple[int, str]] = set()
+def _refuse_taken_names(pinned: Pinned, fields: Sequence[pb.Field]) -> None:
+    """Also a name that is given away in the same call: who has seen the old schema would take one for the other."""
+    owners = {(field.parent_id, field.name): field.id for field in pinned.manifest.fields}
     for field in fields:
-        if not field.name or (field.parent_id, field.name) in seen:
+        if owners.setdefault((field.parent_id, field.name), field.id) != field.id:
             raise InvalidInputError(
-                f"{_path(fields, field)!r} is not a name a column can get: it is taken or empty.",
+                f"The name {_path(fields, field)!r} is taken.",
                 table=pinned.root,
-                hint="Choose another one.",
+                hint="Choose another one; to swap two names, rename one to a third name first.",
             )
-        seen.add((field.parent_id, field.name))
 
 
 def alter_columns(pinned: Pinned, changes: Mapping[str, ColumnChange]) -> Plan:
     """Change the type of columns (their data is cast and rewritten) or whether they may be null."""
     if not changes:
-        raise InvalidInputError("No change was given.", table=pinned.root)
+        raise no_column(pinned)
     for column, change in changes.items():
         unknown = set(change) - {"type", "nullable"}
         if unknown:

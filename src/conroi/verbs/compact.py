@@ -15,6 +15,7 @@ from conroi.data.convert import fragment_from_json
 from conroi.data.pinned import Pinned
 from conroi.data.pylance import pylance_errors
 from conroi.data.writing import ROWS_PER_FILE, Progress
+from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
 from conroi.format.rowids import concat_row_ids, concat_versions, drop_row_ids, drop_versions, take_row_ids, take_versions
 from conroi.operations import Rewrite
@@ -39,6 +40,10 @@ def compact(
     pinned: Pinned, options: CompactOptions, reserve_ids: ReserveIds, *, progress: Progress | None = None
 ) -> Plan | None:
     """Rewrite what is worth it, keeping the order of rows; None if nothing is."""
+    if options.rows_per_fragment < 1:
+        raise InvalidInputError(
+            f"{options.rows_per_fragment} rows per fragment cannot be.", table=pinned.root, hint="Give 1 or more."
+        )
     groups: list[pb.Transaction.Rewrite.Group] = []
     done = 0
     for result in _executed(pinned, options):

@@ -11,6 +11,7 @@ from conroi.commit.files import TableFiles
 from conroi.conflicts import Staged
 from conroi.data.fitting import fit
 from conroi.data.incoming import to_reader
+from conroi.data.names import check_column_name
 from conroi.data.writing import DataWriter, Progress
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
@@ -79,16 +80,17 @@ def _schema_of(reader: pa.RecordBatchReader | None) -> pa.Schema:
 def checked_fields(schema: pa.Schema, *, table: str) -> list[pb.Field]:
     """The schema as fields; InvalidInputError if no table can have it."""
     if not len(schema):
-        raise InvalidInputError("A table needs at least one column.", table=table)
+        raise InvalidInputError(
+            "A table needs at least one column.", table=table, hint="Give a pyarrow schema, or data with columns."
+        )
     names = schema.names
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise InvalidInputError(f"Column names must differ: {', '.join(twice)} stands there twice.", table=table)
+        raise InvalidInputError(
+            f"Column names must differ: {', '.join(twice)} stands there twice.", table=table, hint="Rename one of them."
+        )
     for name in names:
-        if not name or name.startswith("_row"):
-            raise InvalidInputError(
-                f"{name!r} cannot be the name of a column.", table=table, hint="Names beginning with _row are reserved."
-            )
+        check_column_name(name, table=table)
     return fields_from_schema(schema)
 
 
@@ -98,7 +100,9 @@ def with_key(schema: pa.Schema, key: str | Sequence[str] | None, *, table: str) 
         return schema
     columns = [key] if isinstance(key, str) else list(key)
     if not columns or len(set(columns)) != len(columns):
-        raise InvalidInputError("A key is one column, or several different ones.", table=table)
+        raise InvalidInputError(
+            "A key is one column, or several different ones.", table=table, hint='Give key="id" or key=["a", "b"].'
+        )
     fields = {field.name: field for field in schema}
     for position, column in enumerate(columns, start=1):
         if column not in fields:

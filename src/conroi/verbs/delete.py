@@ -20,6 +20,6 @@ def delete(pinned: Pinned, where: Predicate) -> Plan | None:
         return None
     left = take_out(pinned.files, pinned.manifest, pinned.version, rows)
     operation = Delete(
-        updated_fragments=left.updated, deleted_fragment_ids=left.removed, predicate=predicate_text(predicate)
+        updated_fragments=left.updated, deleted_fragment_ids=left.removed, predicate=predicate_text(where)
     )
     return Plan(pinned.staged(operation, rows), counts={"rows_deleted": found.num_rows})

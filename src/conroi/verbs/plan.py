@@ -19,7 +19,11 @@ IfMoved: TypeAlias = Literal["fail", "win"]
 def must_not_move(if_moved: str, table: str) -> bool:
     """Whether the table must stay as it is until the commit."""
     if if_moved not in ("fail", "win"):
-        raise InvalidInputError(f'if_moved is "fail" or "win", not {if_moved!r}.', table=table)
+        raise InvalidInputError(
+            f"if_moved={if_moved!r} is not known.",
+            table=table,
+            hint='"fail" refuses if somebody else commits meanwhile, "win" goes ahead.',
+        )
     return if_moved == "fail"
 
 

@@ -11,17 +11,20 @@ from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import key_columns
 from conroi.operations import DataReplacement
+from conroi.verbs.columns import no_column
 from conroi.verbs.plan import Plan
 
 
 def replace_column_data(pinned: Pinned, columns: Columns, *, progress: Progress | None = None) -> Plan | None:
     """Compute columns anew for every row, by SQL expressions or by a function over batches."""
+    for name in () if callable(columns) else columns:
+        pinned.field(name)
     groups: list[pb.Transaction.DataReplacement.Group] = []
     done = 0
     for fragment in pinned.manifest.fragments:
         batches = column_batches(pinned, fragment.id, columns)
         if not len(batches.schema):
-            raise InvalidInputError("No column was given.", table=pinned.root)
+            raise no_column(pinned)
         names = [pinned.field(name).name for name in batches.schema.names]
         _refuse_key(pinned, names)
         schema = pa.schema([pinned.schema.field(name) for name in names])

@@ -20,14 +20,18 @@ def restore(pinned: Pinned, target: Snapshot, *, if_moved: IfMoved = "fail") -> 
 def reserve_fragments(pinned: Pinned, count: int) -> Plan:
     """Set fragment ids aside for fragments that must know theirs before they are committed."""
     if not 0 < count < 1 << 31:
-        raise InvalidInputError(f"{count} fragment ids cannot be reserved.", table=pinned.root)
+        raise InvalidInputError(
+            f"{count} fragment ids cannot be reserved.", table=pinned.root, hint="Give a number from 1 to 2147483647."
+        )
     return Plan(pinned.staged(ReserveFragments(num_fragments=count)))
 
 
 def add_base(pinned: Pinned, path: str, *, name: str | None = None, is_table_root: bool = False) -> Plan:
     """Name another place where files of this table may be."""
     if not path.strip():
-        raise InvalidInputError("A base needs a path.", table=pinned.root)
+        raise InvalidInputError(
+            "A base needs a path.", table=pinned.root, hint="Give an absolute path or a URI such as s3://bucket/folder."
+        )
     base = pb.BasePath(id=0, name=name, is_dataset_root=is_table_root, path=path)
     return Plan(pinned.staged(UpdateBases(new_bases=(base,))))
 

@@ -42,7 +42,9 @@ def update(
     predicate = None if where is None else checked_predicate(where, table=pinned.root)
     _check_types(pinned, expressions, predicate)
     if mode not in ("auto", "rows", "columns"):
-        raise InvalidInputError(f'{mode!r} is not a mode of update: "auto", "rows" or "columns".', table=pinned.root)
+        raise InvalidInputError(
+            f"{mode!r} is not a mode of update.", table=pinned.root, hint='Give "auto", "rows" or "columns".'
+        )
     changes_key = not set(key_columns(pinned.manifest.fields)).isdisjoint(expressions)
     if changes_key and mode == "columns":
         raise InvalidInputError("A change of key columns moves rows.", table=pinned.root, hint='Pass mode="rows".')
@@ -59,7 +61,7 @@ def update(
 
 
 def _checked_values(pinned: Pinned, values: Mapping[str, object]) -> dict[str, str]:
-    if not values:
+    if not values or not isinstance(values, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidInputError("No column to update was given.", table=pinned.root, hint='Give {"column": "expression"}.')
     for column in values:
         pinned.field(column)

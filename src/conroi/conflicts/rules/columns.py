@@ -36,22 +36,22 @@ def _needs(columns: Callable[[Operation], Iterable[int]], finding: str) -> Decid
 
 
 REPLACED_COLUMN_DROPPED = Rule(
-    "Incompatible if a column of which I replace files was dropped.",
+    "Incompatible if a column of which you replace files was dropped.",
     ("replacement/column-gone",),
     _needs(_replaced, "replacement/column-gone"),
 )
 REWRITTEN_COLUMN_DROPPED = Rule(
-    "Retried if a column that I rewrite in place was dropped.",
+    "Retried if a column that you rewrite in place was dropped.",
     ("rows/column-gone",),
     _needs(_rewritten, "rows/column-gone"),
 )
 INDEXED_COLUMN_DROPPED = Rule(
-    "Incompatible if a column that I index was dropped.",
+    "Incompatible if a column that you index was dropped.",
     ("index/column-gone",),
     _needs(_indexed, "index/column-gone"),
 )
 DESCRIBED_COLUMN_DROPPED = Rule(
-    "Incompatible if a column of which I change the metadata was dropped.",
+    "Incompatible if a column of which you change the metadata was dropped.",
     ("settings/column-gone",),
     _needs(columns_described, "settings/column-gone"),
 )

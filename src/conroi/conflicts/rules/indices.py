@@ -92,6 +92,4 @@ INDEX_MEETS_INDEX = Rule(
     ("index/same-name", "index/same-system-index", "index/extended-and-dropped", "index/replaced-twice"),
     _index_meets_index,
 )
-COLUMN_REPLACED = Rule(
-    "Retried if a replaced column is indexed.", ("index/column-replaced",), _indexed_column_replaced
-)
+COLUMN_REPLACED = Rule("Retried if a replaced column is indexed.", ("index/column-replaced",), _indexed_column_replaced)

@@ -43,9 +43,9 @@ def _may_share_a_key(mine: pb.KeyExistenceFilter, theirs: pb.KeyExistenceFilter)
     return may_intersect(mine, theirs)
 
 
-KEYS_APPENDED = Rule("Retried if I insert rows under a declared key.", ("keys/append",), _append)
+KEYS_APPENDED = Rule("Retried if you insert rows under a declared key.", ("keys/append",), _append)
 KEYS_INSERTED = Rule(
-    "Retried if I insert rows under a declared key, unless the key filters of both show that no key is the same.",
+    "Retried if you insert rows under a declared key, unless the key filters of both show that no key is the same.",
     ("keys/unlisted", "keys/other-columns", "keys/maybe-same"),
     _update,
 )

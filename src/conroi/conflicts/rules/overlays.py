@@ -61,17 +61,17 @@ def _overlay_meets_row_change(mine: Staged, theirs: Operation) -> Finding | None
 
 
 UPDATE_MEETS_OVERLAY = Rule(
-    "Retried if my update rewrites a column, or moves a row, over which new values were laid.",
+    "Retried if your update rewrites a column, or moves a row, over which new values were laid.",
     ("overlay/columns", "overlay/rows", "rows/unknown"),
     _update_meets_overlay,
 )
 OVERLAY_MEETS_DELETE = Rule(
-    "Retried if a fragment under my overlay was removed; single deleted rows do not matter.",
+    "Retried if a fragment under your overlay was removed; single deleted rows do not matter.",
     ("rows/fragment-gone",),
     _overlay_meets_row_change,
 )
 OVERLAY_MEETS_UPDATE = Rule(
-    "Retried if a fragment under my overlay was removed, or if rows under it were moved.",
+    "Retried if a fragment under your overlay was removed, or if rows under it were moved.",
     ("rows/fragment-gone", "overlay/rows-checked"),
     _overlay_meets_row_change,
 )

@@ -64,5 +64,5 @@ REPLACEMENT_MEETS_REPLACEMENT = Rule(
     _meets_replacement,
 )
 REPLACEMENT_MEETS_REWRITE = Rule(
-    "Retried if a fragment of which I replace a column was compacted.", ("replacement/rows-moved",), _meets_rewrite
+    "Retried if a fragment of which you replace a column was compacted.", ("replacement/rows-moved",), _meets_rewrite
 )

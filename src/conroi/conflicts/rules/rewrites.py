@@ -86,7 +86,8 @@ def _straddled(rewrite: Rewrite, theirs: Operation) -> Finding | None:
 
 
 REWRITE_MEETS_ROW_CHANGE = Rule(
-    "Different fragments never conflict. Deletions on fragments that I compact are marked in my new ones, if I kept"
+    "Different fragments never conflict. Deletions on fragments that you compact are marked in your new ones, if"
+    " you kept"
     " the order"
     " of the rows; otherwise, or if values were changed in place, retried.",
     ("rewrite/same-fragments", "rewrite/translated"),
@@ -98,7 +99,7 @@ REWRITE_MEETS_REWRITE = Rule(
     _rewrite_meets_rewrite,
 )
 REWRITE_MEETS_CHANGE = Rule(
-    "Retried if a fragment that I compact was changed.", ("rewrite/same-fragments",), _rewrite_meets_change
+    "Retried if a fragment that you compact was changed.", ("rewrite/same-fragments",), _rewrite_meets_change
 )
 INDEX_MEETS_REWRITE = Rule(
     "Retried if a new index covers a fragment that was compacted; compatible if the compaction left a"
@@ -114,7 +115,7 @@ INDEX_MEETS_REWRITE = Rule(
     _index_meets_rewrite,
 )
 REWRITE_MEETS_INDEX = Rule(
-    "Retried if a new index covers a fragment that I compact; with a fragment-reuse index only if it covers a group"
+    "Retried if a new index covers a fragment that you compact; with a fragment-reuse index only if it covers a group"
     " in part.",
     (
         "index/rows-moved",

@@ -56,7 +56,7 @@ def _replaced(mine: Staged, theirs: Operation) -> Finding | None:
 
 
 ROW_CHANGES = Rule(
-    "Different fragments never conflict. Rows of one fragment are compared, if it is known which rows I change:"
+    "Different fragments never conflict. Rows of one fragment are compared, if it is known which rows you change:"
     " different"
     " rows are joined, the same row is retried.",
     (
@@ -69,7 +69,7 @@ ROW_CHANGES = Rule(
     ),
     _row_changes,
 )
-ROWS_COMPACTED = Rule("Retried if a fragment in which I change rows was compacted.", ("rows/compacted",), _moved)
+ROWS_COMPACTED = Rule("Retried if a fragment in which you change rows was compacted.", ("rows/compacted",), _moved)
 ROWS_REPLACED = Rule(
-    "Retried if a column file of a fragment in which I change rows was replaced.", ("rows/replaced",), _replaced
+    "Retried if a column file of a fragment in which you change rows was replaced.", ("rows/replaced",), _replaced
 )

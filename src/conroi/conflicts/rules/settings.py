@@ -124,7 +124,7 @@ OVERWRITE_MEETS_OVERWRITE = Rule(
     can_pass=False,
 )
 SETTINGS_MEET_OVERWRITE = Rule(
-    "Incompatible if I change metadata of the schema or a column, or set a config key that the overwrite sets.",
+    "Incompatible if you change metadata of the schema or a column, or set a config key that the overwrite sets.",
     ("settings/replaced-table", "settings/same-key"),
     _settings_meet_overwrite,
 )
@@ -133,6 +133,4 @@ SETTINGS_MEET_RESTORE = Rule(
     ("settings/replaced-table",),
     _settings_meet_restore,
 )
-SAME_BASE = Rule(
-    "Incompatible if both register the same id, name or path.", ("settings/base-paths",), _same_base
-)
+SAME_BASE = Rule("Incompatible if both register the same id, name or path.", ("settings/base-paths",), _same_base)

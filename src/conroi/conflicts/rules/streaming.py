@@ -56,7 +56,7 @@ def _schema_under_index(mine: Staged, theirs: Operation) -> Finding | None:
 
 
 SAME_SHARD = Rule(
-    "Compatible for different shards. For one shard: retried if the other did not go as far as I do, else"
+    "Compatible for different shards. For one shard: retried if the other did not go as far as you do, else"
     " incompatible.",
     ("memwal/superseded", "memwal/behind"),
     _same_shard,

@@ -1,0 +1,82 @@
+"""Taking turns: how many writers of one table share it fairly, without a lock.
+
+Every commit of ours says who wrote it (a random id, in the transaction's properties), so every writer can see who else
+is writing, and in which order they came. When there are several, they form a ring, ordered by id: after a commit, the
+turn is that of the next id in the ring. A writer whose turn is `n` places away waits for `n` commits to appear, or for as
+long as `n` of its own take, and then goes ahead. So those who write at the same time rarely race for the same version; one
+that is slow, dead or not ours costs the others a moment, never their progress; and nobody is passed over again and again.
+
+Nothing depends on it but speed: the put under a condition still decides who wins.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+
+from conroi.environment import Environment
+from conroi.format.transaction import Transaction
+
+WRITER_PROPERTY = "conroi.writer"
+REMEMBERED = 64
+"""So many of the last versions are looked at."""
+ACTIVE_FOR_S = 2.0
+"""A writer that was not seen for so long is not waited for."""
+LONGEST_WAIT = 2.0
+"""A turn is waited for at most so many rounds of the ring."""
+SHORTEST_S = 0.0005
+
+
+class Turns:
+    """What one process has seen of the writers of one table."""
+
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
+        self.me = environment.new_uuid().hex[:12]
+        self._seen: deque[tuple[int, str, float]] = deque(maxlen=REMEMBERED)
+        self._attempts: deque[float] = deque(maxlen=16)
+        self._lock = threading.Lock()
+
+    def saw(self, version: int, transaction: Transaction) -> None:
+        """A version that was committed, by us or by somebody else."""
+        writer = transaction.wire.transaction_properties.get(WRITER_PROPERTY, "")
+        with self._lock:
+            if not self._seen or version > self._seen[-1][0]:
+                self._seen.append((version, writer, self._environment.monotonic()))
+
+    def is_contended(self) -> bool:
+        """Whether others have been writing just now."""
+        return any(writer != self.me for writer in self._ring())
+
+    def places_to_wait(self) -> int:
+        """How many others have their turn before us; 0 if it is ours."""
+        ring = self._ring()
+        if len(ring) < 2:
+            return 0
+        with self._lock:
+            last = self._seen[-1][1]
+        if last not in ring:
+            return 0
+        return (ring.index(self.me) - ring.index(last) - 1) % len(ring)
+
+    def took(self, seconds: float) -> None:
+        """How long an attempt of ours took, from the build to the storage's answer."""
+        with self._lock:
+            self._attempts.append(seconds)
+
+    def turn_s(self) -> float:
+        """How long a turn is: what our own attempts take when nothing delays them.
+
+        Not the time between the commits we see: that grows with the waiting itself.
+        """
+        with self._lock:
+            return min(self._attempts, default=SHORTEST_S)
+
+    def longest_wait_s(self) -> float:
+        """After so long a writer goes ahead whatever it sees."""
+        return LONGEST_WAIT * len(self._ring()) * self.turn_s()
+
+    def _ring(self) -> list[str]:
+        since = self._environment.monotonic() - ACTIVE_FOR_S
+        with self._lock:
+            return sorted({self.me, *(writer for _, writer, when in self._seen if when >= since)})

@@ -1,0 +1,76 @@
+"""Declaring a key on a table that has rows already."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from conroi.data.keys import repeated, scan_keys, shown
+from conroi.data.pinned import Pinned, unknown_column
+from conroi.errors import DuplicateKeyError, InvalidInputError
+from conroi.format import lance_pb2 as pb
+from conroi.format.fields import key_columns
+from conroi.format.schema import fields_from_schema
+from conroi.operations import Project
+from conroi.verbs.create import with_key
+from conroi.verbs.plan import Plan
+
+
+def declare_key(pinned: Pinned, key: str | Sequence[str]) -> Plan | None:
+    """Mark columns as the key, after looking at every row: none may be null, and no key may be there twice."""
+    columns = (key,) if isinstance(key, str) else tuple(key)
+    current = key_columns(pinned.manifest.fields)
+    if current == columns:
+        return None
+    if current:
+        raise InvalidInputError(
+            f"The table's key is {', '.join(current)}, and a key stays.",
+            table=pinned.root,
+            hint="Make a new table with another key and copy the rows.",
+        )
+    for column in columns:
+        if column not in pinned.schema.names:
+            raise unknown_column(pinned, column)
+    schema = with_key(pinned.schema, list(columns), table=pinned.root)
+    _refuse_rows_that_break_it(pinned, columns)
+    operation = Project(schema=tuple(_marked_fields(pinned, schema)), preserves_nullability=False)
+    return Plan(pinned.staged(operation), must_not_move=True)
+
+
+def _refuse_rows_that_break_it(pinned: Pinned, columns: Sequence[str]) -> None:
+    keys = scan_keys(pinned, columns).drop_columns(["_rowaddr"])
+    for column, values in zip(columns, keys.columns, strict=True):
+        if values.null_count:
+            raise InvalidInputError(
+                f"Column {column!r} has {values.null_count} nulls, so it cannot be a key.",
+                table=pinned.root,
+                hint="Fill or delete those rows first.",
+            )
+    again = repeated(keys)
+    if again.num_rows:
+        raise DuplicateKeyError(
+            f"The table has the same {', '.join(columns)} more than once: {shown(again)}.",
+            table=pinned.root,
+            version=pinned.version,
+            keys=again.slice(0, 5).to_pylist(),
+            hint="Delete the rows that are too many first.",
+        )
+
+
+def _marked_fields(pinned: Pinned, schema: pa.Schema) -> list[pb.Field]:
+    """The table's own fields, with the marks that the new schema has."""
+    marked = {f.name: f for f in fields_from_schema(schema) if f.parent_id == -1}
+    fields: list[pb.Field] = []
+    for field in pinned.manifest.fields:
+        copy = pb.Field()
+        copy.CopyFrom(field)
+        if field.parent_id == -1 and marked[field.name].unenforced_primary_key:
+            source = marked[field.name]
+            copy.nullable = False
+            copy.unenforced_primary_key = True
+            copy.unenforced_primary_key_position = source.unenforced_primary_key_position
+            for name, value in source.metadata.items():
+                copy.metadata[name] = value
+        fields.append(copy)
+    return fields

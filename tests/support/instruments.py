@@ -1,0 +1,35 @@
+"""Tables on instrumented storage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from conroi.commit.files import TableFiles
+from conroi.environment import SYSTEM, Environment
+from conroi.stores.objects import Objects
+from conroi.stores.putters import PutNew
+from conroi.stores.versions import FolderVersions
+from conroi.table import Table
+from conroi.testing import FaultyObjects, call_before
+
+
+def files_on(objects: Objects, *, environment: Environment = SYSTEM, putter: PutNew | None = None) -> TableFiles:
+    """The storage of a table whose every request passes through these objects."""
+    return TableFiles(objects, FolderVersions(objects, putter, environment), environment)
+
+
+def table_on(objects: Objects, *, environment: Environment = SYSTEM, putter: PutNew | None = None) -> Table:
+    """The table there, at its newest version, opened as a process that has not seen it before."""
+    files = files_on(objects, environment=environment, putter=putter)
+    return Table(files, files.head())
+
+
+def interrupted(
+    table: Table, work: Callable[[], object], *, at: str = "_transactions/*", verb: str = "put", times: int = 1
+) -> Table:
+    """The same table as seen by a writer who, in the middle of a commit, has `work` done by somebody else first.
+
+    By default that is when its work is done and its transaction file is about to be written.
+    """
+    faulty = FaultyObjects(table._files.objects, [call_before(lambda _: work(), verb, at, times=times)])
+    return table_on(faulty, environment=table._files.environment)
