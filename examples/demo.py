@@ -1,70 +1,124 @@
-"""A tour of one table in a temporary folder: `make demo`."""
+"""Eight conroi workers and two pylance workers write one table at once, while it is compacted; then every row is
+accounted for.
+
+Run it with `make demo`. It needs nothing but a temporary folder.
+"""
 
 from __future__ import annotations
 
+import argparse
+import multiprocessing
 import tempfile
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
 
-import lance
+import pyarrow as pa
 
 import conroi
 
+SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("worker", pa.string()), ("hits", pa.int64())])
+SHARED_KEYS = 20
+
+
+@dataclass
+class Told:
+    """What one worker says it did."""
+
+    name: str
+    appended: list[int] = field(default_factory=list[int])
+    deleted: list[int] = field(default_factory=list[int])
+    hits: int = 0
+    slowest_ms: float = 0.0
+
+
+def conroi_worker(number: int, uri: str, rounds: int) -> Told:
+    """Append rows of its own, delete some again, and count up rows that all workers share."""
+    told = Told(f"conroi-{number}")
+    table = conroi.open_table(uri)
+    for turn in range(rounds):
+        started = time.perf_counter()
+        first = 1_000_000 * (number + 1) + 100 * turn
+        ids = list(range(first, first + 10))
+        table = table.append([{"id": i, "worker": told.name, "hits": 0} for i in ids], message=f"{told.name} load")
+        table = table.delete(f"id IN ({ids[0]}, {ids[1]})")
+        shared = [{"id": (number + turn + step) % SHARED_KEYS, "worker": "shared", "hits": 1} for step in range(3)]
+        merge = table.merge(shared, on="id").when_matched_update({"hits": "target.hits + source.hits"})
+        table = merge.when_not_matched_insert_all().execute().table
+        told.appended += ids
+        told.deleted += ids[:2]
+        told.hits += 3
+        told.slowest_ms = max(told.slowest_ms, (time.perf_counter() - started) * 1000)
+    return told
+
+
+def pylance_worker(number: int, uri: str, rounds: int) -> Told:
+    """Plain pylance, which knows nothing of us."""
+    import lance
+
+    told = Told(f"pylance-{number}")
+    for turn in range(rounds):
+        first = 100_000_000 * (number + 1) + 100 * turn
+        ids = list(range(first, first + 10))
+        rows = pa.Table.from_pylist([{"id": i, "worker": told.name, "hits": 0} for i in ids], schema=SCHEMA)
+        lance.write_dataset(rows, uri, mode="append")
+        told.appended += ids
+    return told
+
+
+def compactor(uri: str, rounds: int) -> int:
+    """Compacts while the others write; says how many compactions landed."""
+    table, landed = conroi.open_table(uri), 0
+    for _ in range(rounds):
+        before = table.latest().version
+        table = table.compact()
+        landed += table.version > before
+    return landed
+
 
 def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--rounds", type=int, default=8, help="loads per worker")
+    rounds: int = arguments.parse_args().rounds
     with tempfile.TemporaryDirectory() as folder:
-        uri = f"{folder}/orders.lance"
-
-        say("A table with a key, and four writers that append at the same time")
-        first = [{"id": number, "amount": 1.0} for number in range(8)]
-        orders = conroi.create_table(uri, first, key="id", message="the first eight")
-        at_once(4, lambda n: conroi.open_table(uri).append([{"id": 100 + n, "amount": 5.0}], message=f"writer {n}"))
-        orders = orders.latest()
-        show(f"version {orders.version} has {orders.count_rows()} rows: nothing was lost")
-
-        say("Four writers delete different rows of one file at the same time: their deletions are merged")
-        at_once(4, lambda n: conroi.open_table(uri).delete(f"id = {n}", message=f"without {n}"))
-        orders = orders.latest()
-        show(f"left: {sorted(values(orders, 'id'))}")
-
-        say("Update, and look back")
-        orders.tags.create("before-the-rise")
-        orders = orders.update({"amount": "amount * 2"}, where="id >= 100", message="the rise")
-        old, new = orders.at(tag="before-the-rise"), orders
-        show(f"sum before {sum(values(old, 'amount'))}, after {sum(values(new, 'amount'))}")
-
-        say("A mistake, refused before anything is written")
-        try:
-            orders.append([{"id": "not a number", "amount": 1.0}])
-        except conroi.InvalidInputError as error:
-            show(f"{type(error).__name__}: {error}")
-
-        say("pylance reads the same table, and writes to it; conroi goes on from there")
-        lance.dataset(uri).delete("id = 7")
-        orders = orders.latest().append([{"id": 200, "amount": 9.0}], message="after pylance")
-        show(f"pylance sees {lance.dataset(uri).count_rows()} rows, conroi {orders.count_rows()}")
-
-        say("The history")
-        for commit in orders.history(limit=6):
-            show(f"version {commit.version:>2}  {commit.operation:<10} {commit.message or ''}")
+        uri = str(Path(folder) / "orders.lance")
+        conroi.create_table(uri, SCHEMA, key="id", message="the table")
+        print(f"Eight conroi workers, two pylance workers and a compactor write {uri}")
+        started = time.perf_counter()
+        with multiprocessing.get_context("spawn").Pool(11) as pool:
+            ours = [pool.apply_async(conroi_worker, (n, uri, rounds)) for n in range(8)]
+            theirs = [pool.apply_async(pylance_worker, (n, uri, rounds)) for n in range(2)]
+            compacted = pool.apply_async(compactor, (uri, 5))
+            told = [work.get() for work in ours + theirs]
+            landed = compacted.get()
+        account_for(uri, told, landed, time.perf_counter() - started)
 
 
-def at_once(count: int, work: Callable[[int], object]) -> None:
-    """Run so many writers in threads, and raise what they raise."""
-    with ThreadPoolExecutor(count) as writers:
-        list(writers.map(work, range(count)))
-
-
-def values(table: conroi.Table, column: str) -> list[float]:
-    return [row[column] for row in table.to_arrow(columns=[column]).to_pylist()]
-
-
-def say(title: str) -> None:
-    print(f"\n{title}")
-
-
-def show(line: str) -> None:
-    print(f"  {line}")
+def account_for(uri: str, told: list[Told], landed: int, seconds: float) -> None:
+    """Compare the table with what the workers say they did; raises if a single row is wrong."""
+    table = conroi.open_table(uri)
+    rows = table.to_arrow().to_pylist()
+    expected = {i for worker in told for i in worker.appended} - {i for worker in told for i in worker.deleted}
+    own = [row["id"] for row in rows if row["worker"] != "shared"]
+    shared = [row for row in rows if row["worker"] == "shared"]
+    print(f"\n{'worker':<12} rows kept   slowest round")
+    for worker in told:
+        kept = len(worker.appended) - len(worker.deleted)
+        slowest = f"{worker.slowest_ms:8.0f} ms" if worker.slowest_ms else ""
+        print(f"{worker.name:<12} {kept:9} {slowest}")
+    print(f"\n{table.version} versions in {seconds:.1f} s; {landed} compactions landed meanwhile")
+    checks = {
+        "rows of their own, each once": sorted(own) == sorted(expected),
+        f"{len(shared)} shared keys, each once": len({row["id"] for row in shared}) == len(shared),
+        "every count-up is there": sum(row["hits"] for row in shared) == sum(worker.hits for worker in told),
+    }
+    for claim, holds in checks.items():
+        print(f"  {'ok ' if holds else 'BAD'} {claim}")
+    print("\nThe last commits:")
+    for commit in table.history(limit=6):
+        print(f"  {commit.version:>4}  {commit.operation:<10} {commit.writer:<14} {commit.message or ''}")
+    if not all(checks.values()):
+        raise SystemExit("The table is not what the workers wrote.")
 
 
 if __name__ == "__main__":

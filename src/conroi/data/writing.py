@@ -13,7 +13,7 @@ from conroi.environment import Environment
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
 from conroi.format.naming import DATA_DIR, data_file_name
-from conroi.format.fields import leaf_field_ids
+from conroi.format.fields import file_field_ids
 from conroi.stores.objects import Objects
 
 ROWS_PER_FILE = 1_048_576
@@ -75,12 +75,12 @@ class DataWriter:
                 writer.write_batch(batch)
         with pylance_errors(self.objects.root):
             rows = writer.close()
-        leaves = leaf_field_ids(self.fields, schema.names)
+        stored = file_field_ids(self.fields, schema.names, self.data_format)
         major, _, minor = self.data_format.partition(".")
         data_file = pb.DataFile(
             path=name,
-            fields=leaves,
-            column_indices=range(len(leaves)),
+            fields=stored,
+            column_indices=range(len(stored)),
             file_major_version=int(major),
             file_minor_version=int(minor),
             file_size_bytes=writer.size_bytes or 0,

@@ -42,6 +42,35 @@ def leaf_field_ids(fields: Sequence[pb.Field], columns: Sequence[str] | None = N
     return [leaf.id for top in tops for leaf in _leaves(top, children)]
 
 
+def file_field_ids(fields: Sequence[pb.Field], columns: Sequence[str], data_format: str) -> list[int]:
+    """What a data file of this version with these columns lists: up to 2.0 the outer fields have a column too."""
+    if data_format in ("2.1", "2.2"):
+        return leaf_field_ids(fields, columns)
+    children = children_of(fields)
+    by_name = {field.name: field for field in children.get(TOP_LEVEL, [])}
+    return [field.id for name in columns for field in _with_inside(named(by_name, name), children)]
+
+
+def column_field_ids(fields: Sequence[pb.Field], columns: Sequence[str]) -> list[int]:
+    """The ids of these columns and of all fields inside them."""
+    children = children_of(fields)
+    by_name = {field.name: field for field in children.get(TOP_LEVEL, [])}
+    return sorted(field.id for name in columns for field in _all_inside(named(by_name, name), children))
+
+
+def _with_inside(field: pb.Field, children: Mapping[int, Sequence[pb.Field]]) -> Iterator[pb.Field]:
+    yield field
+    if not field.logical_type.startswith("fixed_size_list:") and not _is_one_column(field):
+        for child in children.get(field.id, ()):
+            yield from _with_inside(child, children)
+
+
+def _all_inside(field: pb.Field, children: Mapping[int, Sequence[pb.Field]]) -> Iterator[pb.Field]:
+    yield field
+    for child in children.get(field.id, ()):
+        yield from _all_inside(child, children)
+
+
 def _leaves(field: pb.Field, children: Mapping[int, Sequence[pb.Field]]) -> Iterator[pb.Field]:
     inside = children.get(field.id, ())
     if not inside or _is_one_column(field):

@@ -16,7 +16,7 @@ from conroi.data.pinned import Pinned, unknown_column
 from conroi.data.rows import offsets_by_fragment, take_out
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
-from conroi.format.fields import fields_by_path, key_columns, leaf_field_ids
+from conroi.format.fields import column_field_ids, fields_by_path, key_columns
 from conroi.format.keyfilter import bloom_filter, is_hashable_by_pylance
 from conroi.format.rowids import encode_row_ids
 from conroi.merging.clauses import Action, Clause, Rows
@@ -148,9 +148,9 @@ class Merging:
     def _changed_fields(self, pinned: Pinned, inserted: pa.Table) -> list[int]:
         clauses = [c for c in self._clauses if c.action is Action.UPDATE]
         if inserted.num_rows or any(clause.values is None for clause in clauses):
-            return sorted(leaf_field_ids(pinned.manifest.fields))
+            return sorted(field.id for field in pinned.manifest.fields)
         columns = sorted({column for clause in clauses for column in clause.values or {}})
-        return sorted(leaf_field_ids(pinned.manifest.fields, columns))
+        return column_field_ids(pinned.manifest.fields, columns)
 
     def _filter(self, pinned: Pinned, inserted: pa.Table) -> pb.KeyExistenceFilter | None:
         """Tells a pylance merge that comes after us which keys we inserted."""

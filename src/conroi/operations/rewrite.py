@@ -30,7 +30,8 @@ RewrittenIndex = pb.Transaction.Rewrite.RewrittenIndex
 class Rewrite:
     """Replace groups of fragments by others with the same rows, and indices by ones that know where the rows went.
 
-    `fragment_reuse_index` says where rows went for indices that are remapped later. The wire does not carry it.
+    `fragment_reuse_index` says where rows went for indices that are remapped later. With `mixes_coverage` a group may
+    join fragments that an index covers and others; it then covers none of it. The wire carries neither.
     `is_old_form` marks a transaction from before there were groups.
     """
 
@@ -39,6 +40,7 @@ class Rewrite:
     groups: tuple[Group, ...]
     rewritten_indices: tuple[RewrittenIndex, ...] = ()
     fragment_reuse_index: pb.IndexMetadata | None = None
+    mixes_coverage: bool = False
     is_old_form: bool = False
     unknown: bytes = b""
 
@@ -107,13 +109,22 @@ class Rewrite:
         if len(remapped) < len(self.rewritten_indices):
             raise InvalidInputError("The rewrite remaps one index twice.", hint="Plan the compaction again.")
         return [
-            _followed(index, remapped.get(index.uuid.uuid), groups, has_row_ids=base.has_stable_row_ids)
+            _followed(index, remapped.get(index.uuid.uuid), self._groups_for(index, groups), base.has_stable_row_ids)
             for index in base.indices
+        ]
+
+    def _groups_for(self, index: pb.IndexMetadata, groups: Groups) -> Groups:
+        """The groups as this index sees them: one that it covers in part leads it nowhere."""
+        covered = covered_fragments(index)
+        if not self.mixes_coverage or covered is None:
+            return groups
+        return [
+            (old, new) if old <= covered or covered.isdisjoint(old) else (old & covered, BitMap()) for old, new in groups
         ]
 
 
 def _followed(
-    index: pb.IndexMetadata, remapped: RewrittenIndex | None, groups: Groups, *, has_row_ids: bool
+    index: pb.IndexMetadata, remapped: RewrittenIndex | None, groups: Groups, has_row_ids: bool
 ) -> pb.IndexMetadata:
     """The index after the rewrite: remapped, following by row id, or left to what it knew."""
     covered = covered_fragments(index)

@@ -47,7 +47,7 @@ def _build(
 ) -> pb.IndexMetadata:
     with pylance_errors(pinned.root):
         index = pinned.dataset.create_index_uncommitted(
-            column, "INVERTED" if kind == "FTS" else kind, name=name, fragment_ids=fragments, **options
+            column, "INVERTED" if kind == "FTS" else kind, name=name, replace=True, fragment_ids=fragments, **options
         )
         if any(file.path.startswith("staging/") for file in index.files or ()):
             index = pinned.dataset.merge_existing_index_segments([index])

@@ -25,7 +25,7 @@ from conroi.data.width import row_width
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
 from conroi.format.rowids import encode_row_ids
-from conroi.format.fields import key_columns, leaf_field_ids
+from conroi.format.fields import column_field_ids, key_columns
 from conroi.operations import Update
 from conroi.verbs.columns import with_file
 from conroi.verbs.keyed import KeysSeen, checked_new_keys
@@ -174,8 +174,8 @@ class MovedRows:
 
 
 def field_ids(pinned: Pinned, columns: list[str]) -> list[int]:
-    """The ids of these columns' leaves."""
-    return sorted(leaf_field_ids(pinned.manifest.fields, columns))
+    """The ids of these columns and of all inside them: an index on a list names the list, a file what is in it."""
+    return column_field_ids(pinned.manifest.fields, columns)
 
 
 # ---------------------------------------------------------------------------- rewriting columns

@@ -1,0 +1,52 @@
+"""Eight processes write to one table through the whole stack: one winner for each version, and no row lost or doubled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.servers import S3Server
+from tests.support.writers import Job, assert_exact, assert_one_creator_each, new_table, run_job
+
+pytestmark = pytest.mark.contract("T1")
+
+
+@pytest.mark.parametrize("put", ["conditional", "rename", "locked"])
+def test_eight_processes_append_to_one_table_on_local_disk(put: str, tmp_path: Path) -> None:
+    lock = str(tmp_path / "lock") if put == "locked" else ""
+    job = Job(str(tmp_path / "t.lance"), commits=10, lock_file=lock, put="rename" if put == "rename" else "conditional")
+    new_table(job)
+    assert_exact(job, run_job(job))
+
+
+def test_eight_processes_create_one_table_on_local_disk(tmp_path: Path) -> None:
+    job = Job(str(tmp_path / "t.lance"), commits=10, is_creating=True)
+    assert_one_creator_each(job, run_job(job))
+
+
+def test_eight_processes_append_to_one_table_on_an_s3_server(seaweedfs: S3Server) -> None:
+    job = Job(seaweedfs.new_uri(), commits=3, options=seaweedfs.options)
+    new_table(job)
+    assert_exact(job, run_job(job))
+
+
+def test_eight_processes_create_one_table_on_an_s3_server(seaweedfs: S3Server) -> None:
+    job = Job(seaweedfs.new_uri(), commits=3, is_creating=True, options=seaweedfs.options)
+    assert_one_creator_each(job, run_job(job))
+
+
+def test_a_lock_makes_a_server_safe_that_ignores_conditions(rclone: S3Server, tmp_path: Path) -> None:
+    job = Job(rclone.new_uri(), commits=4, options=rclone.options, lock_file=str(tmp_path / "lock"))
+    new_table(job)
+    assert_exact(job, run_job(job))
+
+
+def test_control_without_the_lock_that_server_loses_rows(rclone: S3Server) -> None:
+    job = Job(rclone.new_uri(), commits=10, options=rclone.options, is_failure_fine=True)
+    new_table(job)
+    claims = run_job(job)
+    versions = [version for of_process in claims for version in of_process.values()]
+    assert len(set(versions)) < len(versions), "two were told that they made the same version"
+    with pytest.raises(AssertionError):
+        assert_exact(job, claims)
