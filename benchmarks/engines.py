@@ -142,7 +142,7 @@ class Iceberg(Engine):
 
 
 EngineType = type[Engine]
-ALL: tuple[EngineType, ...] = (Conroi, ConroiDurable, Pylance, Delta, Iceberg)
+ALL: tuple[EngineType, ...] = (Conroi, Pylance, ConroiDurable, Delta, Iceberg)  # those with a bar are neighbours
 
 
 def rows(count: int, start: int = 0) -> pa.Table:

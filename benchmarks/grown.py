@@ -33,7 +33,8 @@ class Grower:
         _GROW[engine](self, folder, files)
         return folder
 
-    def _lance(self, folder: Path, files: int) -> None:
+    def lance(self, folder: Path, files: int) -> None:
+        """Links to a template."""
         if files not in self._templates:
             template = self._workspace.fresh(f"template-{files}")
             data = rows(files * ROWS_PER_FILE)
@@ -43,7 +44,8 @@ class Grower:
             self._templates[files] = template
         shutil.copytree(self._templates[files] / "t", folder / "t", copy_function=os.link)
 
-    def _delta(self, folder: Path, files: int) -> None:
+    def delta(self, folder: Path, files: int) -> None:
+        """Links to one Parquet file, all added in one commit."""
         (folder / "t").mkdir()
         data = rows(ROWS_PER_FILE)
         names = _parquet_files(folder / "t", data, files)
@@ -51,7 +53,8 @@ class Grower:
         added = [AddAction(name, size, {}, 0, True, f'{{"numRecords": {ROWS_PER_FILE}}}') for name in names]
         create_table_with_add_actions(str(folder / "t"), Schema.from_arrow(data.schema), added, "append", [])
 
-    def _iceberg(self, folder: Path, files: int) -> None:
+    def iceberg(self, folder: Path, files: int) -> None:
+        """The same, through a catalog in SQLite."""
         (folder / "t").mkdir()
         data = rows(ROWS_PER_FILE)
         names = _parquet_files(folder / "t", data, files)
@@ -70,9 +73,9 @@ def _parquet_files(folder: Path, data: pa.Table, files: int) -> list[str]:
 
 
 _GROW: dict[EngineType, Callable[[Grower, Path, int], None]] = {
-    Conroi: Grower._lance,
-    ConroiDurable: Grower._lance,
-    Pylance: Grower._lance,
-    Delta: Grower._delta,
-    Iceberg: Grower._iceberg,
+    Conroi: Grower.lance,
+    ConroiDurable: Grower.lance,
+    Pylance: Grower.lance,
+    Delta: Grower.delta,
+    Iceberg: Grower.iceberg,
 }

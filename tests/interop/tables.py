@@ -90,6 +90,15 @@ def manifest_names(root: Path) -> list[str]:
     return sorted(path.name for path in (root / "_versions").glob("*.manifest"))
 
 
+def newest_manifest(root: Path) -> Path:
+    """The manifest file of the newest version, by its name."""
+    by_version = {
+        2**64 - 1 - int(path.stem) if len(path.stem) == 20 else int(path.stem): path
+        for path in (root / "_versions").glob("[0-9]*.manifest")
+    }
+    return by_version[max(by_version)]
+
+
 def data_files(root: Path) -> list[dict[str, Any]]:
     """What pylance says about every data file of the newest version."""
     fragments = lance.dataset(str(root)).get_fragments()

@@ -14,8 +14,9 @@ from conroi import ManifestNaming, operations
 from conroi.format import decode_transaction, encode_transaction
 from conroi.format import lance_pb2 as pb
 from tests.interop.readers import assert_seen
-from tests.interop.tables import Kind, Stable, two_kinds
+from tests.interop.tables import Kind, Stable, newest_manifest, two_kinds
 from tests.interop.verbs import VERBS, Verb
+from tests.operations.parity import read_version
 
 pytestmark = pytest.mark.contract("T5")
 
@@ -61,32 +62,36 @@ def test_a_transaction_of_pylance_committed_by_us_gives_the_table_that_pylance_m
     assert_seen(replayed, model)
 
 
-def test_progress_of_a_write_ahead_log_is_recorded_and_pylance_reads_it(tables: Stable) -> None:
+def test_progress_of_a_write_ahead_log_is_recorded_and_pylance_carries_it_on(tables: Stable) -> None:
     root, model = tables.copy(Kind("pylance"))
     lance.dataset(str(root)).initialize_mem_wal()
     for generation in (3, 4):
-        table = conroi.open_table(root)
-        mark = pb.CompactedSsTable(shard_id=SHARD, generation=generation)
-        operation = operations.UpdateMemWalState(compacted_sstables=(mark,))
-        done = conroi.commit(
-            root, operations.transaction(operation, read_version=table.version, uuid=str(uuid4()))
-        )
-        assert done.version == table.version + 1
+        before = conroi.open_table(root).version
+        assert conroi.commit(root, advanced(before, generation)).version == before + 1
         assert_seen(root, model)
-        assert generation in _generations(lance.dataset(str(root)).mem_wal_index_details())
+        assert recorded(root) == {SHARD.uuid: generation}
     lance.dataset(str(root)).insert(model.new(range(900, 905)))
     model.append(model.make(range(900, 905)))
     assert_seen(root, model)
-    assert conroi.open_table(root).history()[1].operation == "UpdateMemWalState"
+    assert lance.dataset(str(root)).mem_wal_index_details() is not None
+    assert recorded(root) == {SHARD.uuid: 4}
+    newest = conroi.open_table(root)
+    assert newest.history()[1].operation == "UpdateMemWalState"
+    with pytest.raises(conroi.InvalidInputError, match="not newer"):
+        conroi.commit(root, advanced(newest.version, 4))
 
 
-def _generations(details: object) -> set[int]:
-    """Every number anywhere in pylance's description."""
-    if isinstance(details, dict):
-        return set().union(*(_generations(each) for each in details.values()), set())
-    if isinstance(details, list | tuple):
-        return set().union(*(_generations(each) for each in details), set())
-    return {details} if isinstance(details, int) else set()
+def advanced(version: int, generation: int) -> conroi.LanceTransaction:
+    mark = pb.CompactedSsTable(shard_id=SHARD, generation=generation)
+    operation = operations.UpdateMemWalState(compacted_sstables=(mark,))
+    return operations.transaction(operation, read_version=version, uuid=str(uuid4()))
+
+
+def recorded(root: Path) -> dict[bytes, int]:
+    """The newest generation of each shard, taken from the manifest by hand."""
+    (index,) = [i for i in read_version(newest_manifest(root)).manifest.indices if i.name == "__lance_mem_wal"]
+    details = pb.MemWalIndexDetails.FromString(index.index_details.value)
+    return {each.shard_id.uuid: each.generation for each in details.compacted_sstables}
 
 
 def test_a_transaction_survives_bytes_and_back() -> None:

@@ -328,16 +328,16 @@ def tag(table: Table, model: Model) -> Table:
     return table
 
 
-def restore_newest_but_one(table: Table, model: Model) -> Table:
-    """There and back: whatever the newest version was, it is again."""
-    last = table.latest().version
-    return table.restore(1).restore(last)
+def restore(table: Table, model: Model) -> Table:
+    """Back to the oldest version and forth again: what the newest was, it is again."""
+    oldest, *_, newest = table.versions()
+    return table.restore(oldest).restore(newest)
 
 
 def restore_by_pylance(dataset: lance.LanceDataset, model: Model) -> None:
-    last = dataset.version
-    dataset.checkout_version(1).restore()
-    dataset.checkout_version(last).restore()
+    oldest, *_, newest = sorted(version["version"] for version in dataset.versions())
+    dataset.checkout_version(oldest).restore()
+    dataset.checkout_version(newest).restore()
 
 
 TABLE_VERBS = (
@@ -379,7 +379,7 @@ TABLE_VERBS = (
     Verb("index and drop it", index_and_drop, index_and_drop_by_pylance, applies=has_rows),
     Verb("compact", lambda table, model: table.compact(), lambda dataset, model: dataset.optimize.compact_files()),
     Verb("sort", lambda table, model: table.compact("v")),
-    Verb("restore", restore_newest_but_one, restore_by_pylance),
+    Verb("restore", restore, restore_by_pylance),
     Verb("tag", tag, tag_by_pylance),
 )
 

@@ -24,6 +24,7 @@ from conroi import (
 from conroi.format import lance_pb2 as pb
 from conroi.format.manifest_file import decode_manifest_file, encode_manifest_file
 from tests.support.refusals import assert_helpful, files_of, refused
+from tests.support.transactions import reserve_fragments
 
 ROWS = [{"id": 1}, {"id": 2}]
 
@@ -289,11 +290,6 @@ def test_retries_of_a_commit_are_a_number(retries: Any, table: conroi.Table) -> 
 
 
 # ------------------------------------------------------------------------------- helpers
-
-
-def reserve_fragments(read_version: int) -> LanceTransaction:
-    operation = pb.Transaction.ReserveFragments(num_fragments=1)
-    return LanceTransaction(pb.Transaction(read_version=read_version, uuid="some id", reserve_fragments=operation))
 
 
 def manifest_file_of(table: conroi.Table) -> Path:

@@ -12,6 +12,7 @@ import conroi
 from conroi import ExpectedVersionMismatch, ManifestNaming, NotFoundError, RetryableConflict, UnsupportedError
 from tests.support.instruments import interrupted
 from tests.support.refusals import refused
+from tests.support.transactions import reserve_fragments
 
 
 @pytest.fixture
@@ -171,8 +172,6 @@ def test_a_detached_version_of_pylance_is_read(table: conroi.Table) -> None:
 
 
 def test_a_transaction_can_be_committed_detached(table: conroi.Table) -> None:
-    from tests.table.test_bad_places import reserve_fragments
-
     result = conroi.commit(table.uri, reserve_fragments(read_version=1), detached=True)
     assert result.version >= 1 << 63
     assert table.latest().version == 1

@@ -67,6 +67,7 @@ class _Commit:
         self.orphans: list[str] = []
         self.written_transactions: set[str] = set()
         self.detached_version: int | None = None
+        self.taken: Snapshot | None = None
 
     def run(self) -> CommitResult:
         environment = self.files.environment
@@ -86,6 +87,9 @@ class _Commit:
                 break
             if attempt <= self.options.retries:
                 environment.sleep(0 if os.environ.get("CT")=="0" else pause_s(environment, attempt, now - attempt_started))
+        mine = self._catch_up()  # what beat us last may forbid our change, and that is then the better answer
+        if mine is not None:
+            return self._landed(mine, attempt)
         raise self._contention(attempt)
 
     # ------------------------------------------------------------------ what others did
@@ -147,6 +151,8 @@ class _Commit:
 
     def _load(self, version: int) -> Snapshot:
         assert self.seen is not None
+        if self.taken is not None and self.taken.version == version:
+            return self.taken  # read already, when our put found its name taken
         naming = self.seen.naming
         try:
             return load_snapshot(self.files.objects, Located(version, naming.path(version), naming))
@@ -302,7 +308,7 @@ class _Commit:
         """The version that took the name: ours, if the put landed and only its answer was lost; else None."""
         located = Located(version, self._naming.path(version), self._naming)
         try:
-            snapshot = load_snapshot(self.files.objects, located)
+            snapshot = self.taken = load_snapshot(self.files.objects, located)
             transaction = load_transaction(self.files.objects, snapshot)
         except NotFoundError:
             return None
