@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from conroi.commit.files import TableFiles
 from conroi.environment import SYSTEM, Environment
-from conroi.stores.objects import Objects
+from conroi.stores.objects import ObjectInfo, Objects
 from conroi.stores.putters import PutNew
 from conroi.stores.versions import FolderVersions
 from conroi.table import Table
-from conroi.testing import FaultyObjects, call_before
+from conroi.testing import FaultyObjects, WrappedObjects, call_before
 
 
 def files_on(objects: Objects, *, environment: Environment = SYSTEM, putter: PutNew | None = None) -> TableFiles:
@@ -33,3 +33,16 @@ def interrupted(
     """
     faulty = FaultyObjects(table._files.objects, [call_before(lambda _: work(), verb, at, times=times)])
     return table_on(faulty, environment=table._files.environment)
+
+
+class CloudLike(WrappedObjects):
+    """A folder that behaves as an object store does: far away, and listed in the order of names."""
+
+    is_local = False
+    is_listing_ordered = True
+
+    def list(self, prefix: str, *, after: str | None = None) -> Iterator[ObjectInfo]:
+        return iter(sorted(self.inner.list(prefix, after=after), key=lambda info: info.path))
+
+    def list_names(self, prefix: str, *, after: str | None = None) -> Iterator[str]:
+        return iter(sorted(self.inner.list_names(prefix, after=after)))

@@ -19,7 +19,7 @@ from conroi.commit.detached import detached_version
 from conroi.commit.files import TableFiles
 from conroi.commit.snapshot import Snapshot, load_snapshot, load_transaction
 from conroi.commit.turns import WRITER_PROPERTY
-from conroi.conflicts import Outcome, Rebase, Verdict, Winner, vector_key
+from conroi.conflicts import Outcome, Rebase, Verdict, Winner, are_unrelated, vector_key
 from conroi.errors import (
     AlreadyExistsError,
     CommitStateUnknown,
@@ -34,7 +34,7 @@ from conroi.errors import (
     TooMuchContention,
 )
 from conroi.format.flags import require_writable
-from conroi.format.manifest_file import decode_manifest_file, encode_manifest_file
+from conroi.format.manifest_file import ManifestFile, lay_out
 from conroi.format.naming import TRANSACTIONS_DIR, ManifestNaming
 from conroi.format.transaction import Transaction, encode_transaction
 from conroi.operations import Operation, Step
@@ -62,6 +62,7 @@ class _Commit:
         self.options = options
         self.seen = change.base
         self.rebase = Rebase(change.staged)
+        self.met: list[int] = []
         self.winners: list[Winner] = []
         self.attempt_files: list[str] = []
         self.orphans: list[str] = []
@@ -183,9 +184,13 @@ class _Commit:
                 actual=snapshot.version,
                 hint='Look at what changed and run it again, or pass if_moved="win" to go ahead regardless.',
             )
+        self.met.append(snapshot.version)
+        self.files.turns.saw(snapshot.version, transaction)
+        mine = self.change.staged.operation.name
+        if self.change.guard is None and are_unrelated(mine, transaction.operation_name):
+            return  # the common case, many appends: do not even unpack theirs
         winner = Winner.of(snapshot.manifest, transaction, operations.of(transaction))
         self.winners.append(winner)
-        self.files.turns.saw(snapshot.version, transaction)
         self.rebase = self.rebase.over(winner)
         self._refuse_conflict(self.rebase.verdict, snapshot.version)
 
@@ -220,9 +225,9 @@ class _Commit:
                 self.change.guard(seen, self.winners)
         operation, read_version = self._rebased(seen)
         transaction, encoded = self._transaction(operation, read_version)
-        data = self._build(transaction, operation, encoded)
+        data, file = self._build(transaction, operation, encoded)
         self._write_transaction(transaction, encoded)
-        return self._put(data)
+        return self._put(data, file)
 
     def _transaction(self, operation: Operation, read_version: int) -> tuple[Transaction, bytes]:
         transaction = operations.transaction(
@@ -250,7 +255,7 @@ class _Commit:
         operation = merged.operation({fragment: file for fragment, (file, _) in written.items()})
         return operation, merged.read_version
 
-    def _build(self, transaction: Transaction, operation: Operation, encoded: bytes) -> bytes:
+    def _build(self, transaction: Transaction, operation: Operation, encoded: bytes) -> tuple[bytes, ManifestFile]:
         change = self.change
         step = Step(
             version=self._next_version,
@@ -266,7 +271,7 @@ class _Commit:
             timestamp_ns=self._timestamp_ns(),
             writer_version=WRITER,
         )
-        return encode_manifest_file(manifest, encoded)
+        return lay_out(manifest, encoded)
 
     def _timestamp_ns(self) -> int:
         """Now, but never before the version it follows: clocks of different hosts differ."""
@@ -280,7 +285,7 @@ class _Commit:
 
     # ------------------------------------------------------------------------- the put
 
-    def _put(self, data: bytes) -> Snapshot | None:
+    def _put(self, data: bytes, file: ManifestFile) -> Snapshot | None:
         version, naming = self._next_version, self._naming
         for resend in range(RESENDS + 1):
             try:
@@ -294,7 +299,6 @@ class _Commit:
                     raise self._unknown_or(error, version) from error
                 _log.info("put of version %d of %s failed and its name is free: sending again", version, self.files.root)
             else:
-                file = decode_manifest_file(data)
                 return Snapshot(file.manifest, located, file.transaction)
         raise AssertionError("unreachable")
 
@@ -362,7 +366,7 @@ class _Commit:
         self.files.turns.saw(snapshot.version, transaction)
         used = snapshot.manifest
         _log.debug("committed version %d of %s in %d attempts", used.version, self.files.root, attempts)
-        return CommitResult(snapshot, transaction, attempts, tuple(winner.version for winner in self.winners), tuple(self.orphans))
+        return CommitResult(snapshot, transaction, attempts, tuple(self.met), tuple(self.orphans))
 
     def _contention(self, attempts: int) -> TooMuchContention:
         return TooMuchContention(

@@ -112,6 +112,18 @@ MATRIX: Mapping[tuple[str, str], Rule] = {
 """The rule for (my operation, the operation committed first)."""
 
 
+_UNRELATED = frozenset(
+    pair
+    for pair, rule in MATRIX.items()
+    if rule is OK and not any(precheck.concerns(*pair) for precheck in PRECHECKS)
+)
+
+
+def are_unrelated(mine: str, theirs: str) -> bool:
+    """Whether two operations of these names always fit together, so that nobody needs to look at them."""
+    return (mine, theirs) in _UNRELATED
+
+
 def meet(staged: Staged, winner: Winner) -> Verdict:
     """What becomes of my staged operation now that the winner was committed first."""
     mine, theirs = staged.operation, winner.operation

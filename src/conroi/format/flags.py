@@ -42,16 +42,18 @@ _WRITABLE = (
     | Flag.TABLE_CONFIG
     | Flag.BASE_PATHS
     | Flag.NO_TRANSACTION_FILE
+    | Flag.COVERING_INDICES
 )
 _READABLE = (
     _WRITABLE
-    | Flag.COVERING_INDICES
     | Flag.MIXED_FILE_VERSIONS
     | Flag.TAGGED_FRAGMENT_REUSE
     | Flag.SPILLED_ROW_LINEAGE
     | Flag.MANAGED_BLOBS
 )
 _IN_BOTH_WORDS = Flag.MIXED_FILE_VERSIONS | Flag.TAGGED_FRAGMENT_REUSE | Flag.MANAGED_BLOBS | Flag.ZONE_WRITE_SEED
+_ORDINARY = int(Flag.DELETION_FILES | Flag.STABLE_ROW_IDS | Flag.TABLE_CONFIG | Flag.BASE_PATHS)
+"""Bits that need no second look: known to readers and writers, in whichever word they are."""
 _STICKY = Flag.STABLE_ROW_IDS | Flag.MIXED_FILE_VERSIONS | Flag.TAGGED_FRAGMENT_REUSE | Flag.MANAGED_BLOBS
 
 
@@ -65,15 +67,16 @@ class FeatureFlags:
 
 def require_readable(head: pb.ManifestHead) -> None:
     """Refuse a table that needs a reader who knows more."""
+    if _is_ordinary(head):
+        return
     _refuse_contradictions(head)
     _refuse(_beyond(head.reader_feature_flags, _READABLE), word="reader", verb="read")
 
 
 def require_writable(head: pb.ManifestHead) -> None:
     """Refuse a table that needs a writer who knows more; the reader's word binds a writer too."""
-    require_readable(head)
-    _refuse(_beyond(head.writer_feature_flags, _WRITABLE), word="writer", verb="write to")
-    _refuse(_beyond(head.reader_feature_flags, _WRITABLE), word="reader", verb="write to")
+    if not _is_ordinary(head):
+        _refuse_unknown_to_writers(head)
     # Its manifest files also hold the values of dictionary columns, which a rewrite of ours would lose.
     if head.data_format.version.startswith("0."):
         raise UnsupportedError(
@@ -81,6 +84,18 @@ def require_writable(head: pb.ManifestHead) -> None:
             f"{head.data_format.version}.",
             hint="Copy the table into a new one.",
         )
+
+
+def _is_ordinary(head: pb.ManifestHead) -> bool:
+    # Plain ints: this is asked for every version that a commit passes over, and enum arithmetic is slow.
+    both = head.reader_feature_flags | head.writer_feature_flags
+    return not both & ~_ORDINARY and not head.HasField("max_allocated_field_id")
+
+
+def _refuse_unknown_to_writers(head: pb.ManifestHead) -> None:
+    require_readable(head)
+    _refuse(_beyond(head.writer_feature_flags, _WRITABLE), word="writer", verb="write to")
+    _refuse(_beyond(head.reader_feature_flags, _WRITABLE), word="reader", verb="write to")
 
 
 def computed_flags(head: pb.ManifestHead, *, has_deletions: bool) -> FeatureFlags:

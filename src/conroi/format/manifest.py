@@ -24,18 +24,51 @@ class Manifest:
     """
 
     def __init__(self, message: bytes, indices: Sequence[pb.IndexMetadata] = ()) -> None:
-        self.message = message
         self.indices: tuple[pb.IndexMetadata, ...] = tuple(indices)
+        self._message: bytes | None = message
+        self._parts: tuple[pb.ManifestHead, bytes] | None = None
+
+    @classmethod
+    def _of_parts(cls, head: pb.ManifestHead, run: bytes, indices: Sequence[pb.IndexMetadata]) -> Manifest:
+        made = cls(b"", indices)
+        made._message, made._parts = None, (head, run)
+        return made
+
+    @property
+    def message(self) -> bytes:
+        """The whole, encoded; joined from its parts on first use."""
+        if self._message is None:
+            before, after = _around_run(self.head)
+            self._message = b"".join((before, self._run, after))
+        return self._message
 
     @cached_property
     def head(self) -> pb.ManifestHead:
-        """Everything but the fragments (which it carries undecoded). Read only."""
-        return _parse(pb.ManifestHead, self.message)
+        """Everything but the fragments. Read only."""
+        if self._parts is not None:
+            return self._parts[0]
+        head = _parse(pb.ManifestHead, self.message)
+        head.ClearField("encoded_fragments")
+        return head
+
+    @cached_property
+    def _run(self) -> bytes:
+        """The fragments as they are encoded, one after the other."""
+        if self._parts is not None:
+            return self._parts[1]
+        # Encoders write fields in order: the columns, then the fragments, then the rest. Only a map with several keys
+        # may be in another order than ours; then the run is taken out one by one.
+        before, after = _around_run(self.head)
+        if self.message.startswith(before) and self.message.endswith(after):
+            return self.message[len(before) : len(self.message) - len(after)]
+        run = _parse(pb.EncodedRun, self.message)
+        run.DiscardUnknownFields()
+        return run.SerializeToString(deterministic=True)
 
     @cached_property
     def fragments(self) -> tuple[pb.DataFragment, ...]:
         """The fragments, ascending by id. Read only."""
-        return tuple(_parse(pb.FragmentRun, self.message).fragments)
+        return tuple(_parse(pb.FragmentRun, self._run).fragments)
 
     @cached_property
     def fragments_by_id(self) -> dict[int, pb.DataFragment]:
@@ -73,15 +106,12 @@ class Manifest:
 
         Without `fragments` the old ones are neither decoded nor encoded again.
         """
-        message = self.message if head is None else head.SerializeToString(deterministic=True)
-        if fragments is not None:
-            full = _parse(pb.Manifest, message)
-            del full.fragments[:]
-            full.fragments.extend(fragments)
-            message = full.SerializeToString(deterministic=True)
+        kept = pb.ManifestHead()
+        kept.CopyFrom(self.head if head is None else head)
+        run = self._run if fragments is None else _encoded(fragments)
         if added_fragments:
-            message += pb.FragmentRun(fragments=added_fragments).SerializeToString(deterministic=True)
-        return Manifest(message, self.indices if indices is None else indices)
+            run += _encoded(added_fragments)
+        return self._of_parts(kept, run, self.indices if indices is None else indices)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Manifest):
@@ -99,7 +129,20 @@ class Manifest:
         return _parse(pb.Manifest, self.message)
 
 
-_Message = TypeVar("_Message", pb.ManifestHead, pb.FragmentRun, pb.Manifest)
+def _encoded(fragments: Iterable[pb.DataFragment]) -> bytes:
+    return pb.FragmentRun(fragments=fragments).SerializeToString(deterministic=True)
+
+
+def _around_run(head: pb.ManifestHead) -> tuple[bytes, bytes]:
+    """What stands before the fragments in an encoded manifest, and what after them."""
+    before = pb.ManifestHead(fields=head.fields)
+    after = pb.ManifestHead()
+    after.CopyFrom(head)
+    after.ClearField("fields")
+    return before.SerializeToString(deterministic=True), after.SerializeToString(deterministic=True)
+
+
+_Message = TypeVar("_Message", pb.ManifestHead, pb.FragmentRun, pb.EncodedRun, pb.Manifest)
 
 
 def _parse(kind: type[_Message], data: bytes) -> _Message:

@@ -41,6 +41,11 @@ class ManifestFile:
 
 def encode_manifest_file(manifest: Manifest, transaction: bytes | None = None) -> bytes:
     """The bytes of a manifest file; the fragments are neither decoded nor encoded again."""
+    return lay_out(manifest, transaction)[0]
+
+
+def lay_out(manifest: Manifest, transaction: bytes | None = None) -> tuple[bytes, ManifestFile]:
+    """The bytes of a manifest file, and what `decode_manifest_file` would make of them."""
     sections: list[bytes] = []
     head = manifest.editable_head()
     for name in ("index_section", "transaction_section", "transaction_section_deprecated"):
@@ -54,9 +59,11 @@ def encode_manifest_file(manifest: Manifest, transaction: bytes | None = None) -
         head.transaction_section = at
         sections.append(_section(transaction))
         at += len(sections[-1])
-    message = manifest.changed(head=head).message
+    placed = manifest.changed(head=head)
+    message = placed.message
     sections += [_LENGTH.pack(len(message)), message, _FOOTER.pack(at, _MAJOR, _MINOR, _MAGIC)]
-    return b"".join([seal(*sections), *sections])
+    inline = transaction if head.HasField("transaction_section") else None
+    return b"".join([seal(*sections), *sections]), ManifestFile(placed, inline)
 
 
 def decode_manifest_file(data: bytes) -> ManifestFile:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol, TypeVar
 
 from google.protobuf.message import Message
+from google.protobuf.unknown_fields import UnknownFieldSet
 
 from conroi.format import lance_pb2 as pb
 from conroi.format.manifest import Manifest
@@ -60,6 +61,8 @@ def copied(message: _Message) -> _Message:
 
 def unknown_fields(message: Message) -> bytes:
     """The fields of a message that this version does not know, encoded, so that they can be written back."""
+    if not len(UnknownFieldSet(message)):
+        return b""
     rest = copied(message)
     for field, _ in message.ListFields():
         rest.ClearField(field.name)
