@@ -24,7 +24,7 @@ Nobody needs to match text: the facts are attributes (`table`, `version`, `hint`
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -61,7 +61,7 @@ class ConroiError(Exception):
 
 
 @contextmanager
-def about(table: str) -> Iterator[None]:
+def about(table: str) -> Generator[None]:
     """Errors from inside that do not say which table they are about get to say it."""
     try:
         yield

@@ -108,7 +108,9 @@ def _moment(as_of: datetime | str, table: str) -> int:
         return int(when.timestamp() * 1e9)
     except (ValueError, AttributeError, TypeError) as error:
         raise InvalidInputError(
-            f"{as_of!r} is not a moment.", table=table, hint="Give a datetime, or text such as 2026-11-15T12:00:00+00:00."
+            f"{as_of!r} is not a moment.",
+            table=table,
+            hint="Give a datetime, or text such as 2026-11-15T12:00:00+00:00.",
         ) from error
 
 

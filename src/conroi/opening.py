@@ -181,6 +181,4 @@ def _change_of(files: TableFiles, transaction: Transaction) -> Change:
             f"{operation.name} was made on no version, so there is no table to commit it to.",
             hint="Set read_version to the version the change was made on.",
         )
-    return Change(
-        staged=staged, base=base, uuid=transaction.uuid, properties=transaction.properties, restored=restored
-    )
+    return Change(staged=staged, base=base, uuid=transaction.uuid, properties=transaction.properties, restored=restored)

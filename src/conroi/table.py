@@ -57,9 +57,7 @@ class Table(ReadableTable):
         """The table at its newest version."""
         return Table(self._files, self._files.newest(self._pinned.snapshot))
 
-    def at(
-        self, version: int | None = None, *, tag: str | None = None, as_of: datetime | str | None = None
-    ) -> Table:
+    def at(self, version: int | None = None, *, tag: str | None = None, as_of: datetime | str | None = None) -> Table:
         """The table at a past version: by number, by tag, or as it was at a moment."""
         return Table(self._files, self._find(version, tag, as_of))
 
@@ -130,9 +128,7 @@ class Table(ReadableTable):
         **how: Unpack[How],
     ) -> Table:
         """Add columns: by SQL `{"total": "price * n"}`, by a function over batches, or as pyarrow fields, all null."""
-        return self._do(
-            lambda at: verbs.add_columns(at, columns, read_columns=read_columns, progress=progress), how
-        )
+        return self._do(lambda at: verbs.add_columns(at, columns, read_columns=read_columns, progress=progress), how)
 
     def drop_columns(self, columns: Sequence[str], **how: Unpack[How]) -> Table:
         """Forget columns."""
@@ -146,9 +142,7 @@ class Table(ReadableTable):
         """Change columns: `{"v": {"type": pa.float64()}, "w": {"nullable": False}}`."""
         return self._do(lambda at: verbs.alter_columns(at, changes), how)
 
-    def replace_column_data(
-        self, columns: NewValues, *, progress: Progress | None = None, **how: Unpack[How]
-    ) -> Table:
+    def replace_column_data(self, columns: NewValues, *, progress: Progress | None = None, **how: Unpack[How]) -> Table:
         """Compute whole columns anew, by SQL `{"v": "v * 2"}` or by a function over batches."""
         return self._do(lambda at: verbs.replace_column_data(at, columns, progress=progress), how)
 
@@ -176,9 +170,7 @@ class Table(ReadableTable):
             lambda at: verbs.set_metadata(at, table=table, schema=schema, fields=fields, replace=replace), how
         )
 
-    def add_base(
-        self, path: str, *, name: str | None = None, is_table_root: bool = False, **how: Unpack[How]
-    ) -> Table:
+    def add_base(self, path: str, *, name: str | None = None, is_table_root: bool = False, **how: Unpack[How]) -> Table:
         """Name another place where files of this table may be."""
         return self._do(lambda at: verbs.add_base(at, path, name=name, is_table_root=is_table_root), how)
 

@@ -1,4 +1,4 @@
-"""When the storage does not answer: what landed counts once, what did not is sent again, and what nobody knows is said."""
+"""The storage does not answer: what landed counts once, what did not is sent again, what nobody knows is said."""
 
 from __future__ import annotations
 
@@ -52,7 +52,9 @@ def rows(table: conroi.Table) -> list[tuple[int, int]]:
     return sorted((row["id"], row["v"]) for row in table.to_arrow().to_pylist())
 
 
-def faulty_table(table: conroi.Table, *faults: Fault, putter: PutNew | None = None) -> tuple[conroi.Table, FaultyObjects]:
+def faulty_table(
+    table: conroi.Table, *faults: Fault, putter: PutNew | None = None
+) -> tuple[conroi.Table, FaultyObjects]:
     faulty = FaultyObjects(table._files.objects, faults)
     return table_on(faulty, putter=putter), faulty
 
@@ -79,7 +81,9 @@ def test_a_put_under_a_lock_that_landed_without_an_answer_is_a_success(table: co
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_client_that_tried_again_by_itself_and_found_its_own_file_is_recognised(verb: str, table: conroi.Table) -> None:
+def test_a_client_that_tried_again_by_itself_and_found_its_own_file_is_recognised(
+    verb: str, table: conroi.Table
+) -> None:
     """The first try landed, its answer was lost, the client's own second try hears that the name is taken."""
     do, expected = VERBS[verb]
     writer, faulty = faulty_table(table, call_after(_say_taken, "put_if_absent", MANIFESTS))
@@ -250,7 +254,9 @@ def place(tmp_path: Path) -> Objects:
     return open_objects(tmp_path / "new.lance")
 
 
-@pytest.mark.parametrize("fault", [lose_answer("put_if_absent"), fail("put_if_absent"), call_after(lambda r: _say_taken(r), "put_if_absent")])
+@pytest.mark.parametrize(
+    "fault", [lose_answer("put_if_absent"), fail("put_if_absent"), call_after(lambda r: _say_taken(r), "put_if_absent")]
+)
 def test_a_table_is_created_once_whatever_happens_to_the_answer(fault: Fault, place: Objects) -> None:
     faulty = FaultyObjects(place, [fault])
     made = create_on(faulty)

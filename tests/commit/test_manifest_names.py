@@ -1,9 +1,10 @@
-"""The two ways to name manifests: both are read, a table keeps the one it has, and the old one becomes the new on request."""
+"""Two ways to name manifests: both are read, a table keeps the one it has, the old one becomes the new on request."""
 
 from __future__ import annotations
 
 import os
 import random
+from functools import partial
 from pathlib import Path
 
 import lance
@@ -139,7 +140,7 @@ def assert_half_done(uri: str) -> None:
         table = conroi.open_table(uri)
         assert (table.version, table.naming) == (VERSIONS, V2)
         assert table.at(1).count_rows() == 1
-        for look in (table.versions, table.history, lambda: table.at(as_of="2099-01-01")):
+        for look in (table.versions, table.history, partial(table.at, as_of="2099-01-01")):
             with pytest.raises(CorruptionError, match="both naming schemes") as caught:
                 look()
             assert "migrate_manifest_names()" in (caught.value.hint or "")
@@ -170,7 +171,6 @@ def test_two_different_manifests_of_one_version_are_never_thrown_away(old: conro
 
 def test_a_version_that_somebody_writes_meanwhile_is_renamed_too(old: conroi.Table) -> None:
     """Nobody should; but one who counted in old names a moment ago may."""
-
 
     def write_one(_request: object) -> None:
         old._files.objects.put("_versions/14.manifest", b"somebody else's")
@@ -210,7 +210,14 @@ def test_old_names_become_new_ones_in_an_object_store(seaweedfs: S3Server) -> No
 
 def test_names_that_are_no_manifests_are_ignored(old: conroi.Table) -> None:
     folder = Path(old.uri) / "_versions"
-    for name in ("x.manifest", "007.manifest", "14.manifest-abc", ".tmp_1", "14.manifest.bak", "99999999999999999999.manifest"):
+    for name in (
+        "x.manifest",
+        "007.manifest",
+        "14.manifest-abc",
+        ".tmp_1",
+        "14.manifest.bak",
+        "99999999999999999999.manifest",
+    ):
         (folder / name).write_bytes(b"not a manifest")
     (folder / "latest_version_hint.json").unlink()
     assert_intact(old.uri, V1)

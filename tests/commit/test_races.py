@@ -1,4 +1,4 @@
-"""Eight processes write to one table through the whole stack: one winner for each version, and no row lost or doubled."""
+"""Eight processes write one table through the whole stack: one winner for each version, no row lost or doubled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every attempt leaves its transaction twice, in a file and inside the manifest, and either one is enough for who comes after."""
+"""Every attempt leaves its transaction in a file and inside the manifest, and either is enough for who comes after."""
 
 from __future__ import annotations
 
@@ -119,7 +119,10 @@ def by_pylance(table: conroi.Table, row: int) -> None:
 @pytest.mark.parametrize("loss", [without_file, without_copy])
 @pytest.mark.parametrize("first", ["conroi", "pylance"])
 def test_a_later_writer_needs_only_one_of_the_two(
-    first: str, loss: Callable[[conroi.Table, int], None], writer: Callable[[conroi.Table, int], None], table: conroi.Table
+    first: str,
+    loss: Callable[[conroi.Table, int], None],
+    writer: Callable[[conroi.Table, int], None],
+    table: conroi.Table,
 ) -> None:
     if first == "conroi":
         table.delete("id = 1")
@@ -133,7 +136,9 @@ def test_a_later_writer_needs_only_one_of_the_two(
 
 
 @pytest.mark.parametrize("loss", [without_file, without_copy])
-def test_a_conflict_is_seen_with_only_one_of_the_two(loss: Callable[[conroi.Table, int], None], table: conroi.Table) -> None:
+def test_a_conflict_is_seen_with_only_one_of_the_two(
+    loss: Callable[[conroi.Table, int], None], table: conroi.Table
+) -> None:
     table.overwrite([{"id": 5, "v": 5}])
     loss(table, 2)
     with pytest.raises(conroi.IncompatibleConflict):

@@ -59,7 +59,12 @@ BAD_DATA: dict[str, tuple[Action, type[conroi.ConroiError]]] = {
         lambda t: t.append(
             pa.RecordBatchReader.from_batches(
                 pa.schema({"id": pa.int64(), "amount": pa.float64()}),
-                [pa.record_batch({"id": [9], "amount": [1.0]}), pa.record_batch({"id": [8], "amount": [None]}, schema=pa.schema({"id": pa.int64(), "amount": pa.float64()}))],
+                [
+                    pa.record_batch({"id": [9], "amount": [1.0]}),
+                    pa.record_batch(
+                        {"id": [8], "amount": [None]}, schema=pa.schema({"id": pa.int64(), "amount": pa.float64()})
+                    ),
+                ],
             )
         ),
         InvalidInputError,
@@ -67,7 +72,9 @@ BAD_DATA: dict[str, tuple[Action, type[conroi.ConroiError]]] = {
     "column missing that may not be null": (lambda t: t.append([{"id": 9}]), InvalidInputError),
     "key missing": (lambda t: t.append([{"amount": 9.0}]), InvalidInputError),
     "a column twice": (
-        lambda t: t.append(pa.Table.from_arrays([pa.array([9]), pa.array([9]), pa.array([1.0])], ["id", "id", "amount"])),
+        lambda t: t.append(
+            pa.Table.from_arrays([pa.array([9]), pa.array([9]), pa.array([1.0])], ["id", "id", "amount"])
+        ),
         InvalidInputError,
     ),
     "key that is there": (lambda t: t.append(row(id=1)), DuplicateKeyError),
@@ -227,6 +234,7 @@ BAD_SETTINGS: dict[str, tuple[Action, type[conroi.ConroiError]]] = {
     "if_moved is neither": (lambda t: t.overwrite(row(), if_moved="maybe"), InvalidInputError),
     "if_moved of restore is neither": (lambda t: t.restore(1, if_moved="maybe"), InvalidInputError),
     "a setting that is no text": (lambda t: t.set_config({"a": 1}), InvalidInputError),
+    "a setting whose name is no text": (lambda t: t.set_config({5: "x"}), InvalidInputError),
     "a setting without a name": (lambda t: t.set_config({"": "x"}), InvalidInputError),
     "no metadata": (lambda t: t.set_metadata(), InvalidInputError),
     "metadata of an unknown column": (lambda t: t.set_metadata(fields={"colour": {"a": "b"}}), NotFoundError),
@@ -267,7 +275,9 @@ def test_a_bad_setting_is_refused(case: str, table: conroi.Table) -> None:
     check(table, *BAD_SETTINGS[case])
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a b", ".x", "x.", "x..y", "x.lock", "ä", "a\n", "../x", 5, None])
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "a/b", "a b", ".x", "x.", "x..y", "x.lock", "ä", "a\n", "../x", 5, None]
+)
 def test_a_tag_name_that_pylance_would_not_take_is_refused(name: Any, table: conroi.Table) -> None:
     check(table, lambda t: t.tags.create(name), InvalidInputError)
 

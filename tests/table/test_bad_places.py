@@ -88,7 +88,9 @@ def test_a_table_of_pylance_is_not_made_again(tmp_path: Path) -> None:
         conroi.create_table(tmp_path / "t.lance", ROWS)
 
 
-@pytest.mark.parametrize("uri", ["", "  ", "ftp://host/t", "s3://", "s3://user:secret@bucket/t", "memory://", "a\0b", "a\nb", b"t"])
+@pytest.mark.parametrize(
+    "uri", ["", "  ", "ftp://host/t", "s3://", "s3://user:secret@bucket/t", "memory://", "a\0b", "a\nb", b"t"]
+)
 def test_a_path_that_cannot_be_one_is_refused_without_repeating_secrets(uri: Any) -> None:
     with pytest.raises(InvalidInputError) as caught:
         conroi.open_table(uri)
@@ -151,7 +153,16 @@ def test_a_handle_on_a_cleaned_up_version_still_writes_at_the_newest(table: conr
 
 # -------------------------------------------------------------- paths that leave the table
 
-OUTSIDE = ["../../secret.lance", "/etc/passwd", "a/../../b.lance", "s3://elsewhere/x.lance", "C:\\x.lance", "", ".", "a//b"]
+OUTSIDE = [
+    "../../secret.lance",
+    "/etc/passwd",
+    "a/../../b.lance",
+    "s3://elsewhere/x.lance",
+    "C:\\x.lance",
+    "",
+    ".",
+    "a//b",
+]
 
 
 @pytest.mark.parametrize("path", OUTSIDE)
@@ -175,7 +186,16 @@ def test_a_path_outside_the_table_is_refused_before_it_is_published(path: str, t
 
 
 @pytest.mark.parametrize("path", OUTSIDE)
-@pytest.mark.parametrize("read", [lambda t: t.to_arrow(), lambda t: t.count_rows("id > 0"), lambda t: t.delete("id = 1"), lambda t: t.to_lance(), lambda t: t.compact()])
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda t: t.to_arrow(),
+        lambda t: t.count_rows("id > 0"),
+        lambda t: t.delete("id = 1"),
+        lambda t: t.to_lance(),
+        lambda t: t.compact(),
+    ],
+)
 def test_a_path_outside_the_table_is_refused_before_it_is_opened(
     path: str, read: Callable[[conroi.Table], object], table: conroi.Table
 ) -> None:

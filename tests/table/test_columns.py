@@ -152,7 +152,22 @@ def test_replacing_columns_of_an_empty_table_makes_no_version(uri: str) -> None:
 
 
 def test_odd_names_work_in_every_verb(uri: str) -> None:
-    names = ["a b", "a%b", "a#b?", "ünï 😀", "it's", 'say "x"', "SELECT", "a/b", "x" * 300, " ", "--", "(", "Case", "case"]
+    names = [
+        "a b",
+        "a%b",
+        "a#b?",
+        "ünï 😀",
+        "it's",
+        'say "x"',
+        "SELECT",
+        "a/b",
+        "x" * 300,
+        " ",
+        "--",
+        "(",
+        "Case",
+        "case",
+    ]
     table = conroi.create_table(uri, pa.table({name: [number, 7] for number, name in enumerate(names, start=100)}))
     for number, name in enumerate(names, start=100):
         assert table.to_arrow([name]).to_pylist() == [{name: number}, {name: 7}]

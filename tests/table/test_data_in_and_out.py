@@ -65,7 +65,9 @@ def test_anything_can_be_appended(form: str, uri: str) -> None:
 
 
 def test_lists_of_dicts_take_their_types_from_the_table(uri: str) -> None:
-    schema = pa.schema({"d": pa.decimal128(10, 2), "t": pa.timestamp("us"), "v": pa.list_(pa.float32(), 2), "b": pa.int8()})
+    schema = pa.schema(
+        {"d": pa.decimal128(10, 2), "t": pa.timestamp("us"), "v": pa.list_(pa.float32(), 2), "b": pa.int8()}
+    )
     row = {"d": decimal.Decimal("1.50"), "t": datetime.datetime(2026, 1, 2), "v": [1.0, 2.0], "b": 3}
     table = conroi.create_table(uri, schema).append([row])
     assert table.to_arrow().to_pylist() == [row]

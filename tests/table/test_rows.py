@@ -35,7 +35,9 @@ def test_a_verb_on_an_old_handle_starts_at_the_newest_version(table: conroi.Tabl
     assert ids(table.append(rows(5))) == [1, 2, 3, 4, 5]
 
 
-@pytest.mark.parametrize("nothing", [[], pa.table({"id": pa.array([], pa.int64()), "amount": pa.array([], pa.float64())})])
+@pytest.mark.parametrize(
+    "nothing", [[], pa.table({"id": pa.array([], pa.int64()), "amount": pa.array([], pa.float64())})]
+)
 def test_appending_no_rows_makes_no_version(nothing: pa.Table, table: conroi.Table) -> None:
     assert table.append(nothing).version == 1
     assert table.versions() == [1]
@@ -66,9 +68,10 @@ def test_new_columns_are_added_in_the_same_version(table: conroi.Table) -> None:
 
 
 def test_a_new_column_is_nullable_whatever_the_data_says(table: conroi.Table) -> None:
-    data = pa.table({"id": [4], "amount": [4.0], "x": [1]}, schema=pa.schema(
-        [("id", pa.int64()), ("amount", pa.float64()), pa.field("x", pa.int64(), nullable=False)]
-    ))
+    data = pa.table(
+        {"id": [4], "amount": [4.0], "x": [1]},
+        schema=pa.schema([("id", pa.int64()), ("amount", pa.float64()), pa.field("x", pa.int64(), nullable=False)]),
+    )
     assert table.append(data, evolve_schema=True).schema.field("x").nullable
 
 

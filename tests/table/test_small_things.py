@@ -64,7 +64,9 @@ def test_a_notebook_gets_a_table_with_names_that_cannot_break_it(table: conroi.T
 
 
 def test_long_work_tells_how_far_it_is(uri: str) -> None:
-    done: dict[str, list[int]] = {name: [] for name in ("create", "append", "overwrite", "add", "replace", "compact", "sort")}
+    done: dict[str, list[int]] = {
+        name: [] for name in ("create", "append", "overwrite", "add", "replace", "compact", "sort")
+    }
     table = conroi.create_table(uri, pa.table({"id": [1, 2]}), progress=done["create"].append)
     table = table.append(pa.table({"id": [3, 4, 5]}), progress=done["append"].append)
     table = table.add_columns({"v": "id"}, progress=done["add"].append)
@@ -160,7 +162,25 @@ def test_a_path_may_be_written_in_any_way(form: str, tmp_path: Path, monkeypatch
     assert conroi.open_table(forms[form]).uri == str(tmp_path / "a b.lance")
 
 
-@pytest.mark.parametrize("name", ["a b", "a%20b", "a%b", "a#b", "a?b", "ünï 😀", "it's", 'say "x"', "a\\b", "a:b", "x" * 200, " x ", "%2e%2e", "[x]{y}*"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a b",
+        "a%20b",
+        "a%b",
+        "a#b",
+        "a?b",
+        "ünï 😀",
+        "it's",
+        'say "x"',
+        "a\\b",
+        "a:b",
+        "x" * 200,
+        " x ",
+        "%2e%2e",
+        "[x]{y}*",
+    ],
+)
 def test_a_folder_may_have_an_odd_name(name: str, tmp_path: Path) -> None:
     place = tmp_path / name
     table = conroi.create_table(place, pa.table({"id": [1, 2]})).append(pa.table({"id": [3]})).delete("id = 1")

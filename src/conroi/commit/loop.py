@@ -9,15 +9,15 @@
 from __future__ import annotations
 
 import logging
-import os
 
 from conroi import operations
 from conroi.commit.backoff import pause_s
+from conroi.commit.baton import Baton
 from conroi.commit.change import Change, CommitOptions, CommitResult
 from conroi.commit.deletions import load_deletions, write_deletions
 from conroi.commit.detached import detached_version
 from conroi.commit.files import TableFiles
-from conroi.commit.snapshot import Snapshot, load_snapshot, load_transaction
+from conroi.commit.snapshot import Snapshot, load_only_transaction, load_snapshot, load_transaction
 from conroi.commit.turns import WRITER_PROPERTY
 from conroi.conflicts import Outcome, Rebase, Verdict, Winner, are_unrelated, vector_key
 from conroi.errors import (
@@ -62,6 +62,7 @@ class _Commit:
         self.options = options
         self.seen = change.base
         self.rebase = Rebase(change.staged)
+        self.baton = Baton(files.objects, files.environment, files.turns.me)
         self.met: list[int] = []
         self.winners: list[Winner] = []
         self.attempt_files: list[str] = []
@@ -71,6 +72,12 @@ class _Commit:
         self.taken: Snapshot | None = None
 
     def run(self) -> CommitResult:
+        try:
+            return self._run()
+        finally:
+            self.baton.pass_on()
+
+    def _run(self) -> CommitResult:
         environment = self.files.environment
         started = environment.monotonic()
         self._write_first_transaction()
@@ -87,48 +94,43 @@ class _Commit:
             if self.options.timeout_s is not None and now - started > self.options.timeout_s:
                 break
             if attempt <= self.options.retries:
-                environment.sleep(0 if os.environ.get("CT")=="0" else pause_s(environment, attempt, now - attempt_started))
+                self._lose(attempt, now - attempt_started)
         mine = self._catch_up()  # what beat us last may forbid our change, and that is then the better answer
         if mine is not None:
             return self._landed(mine, attempt)
         raise self._contention(attempt)
 
+    def _lose(self, attempt: int, attempt_s: float) -> None:
+        self.baton.ask(attempt)
+        if not self.baton.is_mine:
+            self.files.environment.sleep(pause_s(self.files.environment, attempt, attempt_s))
+
     # ------------------------------------------------------------------ what others did
 
     def _take_turn(self, *, is_first: bool) -> Snapshot | None:
         """Catch up with what others committed; where many write, until it is our turn."""
-        turns, environment = self.files.turns, self.files.environment
-        is_local = self.files.objects.is_local
-        if is_first and self.change.base_is_fresh and not is_local and not turns.is_contended():
+        turns = self.files.turns
+        if is_first and self.change.base_is_fresh and not self._is_local and not turns.is_contended():
             return None  # spare the request: the put will tell
         mine = self._catch_up()
-        if mine is not None or self.seen is None or self.change.is_detached:
+        if mine is not None or self.seen is None or self.change.is_detached or self.baton.is_mine:
             return mine
-        give_up = environment.monotonic() + turns.longest_wait_s()
-        import os
-        while os.environ.get("CT")!="0" and (places := turns.places_to_wait()):
-            before = self.seen.version
-            if not self._wait_for_progress(places * turns.turn_s(), before):
-                return None
+        places = turns.places_to_wait()
+        if places:
+            turns.wait(places, self._has_moved if self._is_local else None)
+        if turns.is_contended():
+            self.baton.give_way(turns.turn_s())
             mine = self._catch_up()
-            if mine is not None or self.seen.version == before or environment.monotonic() > give_up:
-                return mine
-        return None
+        return mine
 
-    def _wait_for_progress(self, seconds: float, version: int) -> bool:
-        """Whether somebody else committed while we waited; where looking is cheap, we wait no longer than that."""
-        environment = self.files.environment
-        if not self.files.objects.is_local:
-            environment.sleep(seconds)
-            return True
-        until = environment.monotonic() + seconds
-        step = max(seconds / 8, 0.0001)
-        while environment.monotonic() < until:
-            environment.sleep(step)
-            latest = self.files.versions.latest()
-            if latest is not None and latest.version > version:
-                return True
-        return False
+    @property
+    def _is_local(self) -> bool:
+        return self.files.objects.is_local
+
+    def _has_moved(self, versions: int) -> bool:
+        """Whether others have committed so many versions since we last caught up."""
+        assert self.seen is not None
+        return self.files.objects.head(self._naming.path(self.seen.version + versions)) is not None
 
     def _catch_up(self) -> Snapshot | None:
         """Rebase over every version after `seen`; our own, if an earlier put of ours did land."""
@@ -137,6 +139,8 @@ class _Commit:
         latest = self.files.versions.latest()
         newest = self.seen.version if latest is None else latest.version
         for version in range(self.seen.version + 1, newest + 1):
+            if version < newest and self._passes_over(version):
+                continue
             snapshot = self._load(version)
             transaction = load_transaction(self.files.objects, snapshot)
             if transaction is not None and transaction.uuid == self.change.uuid:
@@ -144,6 +148,22 @@ class _Commit:
             self._meet(snapshot, transaction)
             self.seen = snapshot
         return None
+
+    def _passes_over(self, version: int) -> bool:
+        """Whether this version, which is not the newest, has nothing to do with us; its transaction alone can tell."""
+        if self.change.guard is not None or self.change.must_not_move:
+            return False
+        try:
+            transaction = load_only_transaction(self.files.objects, self._located(version))
+        except NotFoundError:
+            return False
+        if transaction is None or transaction.uuid == self.change.uuid:
+            return False
+        if not are_unrelated(self.change.staged.operation.name, transaction.operation_name):
+            return False
+        self.met.append(version)
+        self.files.turns.saw(version, transaction)
+        return True
 
     def _write_first_transaction(self) -> None:
         """As long as nobody committed since our base: it is then out of the way when it is our turn."""
@@ -166,6 +186,9 @@ class _Commit:
                 hint="Run the work again on the newest version.",
             ) from None
 
+    def _located(self, version: int) -> Located:
+        return Located(version, self._naming.path(version), self._naming)
+
     def _meet(self, snapshot: Snapshot, transaction: Transaction | None) -> None:
         if transaction is None:
             raise CorruptionError(
@@ -182,7 +205,8 @@ class _Commit:
                 table=self.files.root,
                 expected=self._base_version,
                 actual=snapshot.version,
-                hint='Look at what changed and run it again, or pass if_moved="win" to go ahead regardless.',
+                hint="Look at what changed and run it again. To go ahead regardless, leave out strict and expect, or "
+                'pass if_moved="win" to overwrite() and restore().',
             )
         self.met.append(snapshot.version)
         self.files.turns.saw(snapshot.version, transaction)

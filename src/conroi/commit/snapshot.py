@@ -9,7 +9,7 @@ from conroi.errors import CorruptionError, NotFoundError
 from conroi.format.flags import require_readable
 from conroi.format.lance_pb2 import IndexMetadata
 from conroi.format.manifest import Manifest
-from conroi.format.manifest_file import ManifestFile, decode_manifest_file
+from conroi.format.manifest_file import ManifestFile, decode_inline_transaction, decode_manifest_file
 from conroi.format.naming import TRANSACTIONS_DIR, ManifestNaming
 from conroi.format.transaction import Transaction, decode_transaction
 from conroi.stores.objects import Objects
@@ -90,3 +90,9 @@ def load_transaction(objects: Objects, snapshot: Snapshot) -> Transaction | None
         return decode_transaction(objects.get(f"{TRANSACTIONS_DIR}/{name}"))
     except NotFoundError:
         return None
+
+
+def load_only_transaction(objects: Objects, located: Located) -> Transaction | None:
+    """The transaction inside a manifest, without the rest: for versions that are only passed over."""
+    inline = decode_inline_transaction(objects.get(located.path))
+    return None if inline is None else decode_transaction(inline)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Callable
 
 from conroi.environment import Environment
 from conroi.format.transaction import Transaction
@@ -22,8 +23,8 @@ REMEMBERED = 64
 """So many of the last versions are looked at."""
 ACTIVE_FOR_S = 2.0
 """A writer that was not seen for so long is not waited for."""
-LONGEST_WAIT = 2.0
-"""A turn is waited for at most so many rounds of the ring."""
+SLACK = 2.0
+"""A writer is given so many times the turns that it should take."""
 SHORTEST_S = 0.0005
 
 
@@ -72,9 +73,16 @@ class Turns:
         with self._lock:
             return min(self._attempts, default=SHORTEST_S)
 
-    def longest_wait_s(self) -> float:
-        """After so long a writer goes ahead whatever it sees."""
-        return LONGEST_WAIT * len(self._ring()) * self.turn_s()
+    def wait(self, places: int, has_moved: Callable[[int], bool] | None) -> None:
+        """Until so many others have committed, or for as long as that may take them.
+
+        `has_moved` says whether so many versions are there, where looking costs nothing.
+        """
+        turn_s = self.turn_s()
+        self._environment.sleep((places - 1) * turn_s)
+        until = self._environment.monotonic() + SLACK * places * turn_s
+        while has_moved is not None and self._environment.monotonic() < until and not has_moved(places):
+            self._environment.sleep(turn_s / 2)
 
     def _ring(self) -> list[str]:
         since = self._environment.monotonic() - ACTIVE_FOR_S

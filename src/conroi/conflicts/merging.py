@@ -135,7 +135,10 @@ def _with_newer_deletions(meeting: Meeting) -> Operation:
 def _patched(operation: Operation, deletion_files: Mapping[int, pb.DeletionFile], emptied: frozenset[int]) -> Operation:
     """The operation with other deletion files, and with the emptied fragments among the removed ones."""
     if not isinstance(operation, Delete | Update):
-        raise InvalidInputError(f"A {operation.name} has no deletion files to change.")
+        raise InvalidInputError(
+            f"A {operation.name} has no deletion files to change.",
+            hint="Only a Delete or an Update can be given new ones.",
+        )
     updated = tuple(
         _with_deletions(fragment, deletion_files.get(fragment.id))
         for fragment in operation.updated_fragments

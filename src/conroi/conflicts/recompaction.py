@@ -120,6 +120,9 @@ def _with_deletions(group: Group, files: Mapping[int, pb.DeletionFile]) -> Group
     for new in changed.new_fragments:
         if new.id in files:
             if new.HasField("deletion_file"):
-                raise InvalidInputError(f"The new fragment {new.id} of a compaction has deleted rows already.")
+                raise InvalidInputError(
+                    f"The new fragment {new.id} of a compaction has deleted rows already.",
+                    hint="Plan the compaction again, and write only the rows that are to stay.",
+                )
             new.deletion_file.CopyFrom(files[new.id])
     return changed

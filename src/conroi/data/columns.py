@@ -9,11 +9,11 @@ import pyarrow as pa
 
 from conroi.data.expressions import expression
 from conroi.data.fitting import cast_batch
+from conroi.data.pinned import Pinned
 from conroi.data.pylance import pylance_errors
 from conroi.data.writing import DataWriter
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
-from conroi.data.pinned import Pinned
 
 BatchFunction: TypeAlias = Callable[[pa.RecordBatch], pa.RecordBatch]
 """Given some rows, returns the new columns for just those rows."""

@@ -47,7 +47,7 @@ class Once:
 def to_reader(data: object, schema: pa.Schema | None = None) -> pa.RecordBatchReader:
     """The data as a stream of record batches, in its own schema. `schema` helps to read lists of dicts."""
     try:
-        return _to_reader(data, schema)
+        return _without_views(_to_reader(data, schema))
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         raise InvalidInputError(
             f"The data could not be read as Arrow: {error}",
@@ -74,6 +74,32 @@ def _to_reader(data: object, schema: pa.Schema | None) -> pa.RecordBatchReader:
         f"Data of type {type(data).__name__} cannot be written.",
         hint="Give an Arrow table or reader, a pandas or polars frame, or a list of dicts.",
     )
+
+
+def _without_views(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
+    """Views, which polars hands over, as plain text and bytes: tables hold those, and pyarrow can compute with them."""
+    plain = pa.schema([_plain_field(field) for field in reader.schema], metadata=reader.schema.metadata)
+    if plain.equals(reader.schema):
+        return reader
+    return pa.RecordBatchReader.from_batches(plain, (batch.cast(plain) for batch in reader))
+
+
+def _plain_field(field: pa.Field) -> pa.Field:
+    return field.with_type(_plain_type(field.type))
+
+
+def _plain_type(type_: pa.DataType) -> pa.DataType:
+    if pa.types.is_string_view(type_):
+        return pa.string()
+    if pa.types.is_binary_view(type_):
+        return pa.binary()
+    if pa.types.is_struct(type_):
+        return pa.struct([_plain_field(field) for field in type_])
+    if pa.types.is_fixed_size_list(type_):
+        return pa.list_(_plain_field(type_.value_field), type_.list_size)
+    if pa.types.is_large_list(type_):
+        return pa.large_list(_plain_field(type_.value_field))
+    return pa.list_(_plain_field(type_.value_field)) if pa.types.is_list(type_) else type_
 
 
 def _rows_to_table(rows: Sequence[object], schema: pa.Schema | None) -> pa.Table:

@@ -87,9 +87,7 @@ def in_common(mine: pa.Table, theirs: pa.Table) -> pa.Table:
     return mine.select(names).join(theirs.select(names), keys=names, join_type="left semi")
 
 
-def matches(
-    target: pa.Table, source: pa.Table
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def matches(target: pa.Table, source: pa.Table) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Which rows of the target have the key of which row of the source: positions, pair by pair."""
     if not target.num_rows or not source.num_rows:
         return np.empty(0, np.int64), np.empty(0, np.int64)

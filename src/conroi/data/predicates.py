@@ -21,7 +21,7 @@ def checked_predicate(where: object, *, table: str) -> Predicate:
     raise InvalidInputError(
         f"{where!r} is not a condition.",
         table=table,
-        hint='Write one as a string, such as "amount < 0 AND region = \'EU\'", or as a pyarrow expression; '
+        hint="Write one as a string, such as \"amount < 0 AND region = 'EU'\", or as a pyarrow expression; "
         'for every row write "true".',
     )
 

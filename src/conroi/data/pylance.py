@@ -6,7 +6,7 @@ pylance reads and writes data files for us; it never commits.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -40,9 +40,7 @@ def file_session(objects: Objects) -> LanceFileSession:
     if session is None:
         from lance.file import LanceFileSession
 
-        session = LanceFileSession(
-            objects.pylance_uri(DATA_DIR), storage_options=dict(objects.storage_options) or None
-        )
+        session = LanceFileSession(objects.pylance_uri(DATA_DIR), storage_options=dict(objects.storage_options) or None)
         _file_sessions[objects] = session
     return session
 
@@ -83,11 +81,12 @@ def _message_for_pylance(snapshot: Snapshot) -> bytes:
 
 
 _INVALID_INPUT = "Invalid user input: "
+_NOT_SUPPORTED = "Not supported: "
 _SOURCE_POSITION = re.compile(r",? *(/[\w./\-]+|[\w\-]+(/[\w.\-]+)+)\.rs:\d+:\d+")
 
 
 @contextmanager
-def pylance_errors(table: str) -> Iterator[None]:
+def pylance_errors(table: str) -> Generator[None]:
     """Turn what pylance raises into typed errors; ours pass through."""
     try:
         yield
@@ -114,7 +113,7 @@ def _typed(error: BaseException, table: str) -> ConroiError:
             f"A file stands where the table needs a folder: {text}", table=table, hint="Choose another path."
         )
     is_refusal = isinstance(error, ValueError | TypeError | NotImplementedError | KeyError)
-    if str(error).startswith(_INVALID_INPUT) or (is_refusal and not is_io):
+    if str(error).startswith((_INVALID_INPUT, _NOT_SUPPORTED)) or (is_refusal and not is_io):
         return InvalidInputError(text, table=table, hint="Check column names, types and the expression.")
     if is_io:
         return StoreError(text, table=table, hint="Check that the storage is there and may be read and written.")

@@ -12,8 +12,8 @@ from conroi.data.pylance import file_session, pylance_errors
 from conroi.environment import Environment
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
-from conroi.format.naming import DATA_DIR, data_file_name
 from conroi.format.fields import file_field_ids
+from conroi.format.naming import DATA_DIR, data_file_name
 from conroi.stores.objects import Objects
 
 ROWS_PER_FILE = 1_048_576

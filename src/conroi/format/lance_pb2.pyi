@@ -569,6 +569,16 @@ class EncodedRun(_message.Message):
     encoded_fragments: _containers.RepeatedScalarFieldContainer[bytes]
     def __init__(self, encoded_fragments: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
+class ManifestSections(_message.Message):
+    __slots__ = ("transaction_file", "transaction_section_deprecated", "transaction_section")
+    TRANSACTION_FILE_FIELD_NUMBER: _ClassVar[int]
+    TRANSACTION_SECTION_DEPRECATED_FIELD_NUMBER: _ClassVar[int]
+    TRANSACTION_SECTION_FIELD_NUMBER: _ClassVar[int]
+    transaction_file: str
+    transaction_section_deprecated: int
+    transaction_section: int
+    def __init__(self, transaction_file: _Optional[str] = ..., transaction_section_deprecated: _Optional[int] = ..., transaction_section: _Optional[int] = ...) -> None: ...
+
 class FragmentRun(_message.Message):
     __slots__ = ("fragments",)
     FRAGMENTS_FIELD_NUMBER: _ClassVar[int]

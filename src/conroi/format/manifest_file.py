@@ -81,6 +81,17 @@ def decode_manifest_file(data: bytes) -> ManifestFile:
     return ManifestFile(manifest, transaction)
 
 
+def decode_inline_transaction(data: bytes) -> bytes | None:
+    """Only the transaction inside a manifest file, which has a checksum of its own; None if it is not inside."""
+    view = memoryview(data)
+    at = _manifest_position(view, len(view))
+    try:
+        sections = pb.ManifestSections.FromString(view[at + _LENGTH.size : -_FOOTER.size])
+    except DecodeError as error:
+        raise _damaged(f"it is not a valid message ({error})") from error
+    return _transaction(sections, view[:at])
+
+
 def decode_manifest_tail(tail: bytes, file_size: int) -> ManifestFile | int:
     """What the end of a manifest file says or, if that does not cover it, how many bytes from the end are needed.
 
@@ -140,7 +151,7 @@ def _indices(head: pb.ManifestHead, sections: memoryview) -> tuple[pb.IndexMetad
     return tuple(found)
 
 
-def _transaction(head: pb.ManifestHead, sections: memoryview) -> bytes | None:
+def _transaction(head: pb.ManifestHead | pb.ManifestSections, sections: memoryview) -> bytes | None:
     # pylance 14 moved the offset from field 21 to 23; older writers know only 21.
     if head.HasField("transaction_section"):
         return _read_section(sections, head.transaction_section, "transaction")

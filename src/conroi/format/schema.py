@@ -179,7 +179,9 @@ def _check_key(fields: Sequence[pb.Field]) -> None:
         if field.unenforced_primary_key:
             path = field_path(field, by_id)
             if field.id in parents:
-                raise InvalidInputError(f"Column {path!r} cannot be a key: it has columns inside.")
+                raise InvalidInputError(
+                    f"Column {path!r} cannot be a key: it has columns inside.", hint="Use a plain column."
+                )
             if any(ancestor.nullable for ancestor in lineage(field, by_id)):
                 raise InvalidInputError(
                     f"Column {path!r} cannot be a key: it may be null.",
@@ -199,7 +201,10 @@ def schema_from_fields(fields: Sequence[pb.Field], metadata: Mapping[str, bytes]
         # Reading it back turns the names of extension types into the types, where they are registered.
         return pa.ipc.read_schema(schema.serialize())
     except pa.ArrowInvalid as error:
-        raise CorruptionError(f"The manifest has a column that contradicts itself: {error}.") from error
+        raise CorruptionError(
+            f"The manifest has a column that contradicts itself: {error}.",
+            hint="The manifest is damaged, or its writer is broken; open another version.",
+        ) from error
 
 
 def _arrow_field(field: pb.Field, children: Mapping[int, Sequence[pb.Field]]) -> pa.Field[Any]:
@@ -222,7 +227,8 @@ def _arrow_type(field: pb.Field, parts: list[pa.Field[Any]]) -> pa.DataType:
         return pa.list_(parts[0], int(kind.rpartition(":")[2]))
     if parts or kind in ("list", "list.struct", "large_list", "large_list.struct", "map"):
         raise CorruptionError(
-            f"The manifest has a column {field.name!r} of type {kind!r} with {len(parts)} columns inside."
+            f"The manifest has a column {field.name!r} of type {kind!r} with {len(parts)} columns inside.",
+            hint="The manifest is damaged, or its writer is broken; open another version.",
         )
     return simple_type(kind)
 

@@ -123,5 +123,9 @@ def checked_on(on: Sequence[str] | str, table: str) -> tuple[str, ...]:
     """The columns to match on."""
     columns = (on,) if isinstance(on, str) else tuple(on)
     if not columns or len(set(columns)) != len(columns) or not all(columns):
-        raise InvalidInputError("Give one column to match on, or several different ones.", table=table)
+        raise InvalidInputError(
+            f"on={on!r} does not say which columns to match.",
+            table=table,
+            hint="Give one column, or several different ones.",
+        )
     return columns

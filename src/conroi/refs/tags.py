@@ -130,7 +130,9 @@ def checked_name(name: str, table: str) -> str:
     is_text = isinstance(name, str) and _NAME.fullmatch(name)  # pyright: ignore[reportUnnecessaryIsInstance]
     if not is_text or name.startswith(".") or name.endswith((".", ".lock")) or ".." in name:
         raise InvalidInputError(
-            f"{name!r} cannot be the name of a tag.", table=table, hint="Use letters, digits, dots, dashes, underscores."
+            f"{name!r} cannot be the name of a tag.",
+            table=table,
+            hint="Use letters, digits, dots, dashes, underscores.",
         )
     return name
 

@@ -17,8 +17,12 @@ def objects_of_base(objects: Objects, manifest: Manifest, base_id: int | None) -
                 raise UnsupportedError(
                     f"Deletion files under the base {base.path} cannot be found: it is not the root of a table.",
                     table=objects.root,
+                    hint="Compact those fragments with the program that wrote them.",
                 )
             return open_objects(base.path, objects.storage_options)
     raise CorruptionError(
-        f"The manifest names base {base_id}, which it does not have.", table=objects.root, version=manifest.version
+        f"The manifest names base {base_id}, which it does not have.",
+        table=objects.root,
+        version=manifest.version,
+        hint="The manifest is damaged, or its writer is broken; open another version.",
     )

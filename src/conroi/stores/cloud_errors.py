@@ -56,7 +56,7 @@ def _refusal(error: Exception, asked: str, root: str) -> ConroiError:
     if isinstance(error, (exceptions.NotSupportedError, NotImplementedError)):
         return StoreError(f"{asked}: this storage cannot do that", table=root, hint=COMMIT_LOCK_HINT)
     if isinstance(error, exceptions.InvalidPathError):
-        return InvalidInputError(f"{asked}: not a name that this storage can have", table=root)
+        return InvalidInputError(f"{asked}: not a name that this storage can have", table=root, hint="choose another")
     return _by_status(error, asked, root)
 
 

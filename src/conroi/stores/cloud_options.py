@@ -79,7 +79,7 @@ def _number(options: Mapping[str, str], name: str, default: int) -> int:
     try:
         return int(options.get(name, default))
     except ValueError:
-        raise InvalidInputError(f"The storage option {name} must be a whole number") from None
+        raise InvalidInputError(f"The storage option {name} must be a whole number", hint="such as 3") from None
 
 
 def _wrong_options(build: Callable[[dict[str, str]], CloudStore], config: dict[str, str]) -> list[str]:

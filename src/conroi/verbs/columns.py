@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypedDict, cast
 
 import pyarrow as pa
@@ -10,15 +10,15 @@ import pyarrow as pa
 from conroi.data.columns import Columns, column_batches, write_column_file
 from conroi.data.fitting import can_become
 from conroi.data.names import check_column_name
+from conroi.data.pinned import Pinned
+from conroi.data.quoting import quoted
 from conroi.data.writing import Progress
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import field_path, key_fields, max_field_id
-from conroi.format.schema import fields_from_schema
 from conroi.operations import Merge, Project
+from conroi.verbs.create import new_fields
 from conroi.verbs.field_paths import descendants, find
-from conroi.data.pinned import Pinned
-from conroi.data.quoting import quoted
 from conroi.verbs.plan import Plan
 
 
@@ -70,7 +70,9 @@ def no_column(pinned: Pinned) -> InvalidInputError:
 
 
 def _given_fields(pinned: Pinned, columns: pa.Field | Sequence[pa.Field] | pa.Schema) -> list[pa.Field]:
-    given: list[object] = [columns] if isinstance(columns, pa.Field) or not isinstance(columns, Iterable) else [*columns]
+    given: list[object] = (
+        [columns] if isinstance(columns, pa.Field) or not isinstance(columns, Iterable) else [*columns]
+    )
     for field in given:
         if not isinstance(field, pa.Field):
             raise InvalidInputError(
@@ -106,7 +108,7 @@ def with_new_fields(pinned: Pinned, new: list[pa.Field]) -> list[pb.Field]:
         taken.add(field.name)
     if not new:
         raise no_column(pinned)
-    return [*pinned.manifest.fields, *fields_from_schema(pa.schema(new), first_id=next_field_id(pinned))]
+    return [*pinned.manifest.fields, *new_fields(pa.schema(new), table=pinned.root, first_id=next_field_id(pinned))]
 
 
 def next_field_id(pinned: Pinned) -> int:
@@ -138,7 +140,9 @@ def drop_columns(pinned: Pinned, columns: Sequence[str]) -> Plan:
     """Forget columns (`a`, or `a.b` inside a struct); their data stays in the files until they are rewritten."""
     if isinstance(columns, str) or not columns:
         raise InvalidInputError(
-            f"{columns!r} is not a list of columns.", table=pinned.root, hint='Give their names: drop_columns(["a", "b"]).'
+            f"{columns!r} is not a list of columns.",
+            table=pinned.root,
+            hint='Give their names: drop_columns(["a", "b"]).',
         )
     fields = list(pinned.manifest.fields)
     gone: set[int] = set()
@@ -230,18 +234,14 @@ def _refuse_nulls_in(pinned: Pinned, column: str) -> None:
         )
 
 
-def _retype(
-    pinned: Pinned, fields: list[pb.Field], types: Mapping[str, pa.DataType], keeps_nullability: bool
-) -> Plan:
+def _retype(pinned: Pinned, fields: list[pb.Field], types: Mapping[str, pa.DataType], keeps_nullability: bool) -> Plan:
     """Each retyped column becomes a new field with a file of its own; the old one is forgotten."""
     new_fields, schema = _retyped_fields(pinned, fields, types)
     writer = pinned.writer(new_fields)
     changed: list[pb.DataFragment] = []
     for fragment in pinned.manifest.fragments:
         batches = column_batches(pinned, fragment.id, {name: quoted(name) for name in types})
-        changed.append(
-            with_file(fragment, write_column_file(pinned, writer, batches, schema, fragment.physical_rows))
-        )
+        changed.append(with_file(fragment, write_column_file(pinned, writer, batches, schema, fragment.physical_rows)))
     return Plan(pinned.staged(_merge(pinned, changed, new_fields, keeps_nullability=keeps_nullability)))
 
 
@@ -263,7 +263,7 @@ def _retyped_fields(
             )
         nullable = next(f.nullable for f in fields if f.id == old.id)
         columns.append(pa.field(name, type_, nullable=nullable, metadata=current.metadata))
-        replaced[old.id] = fields_from_schema(pa.schema([columns[-1]]), first_id=first_id)
+        replaced[old.id] = new_fields(pa.schema([columns[-1]]), table=pinned.root, first_id=first_id)
         first_id += len(replaced[old.id])
     gone = {child for i in replaced for child in descendants(fields, i)}
     result = [new for f in fields if f.id not in gone for new in replaced.get(f.id, [f])]

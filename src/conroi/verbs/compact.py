@@ -1,4 +1,4 @@
-"""Compaction: small fragments and deleted rows are rewritten into full fragments; sorting rewrites all rows in order."""
+"""Compaction: small fragments and deleted rows become full fragments; sorting rewrites all rows in order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,14 @@ from conroi.data.pylance import pylance_errors
 from conroi.data.writing import ROWS_PER_FILE, Progress
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
-from conroi.format.rowids import concat_row_ids, concat_versions, drop_row_ids, drop_versions, take_row_ids, take_versions
+from conroi.format.rowids import (
+    concat_row_ids,
+    concat_versions,
+    drop_row_ids,
+    drop_versions,
+    take_row_ids,
+    take_versions,
+)
 from conroi.operations import Rewrite
 from conroi.verbs.plan import Plan
 from conroi.verbs.reuse import fragment_reuse_index, needs_reuse_index
@@ -72,7 +79,9 @@ def _executed(pinned: Pinned, options: CompactOptions) -> Sequence[dict[str, Any
         return [json.loads(task.execute(pinned.dataset).json()) for task in plan.tasks]
 
 
-def sort(pinned: Pinned, columns: Sequence[str], reserve_ids: ReserveIds, *, progress: Progress | None = None) -> Plan | None:
+def sort(
+    pinned: Pinned, columns: Sequence[str], reserve_ids: ReserveIds, *, progress: Progress | None = None
+) -> Plan | None:
     """Rewrite all rows in the order of these columns."""
     from lance.dataset import ColumnOrdering
 
@@ -132,7 +141,9 @@ def _carry_lineage(pinned: Pinned, old: Sequence[pb.DataFragment], new: Sequence
         start += fragment.physical_rows
 
 
-def _carry_versions(pinned: Pinned, new: Sequence[pb.DataFragment], addresses: np.ndarray[Any, np.dtype[np.uint64]]) -> None:
+def _carry_versions(
+    pinned: Pinned, new: Sequence[pb.DataFragment], addresses: np.ndarray[Any, np.dtype[np.uint64]]
+) -> None:
     """Sorted rows keep the versions they had where they came from."""
     old = pinned.manifest.fragments
     created = concat_versions(f.inline_created_at_versions for f in old)

@@ -91,7 +91,20 @@ def checked_fields(schema: pa.Schema, *, table: str) -> list[pb.Field]:
         )
     for name in names:
         check_column_name(name, table=table)
-    return fields_from_schema(schema)
+    return new_fields(schema, table=table)
+
+
+def new_fields(schema: pa.Schema, *, table: str, first_id: int = 0) -> list[pb.Field]:
+    """The fields of new columns; InvalidInputError if a type can be written but not read again."""
+    fields = fields_from_schema(schema, first_id=first_id)
+    for field in fields:
+        if field.logical_type.startswith("fixed_size_list:struct:"):
+            raise InvalidInputError(
+                f"Column {field.name!r} is a fixed-size list of structs, which pylance cannot read beside other columns.",
+                table=table,
+                hint="Use a list of structs, or a struct of fixed-size lists.",
+            )
+    return fields
 
 
 def with_key(schema: pa.Schema, key: str | Sequence[str] | None, *, table: str) -> pa.Schema:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from conroi.data.pinned import Pinned
 from conroi.data.predicates import Predicate, checked_predicate, predicate_text
 from conroi.data.pylance import pylance_errors
 from conroi.data.rows import addresses_of, offsets_by_fragment, take_out
 from conroi.operations import Delete
-from conroi.data.pinned import Pinned
 from conroi.verbs.plan import Plan
 
 

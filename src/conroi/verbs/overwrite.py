@@ -14,16 +14,14 @@ from conroi.data.rows import addresses_of, count_rows, offsets_by_fragment, take
 from conroi.data.writing import Progress
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
-from conroi.operations import Overwrite, Update
 from conroi.format.fields import key_columns
+from conroi.operations import Overwrite, Update
 from conroi.verbs.create import checked_fields
 from conroi.verbs.keyed import KeysSeen, checked_new_keys, only, refuse_repeated
 from conroi.verbs.plan import IfMoved, Plan, must_not_move
 
 
-def overwrite(
-    pinned: Pinned, data: object, *, if_moved: IfMoved = "fail", progress: Progress | None = None
-) -> Plan:
+def overwrite(pinned: Pinned, data: object, *, if_moved: IfMoved = "fail", progress: Progress | None = None) -> Plan:
     """Replace all rows. Data that fits keeps the table's schema; other data brings its own."""
     reader = to_reader(data, pinned.schema)
     schema, fields = _next_schema(pinned, reader.schema)

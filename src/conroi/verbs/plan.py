@@ -11,7 +11,6 @@ from conroi.commit.snapshot import Snapshot
 from conroi.conflicts import Staged
 from conroi.errors import InvalidInputError
 
-
 IfMoved: TypeAlias = Literal["fail", "win"]
 """What an overwrite or a restore does when somebody else commits meanwhile."""
 

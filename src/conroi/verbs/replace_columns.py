@@ -42,5 +42,7 @@ def _refuse_key(pinned: Pinned, names: list[str]) -> None:
     touched = [name for name in key_columns(pinned.manifest.fields) if name in names]
     if touched:
         raise InvalidInputError(
-            f"{', '.join(touched)} is part of the table's key.", table=pinned.root, hint="Use update(), which checks keys."
+            f"{', '.join(touched)} is part of the table's key.",
+            table=pinned.root,
+            hint="Use update(), which checks keys.",
         )

@@ -44,7 +44,8 @@ def set_metadata(
 
 def _update_map(pinned: Pinned, values: Values, replace: bool) -> pb.UpdateMap:
     for key, value in values.items():
-        if not key or not (value is None or isinstance(value, str)):
+        is_text = isinstance(key, str) and isinstance(value, str | None)  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not key or not is_text:
             raise InvalidInputError(
                 f"{key!r}: {value!r} cannot be stored.", table=pinned.root, hint="Keys and values are strings."
             )

@@ -24,8 +24,8 @@ from conroi.data.rows import Rows, addresses_of, offsets_by_fragment, take_out
 from conroi.data.width import row_width
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
-from conroi.format.rowids import encode_row_ids
 from conroi.format.fields import column_field_ids, key_columns
+from conroi.format.rowids import encode_row_ids
 from conroi.operations import Update
 from conroi.verbs.columns import with_file
 from conroi.verbs.keyed import KeysSeen, checked_new_keys
@@ -62,7 +62,9 @@ def update(
 
 def _checked_values(pinned: Pinned, values: Mapping[str, object]) -> dict[str, str]:
     if not values or not isinstance(values, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidInputError("No column to update was given.", table=pinned.root, hint='Give {"column": "expression"}.')
+        raise InvalidInputError(
+            "No column to update was given.", table=pinned.root, hint='Give {"column": "expression"}.'
+        )
     for column in values:
         pinned.field(column)
     return {column: expression(value, pinned.root) for column, value in values.items()}
@@ -181,9 +183,7 @@ def field_ids(pinned: Pinned, columns: list[str]) -> list[int]:
 # ---------------------------------------------------------------------------- rewriting columns
 
 
-def _rewrite_columns(
-    pinned: Pinned, expressions: Mapping[str, str], where: Predicate | None, rows: Rows
-) -> Plan:
+def _rewrite_columns(pinned: Pinned, expressions: Mapping[str, str], where: Predicate | None, rows: Rows) -> Plan:
     schema = pa.schema([pinned.schema.field(name) for name in expressions])
     changed_ids = field_ids(pinned, list(expressions))
     updated: list[pb.DataFragment] = []
