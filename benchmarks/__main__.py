@@ -1,4 +1,4 @@
-"""python -m benchmarks [NAME …]: measure, print, keep, and fail if a bar is missed."""
+"""python -m benchmarks [--only NAME …]: measure, print, keep, and fail if a bar is missed."""
 
 from __future__ import annotations
 
@@ -7,26 +7,29 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import append
+from benchmarks import append, contention
 from benchmarks.report import Report
 
 PROJECT = Path(__file__).parents[1]
-BENCHMARKS: dict[str, Callable[[argparse.Namespace], Report]] = {"append": append.measure}
+BENCHMARKS: dict[str, Callable[[argparse.Namespace], Report]] = {
+    "append": append.measure,
+    "contention": contention.measure,
+}
 
 
 def main() -> int:
     """The command; the exit code says whether every bar was met."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure conroi beside its peers.")
-    parser.add_argument("names", nargs="*", choices=[*BENCHMARKS, []], help="which (all, if none is named)")
-    parser.add_argument("--turns", type=int, default=5, help="how often the contenders take turns")
-    parser.add_argument("--seconds", type=float, default=5.0, help="the length of a window")
-    parser.add_argument("--quick", action="store_true", help="two turns of one second: a first look, no evidence")
+    parser.add_argument("--only", nargs="+", choices=[*BENCHMARKS], default=[*BENCHMARKS], help="which of them")
+    parser.add_argument("--turns", type=int, help="how often the contenders take turns (5, quick: 2)")
+    parser.add_argument("--seconds", type=float, help="the length of a window (5, quick: 2)")
+    parser.add_argument("--quick", action="store_true", help="few short turns: a first look, no evidence")
     parser.add_argument("--evidence", action="store_true", help="also keep the result in docs/evidence")
     options = parser.parse_args()
-    if options.quick:
-        options.turns, options.seconds = 2, 1.0
+    options.turns = options.turns or (2 if options.quick else 5)
+    options.seconds = options.seconds or (2.0 if options.quick else 5.0)
     is_met = True
-    for name in options.names or BENCHMARKS:
+    for name in options.only:
         report = BENCHMARKS[name](options)
         print(report.markdown(), flush=True)
         report.save(PROJECT / "bench-out")

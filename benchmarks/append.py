@@ -154,7 +154,7 @@ def _at(engine: EngineType, files: int) -> str:
     return f"{engine.name} at {files}"
 
 
-def _medians(engine: EngineType, series: Mapping[str, Series]) -> list[str]:
+def _medians(engine: EngineType, series: Mapping[str, Series[Turn]]) -> list[str]:
     names = [_at(engine, files) for files in FILES]
     return [milliseconds(series[name].median(_latency)) if name in series else "–" for name in names]
 

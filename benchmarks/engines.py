@@ -6,14 +6,21 @@ Appends go through a handle that is kept, which is the fast way for every one of
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from pathlib import Path
 
 import lance
+import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog.sql import SqlCatalog
 
 import conroi
+
+Folder = Path | str
+"""A folder on disk, or the URI of one on an object store."""
+Storage = Mapping[str, str] | None
+"""How the object store is reached."""
 
 
 class Engine(ABC):
@@ -23,12 +30,12 @@ class Engine(ABC):
 
     @classmethod
     @abstractmethod
-    def create(cls, folder: Path, data: pa.Table) -> Engine:
+    def create(cls, folder: Folder, data: pa.Table, storage: Storage = None) -> Engine:
         """A new table in an empty folder."""
 
     @classmethod
     @abstractmethod
-    def open(cls, folder: Path) -> Engine:
+    def open(cls, folder: Folder, storage: Storage = None) -> Engine:
         """The latest version of a table."""
 
     @abstractmethod
@@ -39,6 +46,10 @@ class Engine(ABC):
     def count(self) -> int:
         """The rows it has now, to see that every commit is there."""
 
+    @abstractmethod
+    def ids(self) -> pa.ChunkedArray:
+        """All ids, to see which rows are there."""
+
 
 class Conroi(Engine):
     name = "conroi"
@@ -48,18 +59,21 @@ class Conroi(Engine):
         self._table = table
 
     @classmethod
-    def create(cls, folder: Path, data: pa.Table) -> Engine:
-        return cls(conroi.create_table(folder / "t", data, durable=cls.durable))
+    def create(cls, folder: Folder, data: pa.Table, storage: Storage = None) -> Engine:
+        return cls(conroi.create_table(f"{folder}/t", data, storage_options=storage, durable=cls.durable))
 
     @classmethod
-    def open(cls, folder: Path) -> Engine:
-        return cls(conroi.open_table(folder / "t", durable=cls.durable))
+    def open(cls, folder: Folder, storage: Storage = None) -> Engine:
+        return cls(conroi.open_table(f"{folder}/t", storage_options=storage, durable=cls.durable))
 
     def append(self, data: pa.Table) -> None:
         self._table = self._table.append(data)
 
     def count(self) -> int:
         return self._table.count_rows()
+
+    def ids(self) -> pa.ChunkedArray:
+        return self._table.to_arrow(columns=["id"])["id"]
 
 
 class ConroiDurable(Conroi):
@@ -74,18 +88,21 @@ class Pylance(Engine):
         self._dataset = dataset
 
     @classmethod
-    def create(cls, folder: Path, data: pa.Table) -> Engine:
-        return cls(lance.write_dataset(data, str(folder / "t")))
+    def create(cls, folder: Folder, data: pa.Table, storage: Storage = None) -> Engine:
+        return cls(lance.write_dataset(data, f"{folder}/t", storage_options=_plain(storage)))
 
     @classmethod
-    def open(cls, folder: Path) -> Engine:
-        return cls(lance.dataset(str(folder / "t")))
+    def open(cls, folder: Folder, storage: Storage = None) -> Engine:
+        return cls(lance.dataset(f"{folder}/t", storage_options=_plain(storage)))
 
     def append(self, data: pa.Table) -> None:
         self._dataset = lance.write_dataset(data, self._dataset, mode="append")
 
     def count(self) -> int:
         return self._dataset.count_rows()
+
+    def ids(self) -> pa.ChunkedArray:
+        return self._dataset.to_table(columns=["id"])["id"]
 
 
 class Delta(Engine):
@@ -95,13 +112,13 @@ class Delta(Engine):
         self._table = table
 
     @classmethod
-    def create(cls, folder: Path, data: pa.Table) -> Engine:
-        write_deltalake(str(folder / "t"), data)
-        return cls.open(folder)
+    def create(cls, folder: Folder, data: pa.Table, storage: Storage = None) -> Engine:
+        write_deltalake(f"{folder}/t", data, storage_options=_plain(storage))
+        return cls.open(folder, storage)
 
     @classmethod
-    def open(cls, folder: Path) -> Engine:
-        return cls(DeltaTable(str(folder / "t")))
+    def open(cls, folder: Folder, storage: Storage = None) -> Engine:
+        return cls(DeltaTable(f"{folder}/t", storage_options=_plain(storage)))
 
     def append(self, data: pa.Table) -> None:
         write_deltalake(self._table, data, mode="append")
@@ -109,19 +126,22 @@ class Delta(Engine):
     def count(self) -> int:
         return self._table.count()
 
+    def ids(self) -> pa.ChunkedArray:
+        return self._table.to_pyarrow_table(columns=["id"])["id"]
+
 
 class Iceberg(Engine):
-    """With its catalog in SQLite."""
+    """With its catalog in SQLite, and so on local disk only."""
 
     name = "pyiceberg"
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Folder) -> None:
         self._catalog = SqlCatalog("bench", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}/t")
         self._table = self._catalog.load_table("n.t") if self._catalog.namespace_exists("n") else None
 
     @classmethod
-    def create(cls, folder: Path, data: pa.Table) -> Engine:
-        (folder / "t").mkdir()
+    def create(cls, folder: Folder, data: pa.Table, storage: Storage = None) -> Engine:
+        Path(folder, "t").mkdir()
         engine = cls(folder)
         engine._catalog.create_namespace("n")
         engine._table = engine._catalog.create_table("n.t", data.schema)
@@ -129,7 +149,7 @@ class Iceberg(Engine):
         return engine
 
     @classmethod
-    def open(cls, folder: Path) -> Engine:
+    def open(cls, folder: Folder, storage: Storage = None) -> Engine:
         return cls(folder)
 
     def append(self, data: pa.Table) -> None:
@@ -139,6 +159,10 @@ class Iceberg(Engine):
     def count(self) -> int:
         assert self._table is not None
         return self._table.scan().count()
+
+    def ids(self) -> pa.ChunkedArray:
+        assert self._table is not None
+        return self._table.scan(selected_fields=("id",)).to_arrow()["id"]
 
 
 EngineType = type[Engine]
@@ -155,3 +179,12 @@ def rows(count: int, start: int = 0) -> pa.Table:
             "name": pa.array([f"row {number}" for number in ids], pa.string()),
         }
     )
+
+
+def renumbered(data: pa.Table, start: int) -> pa.Table:
+    """The same rows with other ids, at next to no cost."""
+    return data.set_column(0, "id", pa.array(np.arange(start, start + data.num_rows)))
+
+
+def _plain(storage: Storage) -> dict[str, str] | None:
+    return None if storage is None else dict(storage)

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
+from typing import Generic, TypeVar
 
 CANARY_FILES = 300
 CANARY_BYTES = b"x" * 5000
@@ -72,26 +73,34 @@ class Turn:
         return statistics.median(self.latencies_s)
 
     def percentile_s(self, percent: int) -> float:
-        ordered = sorted(self.latencies_s)
-        return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)]
+        return percentile(self.latencies_s, percent)
+
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class Series:
+class Series(Generic[T]):
     """All turns of one contender."""
 
-    turns: list[Turn] = field(default_factory=list[Turn])
+    turns: list[T] = field(default_factory=list[T])
 
-    def median(self, of: Callable[[Turn], float]) -> float:
+    def median(self, of: Callable[[T], float]) -> float:
         return statistics.median(of(turn) for turn in self.turns)
 
-    def spread(self, of: Callable[[Turn], float]) -> tuple[float, float]:
+    def spread(self, of: Callable[[T], float]) -> tuple[float, float]:
         values = [of(turn) for turn in self.turns]
         return min(values), max(values)
 
-    def ratio_to(self, other: Series, of: Callable[[Turn], float]) -> float:
+    def ratio_to(self, other: Series[T], of: Callable[[T], float]) -> float:
         """The median over the turns of mine divided by the other's turn beside it."""
         return statistics.median(of(mine) / of(theirs) for mine, theirs in zip(self.turns, other.turns, strict=True))
+
+
+def percentile(values: Sequence[float], percent: int) -> float:
+    """The value that so many percent do not exceed."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)]
 
 
 def run_for(seconds: float, step: Callable[[], object]) -> Turn:
@@ -120,9 +129,9 @@ def run_times(times: int, step: Callable[[], object], *, warm_up: int = 0) -> Tu
     return Turn(latencies, sum(latencies))
 
 
-def take_turns(workspace: Workspace, contenders: Mapping[str, Callable[[], Turn]], *, turns: int) -> dict[str, Series]:
+def take_turns(workspace: Workspace, contenders: Mapping[str, Callable[[], T]], *, turns: int) -> dict[str, Series[T]]:
     """Let the contenders measure one after the other, again and again."""
-    series = {name: Series() for name in contenders}
+    series = {name: Series[T]() for name in contenders}
     for _ in range(turns):
         workspace.canary()
         for name, measure in contenders.items():

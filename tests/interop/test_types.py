@@ -230,3 +230,53 @@ def test_frames_of_polars_and_pandas_go_in_by_every_verb(tmp_path: Path) -> None
     assert sorted_rows(lance.dataset(str(root)).to_table()) == expected
     assert sorted_rows(conroi.open_table(root).to_arrow()) == expected
     assert conroi.open_table(root).to_polars().sort("id").to_dicts() == expected
+
+
+def blobs(ids: range) -> pa.Table:
+    field = pa.field("content", pa.large_binary(), metadata={"lance-encoding:blob": "true"})
+    values = [None if i % 3 == 0 else bytes([i]) * i for i in ids]
+    schema = pa.schema([pa.field("id", pa.int64()), field])
+    return pa.table([pa.array(ids, pa.int64()), pa.array(values, pa.large_binary())], schema=schema)
+
+
+def assert_blobs(root: Path, *ids: int) -> None:
+    for dataset in (lance.dataset(str(root)), conroi.open_table(root).to_lance()):
+        found = dataset.to_table(["id"])["id"].to_pylist()
+        assert sorted(found) == sorted(ids)
+        contents = dataset.take_blobs("content", indices=list(range(len(found))))
+        for i, content in zip(found, contents, strict=True):
+            assert (None if content is None else content.read()) == (None if i % 3 == 0 else bytes([i % 100]) * (i % 100))
+
+
+@pytest.mark.parametrize("maker", ["conroi", "pylance"])
+def test_blobs_are_kept_whoever_writes_and_moves_them(tmp_path: Path, maker: str) -> None:
+    root = tmp_path / "table"
+    if maker == "conroi":
+        conroi.create_table(root, blobs(range(6)))
+    else:
+        lance.write_dataset(blobs(range(6)), str(root))
+    assert_blobs(root, *range(6))
+    conroi.open_table(root).append(blobs(range(6, 9)))
+    lance.dataset(str(root)).insert(blobs(range(9, 12)))
+    conroi.open_table(root).delete("id = 2")
+    assert_blobs(root, 0, 1, *range(3, 12))
+    conroi.open_table(root).update({"id": "id + 300"}, "id = 5", mode="rows")
+    conroi.open_table(root).update({"id": "id + 300"}, "id = 7", mode="columns")
+    assert_blobs(root, 0, 1, 3, 4, 6, 8, 9, 10, 11, 305, 307)
+    conroi.open_table(root).add_columns({"twice": "id * 2"}).drop_columns(["twice"]).compact()
+    conroi.open_table(root).merge(blobs(range(10, 14)), on="id").when_matched_update_all().when_not_matched_insert_all().execute()
+    assert_blobs(root, 0, 1, 3, 4, 6, 8, *range(9, 14), 305, 307)
+    conroi.open_table(root).compact("id")
+    lance.dataset(str(root)).optimize.compact_files()
+    assert_blobs(root, 0, 1, 3, 4, 6, 8, *range(9, 14), 305, 307)
+    with pytest.raises(conroi.InvalidInputError):
+        conroi.open_table(root).update({"content": "content"}, mode="columns")
+    with pytest.raises(conroi.InvalidInputError):
+        conroi.open_table(root).replace_column_data({"content": "content"})
+    assert_blobs(root, 0, 1, 3, 4, 6, 8, *range(9, 14), 305, 307)
+
+
+def test_blobs_in_an_old_file_version_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(conroi.InvalidInputError, match="blobs"):
+        conroi.create_table(tmp_path / "table", blobs(range(3)), data_format="2.1")
+    assert not (tmp_path / "table" / "_versions").exists()

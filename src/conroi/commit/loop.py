@@ -63,6 +63,8 @@ class _Commit:
         self.seen = change.base
         self.rebase = Rebase(change.staged)
         self.baton = Baton(files.objects, files.environment, files.turns.me)
+        self.made: tuple[Operation, Transaction, bytes] | None = None
+        """The transaction as last written down, with the operation it is of."""
         self.met: list[int] = []
         self.winners: list[Winner] = []
         self.attempt_files: list[str] = []
@@ -115,13 +117,13 @@ class _Commit:
         mine = self._catch_up()
         if mine is not None or self.seen is None or self.change.is_detached or self.baton.is_mine:
             return mine
+        if not turns.is_contended():
+            return None
         places = turns.places_to_wait()
         if places:
             turns.wait(places, self._has_moved if self._is_local else None)
-        if turns.is_contended():
-            self.baton.give_way(turns.turn_s())
-            mine = self._catch_up()
-        return mine
+        self.baton.give_way(turns.turn_s())
+        return self._catch_up()
 
     @property
     def _is_local(self) -> bool:
@@ -254,13 +256,16 @@ class _Commit:
         return self._put(data, file)
 
     def _transaction(self, operation: Operation, read_version: int) -> tuple[Transaction, bytes]:
+        if self.made is not None and self.made[0] is operation and self.made[1].read_version == read_version:
+            return self.made[1], self.made[2]
         transaction = operations.transaction(
             operation,
             read_version=read_version,
             uuid=self.change.uuid,
             properties={**self.change.properties, WRITER_PROPERTY: self.files.turns.me},
         )
-        return transaction, encode_transaction(transaction)
+        self.made = operation, transaction, encode_transaction(transaction)
+        return self.made[1], self.made[2]
 
     def _rebased(self, seen: Snapshot | None) -> tuple[Operation, int]:
         """Our operation on top of `seen`, and the version it then counts as made on.
@@ -385,11 +390,14 @@ class _Commit:
 
     def _landed(self, snapshot: Snapshot, attempts: int) -> CommitResult:
         self.files.versions.saw(snapshot.located)
-        transaction = load_transaction(self.files.objects, snapshot)
-        assert transaction is not None, "every version of ours has its transaction"
+        if self.made is not None and snapshot.inline_transaction is self.made[2]:
+            transaction = self.made[1]
+        else:  # it was an earlier attempt that landed
+            found = load_transaction(self.files.objects, snapshot)
+            assert found is not None, "every version of ours has its transaction"
+            transaction = found
         self.files.turns.saw(snapshot.version, transaction)
-        used = snapshot.manifest
-        _log.debug("committed version %d of %s in %d attempts", used.version, self.files.root, attempts)
+        _log.debug("committed version %d of %s in %d attempts", snapshot.version, self.files.root, attempts)
         return CommitResult(snapshot, transaction, attempts, tuple(self.met), tuple(self.orphans))
 
     def _contention(self, attempts: int) -> TooMuchContention:

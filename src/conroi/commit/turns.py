@@ -19,8 +19,6 @@ from conroi.environment import Environment
 from conroi.format.transaction import Transaction
 
 WRITER_PROPERTY = "conroi.writer"
-REMEMBERED = 64
-"""So many of the last versions are looked at."""
 ACTIVE_FOR_S = 2.0
 """A writer that was not seen for so long is not waited for."""
 SLACK = 2.0
@@ -34,7 +32,10 @@ class Turns:
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
         self.me = environment.new_uuid().hex[:12]
-        self._seen: deque[tuple[int, str, float]] = deque(maxlen=REMEMBERED)
+        self._last_version = 0
+        self._last_writer = self.me
+        self._seen_at: dict[str, float] = {}
+        """When each other writer was last seen to commit."""
         self._attempts: deque[float] = deque(maxlen=16)
         self._lock = threading.Lock()
 
@@ -42,23 +43,23 @@ class Turns:
         """A version that was committed, by us or by somebody else."""
         writer = transaction.wire.transaction_properties.get(WRITER_PROPERTY, "")
         with self._lock:
-            if not self._seen or version > self._seen[-1][0]:
-                self._seen.append((version, writer, self._environment.monotonic()))
+            if version > self._last_version:
+                self._last_version, self._last_writer = version, writer
+            if writer != self.me:
+                self._seen_at[writer] = self._environment.monotonic()
 
     def is_contended(self) -> bool:
         """Whether others have been writing just now."""
-        return any(writer != self.me for writer in self._ring())
+        return bool(self._others())
 
     def places_to_wait(self) -> int:
         """How many others have their turn before us; 0 if it is ours."""
-        ring = self._ring()
-        if len(ring) < 2:
+        others = self._others()
+        last = self._last_writer
+        if last != self.me and last not in others:
             return 0
-        with self._lock:
-            last = self._seen[-1][1]
-        if last not in ring:
-            return 0
-        return (ring.index(self.me) - ring.index(last) - 1) % len(ring)
+        ring = sorted([self.me, *others])
+        return (ring.index(self.me) - ring.index(last) - 1) % len(ring) if others else 0
 
     def took(self, seconds: float) -> None:
         """How long an attempt of ours took, from the build to the storage's answer."""
@@ -84,7 +85,12 @@ class Turns:
         while has_moved is not None and self._environment.monotonic() < until and not has_moved(places):
             self._environment.sleep(turn_s / 2)
 
-    def _ring(self) -> list[str]:
+    def _others(self) -> list[str]:
+        """Who else is writing just now."""
+        if not self._seen_at:
+            return []
         since = self._environment.monotonic() - ACTIVE_FOR_S
         with self._lock:
-            return sorted({self.me, *(writer for _, writer, when in self._seen if when >= since)})
+            for writer in [writer for writer, when in self._seen_at.items() if when < since]:
+                del self._seen_at[writer]
+            return list(self._seen_at)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -20,6 +20,10 @@ BatchFunction: TypeAlias = Callable[[pa.RecordBatch], pa.RecordBatch]
 Columns: TypeAlias = Mapping[str, str] | BatchFunction
 
 
+# pylance includes deleted rows only where the row id is asked for too
+_EVERY_ROW: Any = {"include_deleted_rows": True, "with_row_id": True, "blob_handling": "all_binary"}
+
+
 def column_batches(
     pinned: Pinned, fragment_id: int, columns: Columns, read_columns: Sequence[str] | None = None
 ) -> pa.RecordBatchReader:
@@ -29,11 +33,10 @@ def column_batches(
         assert fragment is not None, "the manifest has this fragment"
         if callable(columns):
             names = list(read_columns) if read_columns is not None else pinned.schema.names
-            scanned = fragment.scanner(columns=names, include_deleted_rows=True, with_row_id=True).to_reader()
+            scanned = fragment.scanner(columns=names, **_EVERY_ROW).to_reader()
             return _mapped(scanned, columns, pinned.root)
         wanted = {name: expression(value, pinned.root) for name, value in columns.items()}
-        # pylance includes deleted rows only where the row id is asked for too
-        scanned = fragment.scanner(columns=wanted, include_deleted_rows=True, with_row_id=True).to_reader()
+        scanned = fragment.scanner(columns=wanted, **_EVERY_ROW).to_reader()
         return _without_row_id(scanned)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import pyarrow as pa
 
 from conroi.errors import InvalidInputError
+from conroi.format.fields import BLOB_EXTENSION
 
 
 def fit(reader: pa.RecordBatchReader, target: pa.Schema, *, table: str) -> pa.RecordBatchReader:
@@ -59,7 +60,7 @@ def can_become(source: pa.DataType, target: pa.DataType) -> bool:
     if source.equals(target) or pa.types.is_null(source):
         return True
     if isinstance(target, pa.BaseExtensionType):
-        return can_become(source, target.storage_type)
+        return (_is_blob(target) and _is_bytes(source)) or can_become(source, target.storage_type)
     if isinstance(source, pa.BaseExtensionType):
         return can_become(source.storage_type, target)
     if pa.types.is_dictionary(source) or pa.types.is_dictionary(target):
@@ -138,6 +139,7 @@ def _cast_column(column: pa.Array, field: pa.Field, table: str) -> pa.Array:
     try:
         storage = field.type.storage_type if isinstance(field.type, pa.BaseExtensionType) else field.type
         plain = column.storage if isinstance(column, pa.ExtensionArray) else column
+        plain = _to_blob(plain) if _is_blob(field.type) and _is_bytes(plain.type) else plain
         converted = _to_dictionary(plain, storage) if pa.types.is_dictionary(storage) else plain.cast(storage)
         if isinstance(field.type, pa.BaseExtensionType):
             return pa.ExtensionArray.from_storage(field.type, converted)
@@ -148,6 +150,16 @@ def _cast_column(column: pa.Array, field: pa.Field, table: str) -> pa.Array:
             table=table,
             hint="Nothing is cut or rounded silently; convert the column first.",
         ) from error
+
+
+def _is_blob(type_: pa.DataType) -> bool:
+    return isinstance(type_, pa.BaseExtensionType) and type_.extension_name == BLOB_EXTENSION
+
+
+def _to_blob(content: pa.Array) -> pa.Array:
+    """Bytes in the form in which blobs are handed over: the content itself, or else where it is."""
+    parts = [content.cast(pa.large_binary()), pa.nulls(len(content), pa.string())]
+    return pa.StructArray.from_arrays(parts, names=["data", "uri"], mask=content.is_null())
 
 
 def _to_dictionary(column: pa.Array, type_: pa.DataType) -> pa.Array:

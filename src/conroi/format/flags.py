@@ -54,7 +54,8 @@ _READABLE = (
 _IN_BOTH_WORDS = Flag.MIXED_FILE_VERSIONS | Flag.TAGGED_FRAGMENT_REUSE | Flag.MANAGED_BLOBS | Flag.ZONE_WRITE_SEED
 _ORDINARY = int(Flag.DELETION_FILES | Flag.STABLE_ROW_IDS | Flag.TABLE_CONFIG | Flag.BASE_PATHS)
 """Bits that need no second look: known to readers and writers, in whichever word they are."""
-_STICKY = Flag.STABLE_ROW_IDS | Flag.MIXED_FILE_VERSIONS | Flag.TAGGED_FRAGMENT_REUSE | Flag.MANAGED_BLOBS
+_STICKY_READER = int(Flag.STABLE_ROW_IDS | Flag.MIXED_FILE_VERSIONS | Flag.TAGGED_FRAGMENT_REUSE | Flag.MANAGED_BLOBS)
+_STICKY_WRITER = _STICKY_READER | int(Flag.FIELD_IDS_NOT_REUSED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +101,13 @@ def _refuse_unknown_to_writers(head: pb.ManifestHead) -> None:
 
 def computed_flags(head: pb.ManifestHead, *, has_deletions: bool) -> FeatureFlags:
     """The words for a new manifest with this head: sticky bits as they were, the rest from what is in it."""
-    both = Flag.DELETION_FILES if has_deletions else Flag(0)
+    both = int(Flag.DELETION_FILES) if has_deletions else 0
     if head.base_paths:
-        both |= Flag.BASE_PATHS
-    only_writer = Flag.TABLE_CONFIG if head.config else Flag(0)
-    reader = head.reader_feature_flags & _STICKY | both
-    writer = head.writer_feature_flags & (_STICKY | Flag.FIELD_IDS_NOT_REUSED) | both | only_writer
-    return FeatureFlags(int(reader), int(writer))
+        both |= int(Flag.BASE_PATHS)
+    only_writer = int(Flag.TABLE_CONFIG) if head.config else 0
+    reader = head.reader_feature_flags & _STICKY_READER | both
+    writer = head.writer_feature_flags & _STICKY_WRITER | both | only_writer
+    return FeatureFlags(reader, writer)
 
 
 def _refuse_contradictions(head: pb.ManifestHead) -> None:

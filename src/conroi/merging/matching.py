@@ -103,7 +103,10 @@ def take_rows(pinned: Pinned, addresses: Addresses, columns: dict[str, str]) -> 
     wanted = row_ids_of(pinned, addresses) if pinned.manifest.has_stable_row_ids else addresses
     with pylance_errors(pinned.root):
         found = pinned.dataset.scanner(
-            columns=columns, row_addr_allowlist=_allowlist(wanted), with_row_address=True
+            columns=columns,
+            row_addr_allowlist=_allowlist(wanted),
+            with_row_address=True,
+            blob_handling="all_binary",
         ).to_table()
     order = pc.index_in(pa.array(addresses), value_set=found["_rowaddr"])
     return found.take(order).drop_columns(["_rowaddr"])

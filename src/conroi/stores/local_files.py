@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
-import uuid
+import secrets
 
+_OURS = secrets.token_hex(8)  # another host may have a process of the same number
+_number = itertools.count()
 READ_ONLY = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)
 
 
 def temporary_name(full: str) -> str:
     """A name in the same folder that nobody else has, and that no reader takes for a manifest."""
-    return f"{os.path.dirname(full)}/.tmp_conroi_{uuid.uuid4().hex}"
+    return f"{os.path.dirname(full)}/.tmp_conroi_{_OURS}_{os.getpid()}_{next(_number)}"
 
 
 def read(file: int, start: int, length: int) -> bytes:

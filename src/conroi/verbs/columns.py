@@ -108,7 +108,13 @@ def with_new_fields(pinned: Pinned, new: list[pa.Field]) -> list[pb.Field]:
         taken.add(field.name)
     if not new:
         raise no_column(pinned)
-    return [*pinned.manifest.fields, *new_fields(pa.schema(new), table=pinned.root, first_id=next_field_id(pinned))]
+    return [*pinned.manifest.fields, *numbered_from(pinned, next_field_id(pinned), new)]
+
+
+def numbered_from(pinned: Pinned, first_id: int, new: Sequence[pa.Field]) -> list[pb.Field]:
+    """New columns as fields, numbered from here."""
+    data_format = pinned.manifest.head.data_format.version
+    return new_fields(pa.schema(new), table=pinned.root, data_format=data_format, first_id=first_id)
 
 
 def next_field_id(pinned: Pinned) -> int:
@@ -263,7 +269,7 @@ def _retyped_fields(
             )
         nullable = next(f.nullable for f in fields if f.id == old.id)
         columns.append(pa.field(name, type_, nullable=nullable, metadata=current.metadata))
-        replaced[old.id] = new_fields(pa.schema([columns[-1]]), table=pinned.root, first_id=first_id)
+        replaced[old.id] = numbered_from(pinned, first_id, [columns[-1]])
         first_id += len(replaced[old.id])
     gone = {child for i in replaced for child in descendants(fields, i)}
     result = [new for f in fields if f.id not in gone for new in replaced.get(f.id, [f])]

@@ -92,7 +92,10 @@ def sort(
         return None
     with pylance_errors(pinned.root):
         scanned = pinned.dataset.scanner(
-            order_by=[ColumnOrdering(column) for column in columns], with_row_address=True, with_row_id=True
+            order_by=[ColumnOrdering(column) for column in columns],
+            with_row_address=True,
+            with_row_id=True,
+            blob_handling="all_binary",
         ).to_reader()
     moved = MovedRows(pinned, scanned)
     new = moved.with_row_ids(pinned.writer().write(moved.reader(), progress).fragments)

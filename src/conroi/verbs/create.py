@@ -15,6 +15,7 @@ from conroi.data.names import check_column_name
 from conroi.data.writing import DataWriter, Progress
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
+from conroi.format.fields import BLOB_EXTENSION
 from conroi.format.fields import key_columns
 from conroi.format.manifest import Manifest
 from conroi.format.naming import ManifestNaming
@@ -48,7 +49,7 @@ def create(
     reader = None if isinstance(schema_or_data, pa.Schema) else to_reader(schema_or_data)
     schema = schema_or_data if isinstance(schema_or_data, pa.Schema) else _schema_of(reader)
     schema = with_key(schema, key, table=files.root)
-    fields = checked_fields(schema, table=files.root)
+    fields = checked_fields(schema, table=files.root, data_format=data_format)
     writer = DataWriter(files.objects, files.environment, fields, data_format)
     seen = KeysSeen(key_columns(fields))
     written: list[pb.DataFragment] = []
@@ -77,7 +78,7 @@ def _schema_of(reader: pa.RecordBatchReader | None) -> pa.Schema:
     return reader.schema
 
 
-def checked_fields(schema: pa.Schema, *, table: str) -> list[pb.Field]:
+def checked_fields(schema: pa.Schema, *, table: str, data_format: str) -> list[pb.Field]:
     """The schema as fields; InvalidInputError if no table can have it."""
     if not len(schema):
         raise InvalidInputError(
@@ -91,13 +92,19 @@ def checked_fields(schema: pa.Schema, *, table: str) -> list[pb.Field]:
         )
     for name in names:
         check_column_name(name, table=table)
-    return new_fields(schema, table=table)
+    return new_fields(schema, table=table, data_format=data_format)
 
 
-def new_fields(schema: pa.Schema, *, table: str, first_id: int = 0) -> list[pb.Field]:
+def new_fields(schema: pa.Schema, *, table: str, data_format: str, first_id: int = 0) -> list[pb.Field]:
     """The fields of new columns; InvalidInputError if a type can be written but not read again."""
     fields = fields_from_schema(schema, first_id=first_id)
     for field in fields:
+        if field.extension_name == BLOB_EXTENSION and data_format != "2.2":
+            raise InvalidInputError(
+                f"Column {field.name!r} is for blobs, which files of version {data_format} hold in another way.",
+                table=table,
+                hint='Make the table with data_format="2.2", or leave out the mark "lance-encoding:blob".',
+            )
         if field.logical_type.startswith("fixed_size_list:struct:"):
             raise InvalidInputError(
                 f"Column {field.name!r} is a fixed-size list of structs, which pylance cannot read beside other columns.",

@@ -116,7 +116,12 @@ def _rewrite_rows(pinned: Pinned, expressions: Mapping[str, str], where: Predica
     columns = {name: expressions.get(name, quoted(name)) for name in pinned.schema.names}
     with pylance_errors(pinned.root):
         scanned = pinned.dataset.scanner(
-            columns=columns, filter=where, with_row_address=True, with_row_id=True, scan_in_order=True
+            columns=columns,
+            filter=where,
+            with_row_address=True,
+            with_row_id=True,
+            scan_in_order=True,
+            blob_handling="all_binary",
         ).to_reader()
     moved = MovedRows(pinned, scanned)
     key = key_columns(pinned.manifest.fields)
@@ -215,7 +220,9 @@ def _changed_columns(
     with pylance_errors(pinned.root):
         fragment = pinned.dataset.get_fragment(fragment_id)
         assert fragment is not None, "the manifest has this fragment"
-        found = fragment.scanner(columns=dict(expressions), filter=where, with_row_address=True).to_table()
+        found = fragment.scanner(
+            columns=dict(expressions), filter=where, with_row_address=True, blob_handling="all_binary"
+        ).to_table()
     offsets = (addresses_of(found["_rowaddr"]) & np.uint64(0xFFFFFFFF)).astype(np.int64)
     after = [cast_batch(batch, schema, pinned.root) for batch in found.to_batches()]
     source = np.arange(before.num_rows)

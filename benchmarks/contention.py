@@ -1,0 +1,135 @@
+"""Eight writers appending to one table at once: how many commits, how long the unlucky wait, who gets how much."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.crew import Crew, CrewTurn, Step
+from benchmarks.engines import Conroi, Delta, Engine, EngineType, Folder, Iceberg, Pylance, Storage, renumbered, rows
+from benchmarks.harness import Series, Workspace, take_turns
+from benchmarks.report import Bar, Report, milliseconds
+from tests.support.servers import S3Server, seaweedfs
+
+WRITERS = 8
+BATCH = rows(100)
+ENGINES: tuple[EngineType, ...] = (Conroi, Pylance, Delta, Iceberg)  # those with a bar are neighbours
+IDS_PER_WRITER = 1_000_000_000
+
+Contender = Callable[[], CrewTurn]
+
+
+@dataclass(frozen=True)
+class Writer:
+    """What one writer does: opens the table, appends once to warm up, then appends rows that nobody else has."""
+
+    engine: EngineType
+    folder: Folder
+    storage: Storage = None
+
+    def __call__(self, number: int) -> Step:
+        table = self.engine.open(self.folder, self.storage)
+        next_id = (number + 1) * IDS_PER_WRITER
+
+        def append() -> None:
+            nonlocal next_id
+            next_id += BATCH.num_rows
+            table.append(renumbered(BATCH, next_id))
+
+        append()
+        return append
+
+
+def measure(options: argparse.Namespace) -> Report:
+    """Writers on local disk, and beside it on an S3 server."""
+    report = Report("contention")
+    with Workspace() as workspace, Crew(WRITERS) as crew:
+        engines = ENGINES[:2] if options.quick else ENGINES
+        on_disk = {engine.name: _on_disk(crew, workspace, engine, options.seconds) for engine in engines}
+        series = take_turns(workspace, on_disk, turns=options.turns)
+        _tell(report, "local disk", series, options)
+        _add_bars(report, series[Conroi.name], series[Pylance.name])
+        if not options.quick:
+            _on_s3(report, workspace, crew, options)
+        report.canary_rates = workspace.canary_rates
+    return report
+
+
+def _on_disk(crew: Crew, workspace: Workspace, engine: EngineType, seconds: float) -> Contender:
+    return lambda: _window(crew, Writer(engine, workspace.fresh(engine.name)), seconds)
+
+
+def _on_s3(report: Report, workspace: Workspace, crew: Crew, options: argparse.Namespace) -> None:
+    with tempfile.TemporaryDirectory() as folder, seaweedfs(Path(folder)) as server:
+        contenders = {engine.name: _on_server(crew, server, engine, options.seconds) for engine in (Conroi, Pylance)}
+        _tell(report, "SeaweedFS", take_turns(workspace, contenders, turns=options.turns), options)
+
+
+def _on_server(crew: Crew, server: S3Server, engine: EngineType, seconds: float) -> Contender:
+    return lambda: _window(crew, Writer(engine, server.new_uri("folder"), server.options), seconds)
+
+
+def _window(crew: Crew, writer: Writer, seconds: float) -> CrewTurn:
+    writer.engine.create(writer.folder, renumbered(BATCH, 0), writer.storage)
+    found = crew.work([writer] * crew.size, seconds)
+    check_rows(writer.engine.open(writer.folder, writer.storage), crew.size, found)
+    return found
+
+
+def check_rows(table: Engine, writers: int, found: CrewTurn) -> None:
+    """Every commit that was acknowledged is there once; one that raised may be there or not."""
+    ids = table.ids()
+    commits = 1 + writers + found.done
+    least, most = commits * BATCH.num_rows, (commits + len(found.errors)) * BATCH.num_rows
+    if len(ids.unique()) != len(ids) or not least <= len(ids) <= most:
+        raise AssertionError(
+            f"{table.name} has {len(ids)} rows, {len(ids.unique())} of them different, and should have {least}"
+        )
+
+
+def _tell(report: Report, place: str, series: dict[str, Series[CrewTurn]], options: argparse.Namespace) -> None:
+    report.add(
+        f"Commits of 100 rows by {WRITERS} processes to one table on {place}, windows of {options.seconds:g} s, "
+        f"median of {options.turns} turns",
+        ("engine", "commits/s", "least to most", "× pylance", "p50 ms", "p99 ms", "by any writer", "errors"),
+        [_row(name, found, series[Pylance.name]) for name, found in series.items()],
+    )
+
+
+def _row(name: str, found: Series[CrewTurn], pylance: Series[CrewTurn]) -> Sequence[str]:
+    least_fair = min(found.turns, key=lambda turn: turn.fairness)
+    return (
+        name,
+        f"{found.median(_rate):.0f}",
+        "{:.0f} to {:.0f}".format(*found.spread(_rate)),
+        f"{found.ratio_to(pylance, _rate):.2f}",
+        milliseconds(found.median(lambda turn: turn.percentile_s(50))),
+        milliseconds(found.median(_p99)),
+        f"{least_fair.fewest}..{least_fair.most}",
+        f"{_errors(found)} of {sum(turn.done for turn in found.turns)}",
+    )
+
+
+def _add_bars(report: Report, ours: Series[CrewTurn], pylance: Series[CrewTurn]) -> None:
+    fairness = ours.median(lambda turn: turn.fairness)
+    report.bars += [
+        Bar(f"commits/s of conroi ÷ pylance, {WRITERS} writers", ours.ratio_to(pylance, _rate), 3),
+        Bar("p99 of conroi ÷ pylance", ours.ratio_to(pylance, _p99), 0.2, at_least=False),
+        Bar("commits of conroi's slowest writer ÷ its fastest", fairness, 0.5),
+        Bar("errors of conroi that reached a writer", _errors(ours), 0, at_least=False),
+    ]
+
+
+def _errors(found: Series[CrewTurn]) -> int:
+    return sum(len(turn.errors) for turn in found.turns)
+
+
+def _rate(turn: CrewTurn) -> float:
+    return turn.rate
+
+
+def _p99(turn: CrewTurn) -> float:
+    return turn.percentile_s(99)
