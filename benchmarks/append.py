@@ -8,11 +8,13 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.engines import ALL, Conroi, Delta, Engine, EngineType, Iceberg, Pylance, rows
+from benchmarks.engines import Conroi, ConroiDurable, Engine, EngineType, Pylance, rows
 from benchmarks.grown import Grower
 from benchmarks.harness import Series, Turn, Workspace, run_for, run_times, take_turns
+from benchmarks.peers import Delta, Iceberg
 from benchmarks.report import Bar, Report, milliseconds
 
+ALL: tuple[EngineType, ...] = (Conroi, Pylance, ConroiDurable, Delta, Iceberg)  # those with a bar are neighbours
 BATCH = rows(100)
 FILES = (10, 1_000, 10_000)
 FEW, MANY = FILES[0], FILES[-1]

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.crew import Crew, CrewTurn, Step
-from benchmarks.engines import Conroi, Delta, Engine, EngineType, Folder, Iceberg, Pylance, Storage, renumbered, rows
+from benchmarks.engines import Conroi, Engine, EngineType, Folder, Pylance, Storage, renumbered, rows
 from benchmarks.harness import Series, Workspace, take_turns
+from benchmarks.peers import Delta, Iceberg
 from benchmarks.report import Bar, Report, milliseconds
 from tests.support.servers import S3Server, seaweedfs
 
@@ -31,7 +32,7 @@ class Writer:
     storage: Storage = None
 
     def __call__(self, number: int) -> Step:
-        table = self.engine.open(self.folder, self.storage)
+        table = self.engine.open(self.folder, storage=self.storage)
         next_id = (number + 1) * IDS_PER_WRITER
 
         def append() -> None:
@@ -73,15 +74,15 @@ def _on_server(crew: Crew, server: S3Server, engine: EngineType, seconds: float)
 
 
 def _window(crew: Crew, writer: Writer, seconds: float) -> CrewTurn:
-    writer.engine.create(writer.folder, renumbered(BATCH, 0), writer.storage)
+    writer.engine.create(writer.folder, renumbered(BATCH, 0), storage=writer.storage)
     found = crew.work([writer] * crew.size, seconds)
-    check_rows(writer.engine.open(writer.folder, writer.storage), crew.size, found)
+    check_rows(writer.engine.open(writer.folder, storage=writer.storage), crew.size, found)
     return found
 
 
 def check_rows(table: Engine, writers: int, found: CrewTurn) -> None:
     """Every commit that was acknowledged is there once; one that raised may be there or not."""
-    ids = table.ids()
+    ids = table.read(["id"])["id"]
     commits = 1 + writers + found.done
     least, most = commits * BATCH.num_rows, (commits + len(found.errors)) * BATCH.num_rows
     if len(ids.unique()) != len(ids) or not least <= len(ids) <= most:

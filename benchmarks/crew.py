@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import Barrier
 from types import TracebackType
 
@@ -78,6 +79,7 @@ class CrewTurn:
 
     @property
     def errors(self) -> list[str]:
+        """Those that reached a user."""
         return [error for shift in self.shifts for error in shift.errors]
 
 
@@ -89,7 +91,7 @@ class Crew:
         context = multiprocessing.get_context("spawn")
         self._barrier = context.Barrier(size)  # kept: a worker still starting would no longer find it
         self._lines: list[Connection] = []
-        self._processes: list[multiprocessing.process.BaseProcess] = []
+        self._processes: list[BaseProcess] = []
         for number in range(size):
             ours, theirs = context.Pipe()
             process = context.Process(target=_serve, args=(number, self._barrier, theirs), daemon=True)

@@ -1,19 +1,18 @@
-"""The engines, each with the three things we measure: make a table, append to it, open the latest version.
+"""The engines, each with the verbs that we measure, on a handle that is kept: the fast way for every one of them.
 
-Appends go through a handle that is kept, which is the fast way for every one of them.
+Their peers are in `benchmarks.peers`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import lance
 import numpy as np
 import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
-from pyiceberg.catalog.sql import SqlCatalog
+import pyarrow.compute as pc
 
 import conroi
 
@@ -30,12 +29,12 @@ class Engine(ABC):
 
     @classmethod
     @abstractmethod
-    def create(cls, folder: Folder, data: pa.Table, storage: Storage = None) -> Engine:
-        """A new table in an empty folder."""
+    def create(cls, folder: Folder, data: pa.Table, *, key: str | None = None, storage: Storage = None) -> Engine:
+        """A new table in an empty folder; with a declared key, where the engine knows such a thing."""
 
     @classmethod
     @abstractmethod
-    def open(cls, folder: Folder, storage: Storage = None) -> Engine:
+    def open(cls, folder: Folder, *, storage: Storage = None) -> Engine:
         """The latest version of a table."""
 
     @abstractmethod
@@ -43,12 +42,28 @@ class Engine(ABC):
         """One commit."""
 
     @abstractmethod
+    def delete(self, first: int, end: int) -> None:
+        """Delete the rows whose ids are in this range."""
+
+    @abstractmethod
+    def add_one(self, first: int, end: int) -> None:
+        """Add one to the amount of the rows whose ids are in this range."""
+
+    @abstractmethod
+    def upsert(self, data: pa.Table) -> tuple[int, int] | None:
+        """Update the rows whose ids are there, insert the others; how many were updated and inserted, if it says so."""
+
+    @abstractmethod
+    def compact(self) -> bool:
+        """Make few files of many; whether there was anything to do."""
+
+    @abstractmethod
     def count(self) -> int:
         """The rows it has now, to see that every commit is there."""
 
     @abstractmethod
-    def ids(self) -> pa.ChunkedArray:
-        """All ids, to see which rows are there."""
+    def read(self, columns: Sequence[str]) -> pa.Table:
+        """All rows, to see that they are right."""
 
 
 class Conroi(Engine):
@@ -59,21 +74,38 @@ class Conroi(Engine):
         self._table = table
 
     @classmethod
-    def create(cls, folder: Folder, data: pa.Table, storage: Storage = None) -> Engine:
-        return cls(conroi.create_table(f"{folder}/t", data, storage_options=storage, durable=cls.durable))
+    def create(cls, folder: Folder, data: pa.Table, *, key: str | None = None, storage: Storage = None) -> Engine:
+        uri = f"{folder}/t"
+        return cls(conroi.create_table(uri, data, key=key, storage_options=storage, durable=cls.durable))
 
     @classmethod
-    def open(cls, folder: Folder, storage: Storage = None) -> Engine:
+    def open(cls, folder: Folder, *, storage: Storage = None) -> Engine:
         return cls(conroi.open_table(f"{folder}/t", storage_options=storage, durable=cls.durable))
 
     def append(self, data: pa.Table) -> None:
         self._table = self._table.append(data)
 
+    def delete(self, first: int, end: int) -> None:
+        self._table = self._table.delete(id_range(first, end))
+
+    def add_one(self, first: int, end: int) -> None:
+        self._table = self._table.update({"amount": "amount + 1"}, id_range(first, end))
+
+    def upsert(self, data: pa.Table) -> tuple[int, int] | None:
+        done = self._table.merge(data, on="id").when_matched_update_all().when_not_matched_insert_all().execute()
+        self._table = done.table
+        return done.rows_updated, done.rows_inserted
+
+    def compact(self) -> bool:
+        before = self._table.latest().version
+        self._table = self._table.compact()
+        return self._table.version > before
+
     def count(self) -> int:
         return self._table.count_rows()
 
-    def ids(self) -> pa.ChunkedArray:
-        return self._table.to_arrow(columns=["id"])["id"]
+    def read(self, columns: Sequence[str]) -> pa.Table:
+        return self._table.to_arrow(columns=list(columns))
 
 
 class ConroiDurable(Conroi):
@@ -88,103 +120,73 @@ class Pylance(Engine):
         self._dataset = dataset
 
     @classmethod
-    def create(cls, folder: Folder, data: pa.Table, storage: Storage = None) -> Engine:
-        return cls(lance.write_dataset(data, f"{folder}/t", storage_options=_plain(storage)))
+    def create(cls, folder: Folder, data: pa.Table, *, key: str | None = None, storage: Storage = None) -> Engine:
+        data = data if key is None else _with_key(data, key)
+        return cls(lance.write_dataset(data, f"{folder}/t", storage_options=plain(storage)))
 
     @classmethod
-    def open(cls, folder: Folder, storage: Storage = None) -> Engine:
-        return cls(lance.dataset(f"{folder}/t", storage_options=_plain(storage)))
+    def open(cls, folder: Folder, *, storage: Storage = None) -> Engine:
+        return cls(lance.dataset(f"{folder}/t", storage_options=plain(storage)))
 
     def append(self, data: pa.Table) -> None:
         self._dataset = lance.write_dataset(data, self._dataset, mode="append")
 
+    def delete(self, first: int, end: int) -> None:
+        self._dataset.delete(id_range(first, end))
+
+    def add_one(self, first: int, end: int) -> None:
+        self._dataset.update({"amount": "amount + 1"}, where=id_range(first, end))
+
+    def upsert(self, data: pa.Table) -> tuple[int, int] | None:
+        merge = self._dataset.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
+        counts = merge.execute(data)
+        return counts["num_updated_rows"], counts["num_inserted_rows"]
+
+    def compact(self) -> bool:
+        self._dataset.checkout_latest()
+        return self._dataset.optimize.compact_files().fragments_removed > 0
+
     def count(self) -> int:
         return self._dataset.count_rows()
 
-    def ids(self) -> pa.ChunkedArray:
-        return self._dataset.to_table(columns=["id"])["id"]
-
-
-class Delta(Engine):
-    name = "deltalake"
-
-    def __init__(self, table: DeltaTable) -> None:
-        self._table = table
-
-    @classmethod
-    def create(cls, folder: Folder, data: pa.Table, storage: Storage = None) -> Engine:
-        write_deltalake(f"{folder}/t", data, storage_options=_plain(storage))
-        return cls.open(folder, storage)
-
-    @classmethod
-    def open(cls, folder: Folder, storage: Storage = None) -> Engine:
-        return cls(DeltaTable(f"{folder}/t", storage_options=_plain(storage)))
-
-    def append(self, data: pa.Table) -> None:
-        write_deltalake(self._table, data, mode="append")
-
-    def count(self) -> int:
-        return self._table.count()
-
-    def ids(self) -> pa.ChunkedArray:
-        return self._table.to_pyarrow_table(columns=["id"])["id"]
-
-
-class Iceberg(Engine):
-    """With its catalog in SQLite, and so on local disk only."""
-
-    name = "pyiceberg"
-
-    def __init__(self, folder: Folder) -> None:
-        self._catalog = SqlCatalog("bench", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}/t")
-        self._table = self._catalog.load_table("n.t") if self._catalog.namespace_exists("n") else None
-
-    @classmethod
-    def create(cls, folder: Folder, data: pa.Table, storage: Storage = None) -> Engine:
-        Path(folder, "t").mkdir()
-        engine = cls(folder)
-        engine._catalog.create_namespace("n")
-        engine._table = engine._catalog.create_table("n.t", data.schema)
-        engine.append(data)
-        return engine
-
-    @classmethod
-    def open(cls, folder: Folder, storage: Storage = None) -> Engine:
-        return cls(folder)
-
-    def append(self, data: pa.Table) -> None:
-        assert self._table is not None
-        self._table.append(data)
-
-    def count(self) -> int:
-        assert self._table is not None
-        return self._table.scan().count()
-
-    def ids(self) -> pa.ChunkedArray:
-        assert self._table is not None
-        return self._table.scan(selected_fields=("id",)).to_arrow()["id"]
+    def read(self, columns: Sequence[str]) -> pa.Table:
+        return self._dataset.to_table(columns=list(columns))
 
 
 EngineType = type[Engine]
-ALL: tuple[EngineType, ...] = (Conroi, Pylance, ConroiDurable, Delta, Iceberg)  # those with a bar are neighbours
+
+
+def id_range(first: int, end: int) -> str:
+    return f"id >= {first} AND id < {end}"
 
 
 def rows(count: int, start: int = 0) -> pa.Table:
     """Plain rows: a number, a measure, a short text."""
-    ids = range(start, start + count)
-    return pa.table(
-        {
-            "id": pa.array(ids, pa.int64()),
-            "amount": pa.array([number * 0.5 for number in ids], pa.float64()),
-            "name": pa.array([f"row {number}" for number in ids], pa.string()),
-        }
-    )
+    return numbered(np.arange(start, start + count))
+
+
+def numbered(ids: np.ndarray[tuple[int], np.dtype[np.int64]]) -> pa.Table:
+    """Plain rows with these ids."""
+    column = pa.array(ids, pa.int64())
+    names = pc.binary_join_element_wise("row", column.cast(pa.string()), " ")
+    return pa.table({"id": column, "amount": pa.array(ids * 0.5, pa.float64()), "name": names}, schema=SCHEMA)
+
+
+SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("amount", pa.float64()), ("name", pa.string())])
 
 
 def renumbered(data: pa.Table, start: int) -> pa.Table:
     """The same rows with other ids, at next to no cost."""
-    return data.set_column(0, "id", pa.array(np.arange(start, start + data.num_rows)))
+    ids = pa.array(np.arange(start, start + data.num_rows), pa.int64())
+    return data.set_column(0, data.schema.field(0), ids)
 
 
-def _plain(storage: Storage) -> dict[str, str] | None:
+def plain(storage: Storage) -> dict[str, str] | None:
     return None if storage is None else dict(storage)
+
+
+def _with_key(data: pa.Table, key: str) -> pa.Table:
+    """Marked as pylance wants it."""
+    at = data.schema.get_field_index(key)
+    field = data.schema.field(at).with_metadata({"lance-schema:unenforced-primary-key": "true"})
+    return data.cast(data.schema.set(at, field))

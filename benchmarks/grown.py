@@ -14,8 +14,9 @@ from deltalake import Schema
 from deltalake.transaction import AddAction, create_table_with_add_actions
 from pyiceberg.catalog.sql import SqlCatalog
 
-from benchmarks.engines import Conroi, ConroiDurable, Delta, EngineType, Iceberg, Pylance, rows
+from benchmarks.engines import Conroi, ConroiDurable, EngineType, Pylance, rows
 from benchmarks.harness import Workspace
+from benchmarks.peers import Delta, Iceberg
 
 ROWS_PER_FILE = 100
 

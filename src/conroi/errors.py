@@ -113,9 +113,7 @@ class ExpectedVersionMismatch(ConflictError):
         hint: str | None = None,
         reason: Reason | None = None,
     ) -> None:
-        super().__init__(
-            message, table=table, version=actual, hint=hint, base_version=expected, reason=reason
-        )
+        super().__init__(message, table=table, version=actual, hint=hint, base_version=expected, reason=reason)
         self.expected = expected
         self.actual = actual
 
@@ -134,9 +132,7 @@ class TooMuchContention(ConflictError):
         reason: Reason | None = None,
         attempts: int = 0,
     ) -> None:
-        super().__init__(
-            message, table=table, version=version, hint=hint, base_version=base_version, reason=reason
-        )
+        super().__init__(message, table=table, version=version, hint=hint, base_version=base_version, reason=reason)
         self.attempts = attempts
 
 

@@ -11,12 +11,12 @@ from conroi.commit.migration import migrate_manifest_names
 from conroi.commit.run import How, run
 from conroi.commit.snapshot import Snapshot
 from conroi.data.columns import Columns as NewValues
-from conroi.data.incoming import Data, Once, to_reader
+from conroi.data.incoming import Data, Once
 from conroi.data.pinned import Pinned
 from conroi.data.predicates import Predicate
 from conroi.data.writing import Progress
 from conroi.errors import about
-from conroi.merging.builder import MergeBuilder, checked_on
+from conroi.merging.builder import MergeBuilder, checked_on, source_rows
 from conroi.reading import ReadableTable
 from conroi.verbs.columns import ColumnChange, NewColumns
 from conroi.verbs.compact import CompactOptions
@@ -114,7 +114,7 @@ class Table(ReadableTable):
 
     def merge(self, source: Data, on: str | Sequence[str]) -> MergeBuilder:
         """Bring rows in by key: add `when_…` clauses, then `execute()`. Null keys match nothing."""
-        rows = to_reader(source).read_all()
+        rows = source_rows(source, self.schema)
         return MergeBuilder(self.uri, rows, checked_on(on, self.uri), self._planned)
 
     # ------------------------------------------------------------------------- columns

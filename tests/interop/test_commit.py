@@ -40,7 +40,9 @@ def transactions_after(root: Path, version: int) -> list[bytes]:
 
 
 @pytest.mark.parametrize("kind", two_kinds("pylance"), ids=str)
-@pytest.mark.parametrize("verb", [v for v in VERBS if v.theirs and v.name != "tag"], ids=lambda v: v.name.replace(" ", "-"))
+@pytest.mark.parametrize(
+    "verb", [v for v in VERBS if v.theirs and v.name != "tag"], ids=lambda v: v.name.replace(" ", "-")
+)
 def test_a_transaction_of_pylance_committed_by_us_gives_the_table_that_pylance_made(
     tables: Stable, verb: Verb, kind: Kind
 ) -> None:

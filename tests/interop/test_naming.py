@@ -40,7 +40,11 @@ def test_both_writers_keep_the_scheme_the_table_has(tables: Stable, maker: str, 
     table = conroi.open_table(root)
     assert table.naming is naming
     assert manifest_names(root) == names(naming, range(1, table.version + 1))
-    assert table.versions() == list(range(1, table.version + 1)) == [v["version"] for v in lance.dataset(str(root)).versions()]
+    assert (
+        table.versions()
+        == list(range(1, table.version + 1))
+        == [v["version"] for v in lance.dataset(str(root)).versions()]
+    )
 
 
 @pytest.mark.parametrize("by", ["conroi", "pylance"])

@@ -18,7 +18,16 @@ from tests.operations.parity import read_version
 
 pytestmark = pytest.mark.contract("T10")
 
-STEPS = ("append", "delete", "update rows", "merge", "add a column by SQL", "compact", "drop a column", "update every row")
+STEPS = (
+    "append",
+    "delete",
+    "update rows",
+    "merge",
+    "add a column by SQL",
+    "compact",
+    "drop a column",
+    "update every row",
+)
 
 
 def written_by_both(root: Path, model: Model) -> dict[int, Model]:
@@ -138,7 +147,9 @@ def test_a_restore_is_a_new_version_and_no_id_comes_back(tables: Stable, kind: K
     past = written_by_both(root, model)
     before = conroi.open_table(root)
     used_fragments = {f.id for version in before.versions() for f in manifest(root, version).fragments}
-    used_rows = set().union(*(row_ids(root, version) for version in before.versions())) if kind.stable_row_ids else set()
+    used_rows = (
+        set().union(*(row_ids(root, version) for version in before.versions())) if kind.stable_row_ids else set()
+    )
     marks = manifest(root)
 
     target = sorted(past)[1]

@@ -54,7 +54,9 @@ class Rows:
         values = [self.typed.values[(i + shift) % 6] for i in ids]
         self.rows |= {i: (i, value) for i, value in zip(ids, values, strict=True)}
         schema = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("n", pa.int64()), self.typed.field()])
-        return pa.table([pa.array(ids, pa.int64()), pa.array(ids, pa.int64()), array(self.typed, values)], schema=schema)
+        return pa.table(
+            [pa.array(ids, pa.int64()), pa.array(ids, pa.int64()), array(self.typed, values)], schema=schema
+        )
 
     def delete(self, *ids: int) -> None:
         self.rows = {i: row for i, row in self.rows.items() if i not in ids}
@@ -172,7 +174,9 @@ def test_all_types_in_one_table_with_no_rows_with_one_and_with_some(tmp_path: Pa
         return pa.table([pa.array(ids, pa.int64()), *arrays], schema=schema)
 
     def assert_rows(*ids: int) -> None:
-        expected = {typed.name: comparable(array(typed, [typed.values[i % 6] for i in ids]).to_pylist()) for typed in columns}
+        expected = {
+            typed.name: comparable(array(typed, [typed.values[i % 6] for i in ids]).to_pylist()) for typed in columns
+        }
         for table in (lance.dataset(str(root)).to_table(), conroi.open_table(root).to_arrow()):
             assert table.schema.names == schema.names
             found = sorted_rows(table)
@@ -245,7 +249,9 @@ def assert_blobs(root: Path, *ids: int) -> None:
         assert sorted(found) == sorted(ids)
         contents = dataset.take_blobs("content", indices=list(range(len(found))))
         for i, content in zip(found, contents, strict=True):
-            assert (None if content is None else content.read()) == (None if i % 3 == 0 else bytes([i % 100]) * (i % 100))
+            assert (None if content is None else content.read()) == (
+                None if i % 3 == 0 else bytes([i % 100]) * (i % 100)
+            )
 
 
 @pytest.mark.parametrize("maker", ["conroi", "pylance"])
@@ -264,7 +270,9 @@ def test_blobs_are_kept_whoever_writes_and_moves_them(tmp_path: Path, maker: str
     conroi.open_table(root).update({"id": "id + 300"}, "id = 7", mode="columns")
     assert_blobs(root, 0, 1, 3, 4, 6, 8, 9, 10, 11, 305, 307)
     conroi.open_table(root).add_columns({"twice": "id * 2"}).drop_columns(["twice"]).compact()
-    conroi.open_table(root).merge(blobs(range(10, 14)), on="id").when_matched_update_all().when_not_matched_insert_all().execute()
+    conroi.open_table(root).merge(
+        blobs(range(10, 14)), on="id"
+    ).when_matched_update_all().when_not_matched_insert_all().execute()
     assert_blobs(root, 0, 1, 3, 4, 6, 8, *range(9, 14), 305, 307)
     conroi.open_table(root).compact("id")
     lance.dataset(str(root)).optimize.compact_files()

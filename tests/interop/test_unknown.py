@@ -28,7 +28,10 @@ def rewrite(root: Path, edit: Callable[[pb.Manifest, list[pb.IndexMetadata]], No
     """Change the newest manifest file by hand: the sections are laid out anew, nothing checks what is in them."""
     path = newest_manifest(root)
     version = read_version(path)
-    full, indices = version.manifest.full(), [pb.IndexMetadata.FromString(i.SerializeToString()) for i in version.manifest.indices]
+    full, indices = (
+        version.manifest.full(),
+        [pb.IndexMetadata.FromString(i.SerializeToString()) for i in version.manifest.indices],
+    )
     edit(full, indices)
     file = b""
     if indices:
@@ -39,9 +42,7 @@ def rewrite(root: Path, edit: Callable[[pb.Manifest, list[pb.IndexMetadata]], No
     full.transaction_section = len(file)
     file += struct.pack("<I", len(transaction)) + transaction
     message = full.SerializeToString()
-    path.write_bytes(
-        file + struct.pack("<I", len(message)) + message + struct.pack("<qHH4s", len(file), 0, 2, b"LANC")
-    )
+    path.write_bytes(file + struct.pack("<I", len(message)) + message + struct.pack("<qHH4s", len(file), 0, 2, b"LANC"))
 
 
 def plant(full: pb.Manifest, indices: list[pb.IndexMetadata]) -> None:
@@ -57,7 +58,9 @@ def has_plant(message: Message) -> bool:
 
 
 @pytest.mark.parametrize("kind", two_kinds("pylance"), ids=str)
-@pytest.mark.parametrize("verb", [v for v in VERBS if v.ours and v.name != "tag"], ids=lambda v: v.name.replace(" ", "-"))
+@pytest.mark.parametrize(
+    "verb", [v for v in VERBS if v.ours and v.name != "tag"], ids=lambda v: v.name.replace(" ", "-")
+)
 def test_unknown_fields_survive_a_commit_of_ours(tables: Stable, verb: Verb, kind: Kind) -> None:
     root, model = tables.copy(kind)
     lance.dataset(str(root)).create_scalar_index("v", "BITMAP", name="planted")

@@ -17,7 +17,17 @@ pytestmark = pytest.mark.contract("T5")
 
 AFTER_US = [
     named(name)
-    for name in ("append", "delete", "update rows", "merge", "scalar index", "compact", "merge", "tag", "update every row")
+    for name in (
+        "append",
+        "delete",
+        "update rows",
+        "merge",
+        "scalar index",
+        "compact",
+        "merge",
+        "tag",
+        "update every row",
+    )
 ]
 GO_ON = [named(name) for name in ("append", "update columns", "delete", "update rows", "compact", "append one row")]
 """What one of us does after the other did all that."""

@@ -1,11 +1,13 @@
 """The baton: how a writer that keeps losing asks the others to let it through.
 
-It is a small file in the table's folder, so writers on other hosts see it. Who finds one waits until it is gone, but only
-so long: a baton that stays is taken away by the next who has waited for it. Nothing depends on it but patience: the put
-under a condition still decides who wins, and a writer that knows no batons (pylance) just goes on.
+It is a small file in the table's folder, so writers on other hosts see it. Who finds one waits until it is gone, but
+only so long: one that stays is taken away by the next who has waited for it. Nothing depends on it but patience: the
+put under a condition still decides who wins, and a writer that knows no batons (pylance) just goes on.
 """
 
 from __future__ import annotations
+
+import contextlib
 
 from conroi.environment import Environment
 from conroi.errors import StoreError
@@ -55,10 +57,8 @@ class Baton:
         """Give it back, however the commit ended."""
         if self._is_mine:
             self._is_mine = False
-            try:
+            with contextlib.suppress(StoreError):
                 self._objects.delete([BATON_PATH])
-            except StoreError:
-                pass
 
     @property
     def is_mine(self) -> bool:

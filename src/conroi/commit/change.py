@@ -48,6 +48,9 @@ class CommitOptions:
     """Give up after so long, whatever is left of the retries."""
 
 
+DEFAULT_OPTIONS = CommitOptions()
+
+
 @dataclass(frozen=True)
 class CommitResult:
     """A commit that landed."""

@@ -1,9 +1,9 @@
 """The one commit loop.
 
-    heads   what others committed since our base
-    rebase  our operation over each of theirs, oldest first; or say why not
-    build   the next manifest, and write the transaction file
-    put     the manifest, if its name is free; taken? go round again. Answer lost? look before re-sending
+heads   what others committed since our base
+rebase  our operation over each of theirs, oldest first; or say why not
+build   the next manifest, and write the transaction file
+put     the manifest, if its name is free; taken? go round again. Answer lost? look before re-sending
 """
 
 from __future__ import annotations
@@ -13,24 +13,22 @@ import logging
 from conroi import operations
 from conroi.commit.backoff import pause_s
 from conroi.commit.baton import Baton
-from conroi.commit.change import Change, CommitOptions, CommitResult
+from conroi.commit.change import DEFAULT_OPTIONS, Change, CommitOptions, CommitResult
 from conroi.commit.deletions import load_deletions, write_deletions
 from conroi.commit.detached import detached_version
 from conroi.commit.files import TableFiles
+from conroi.commit.putting import Putting
 from conroi.commit.snapshot import Snapshot, load_only_transaction, load_snapshot, load_transaction
 from conroi.commit.turns import WRITER_PROPERTY
 from conroi.conflicts import Outcome, Rebase, Verdict, Winner, are_unrelated, vector_key
 from conroi.errors import (
     AlreadyExistsError,
-    CommitStateUnknown,
     ConflictError,
     CorruptionError,
     ExpectedVersionMismatch,
     IncompatibleConflict,
     NotFoundError,
     RetryableConflict,
-    StoreError,
-    StoreUnavailable,
     TooMuchContention,
 )
 from conroi.format.flags import require_writable
@@ -38,7 +36,6 @@ from conroi.format.manifest_file import ManifestFile, lay_out
 from conroi.format.naming import TRANSACTIONS_DIR, ManifestNaming
 from conroi.format.transaction import Transaction, encode_transaction
 from conroi.operations import Operation, Step
-from conroi.stores.objects import NameTaken
 from conroi.stores.versions import Located
 from conroi.version import WRITER
 
@@ -48,7 +45,7 @@ RESENDS = 3
 """So often the same bytes are sent again to a name that is still free after an error."""
 
 
-def commit(files: TableFiles, change: Change, options: CommitOptions = CommitOptions()) -> CommitResult:
+def commit(files: TableFiles, change: Change, options: CommitOptions = DEFAULT_OPTIONS) -> CommitResult:
     """Make the change the table's next version, whatever others committed meanwhile, or raise what forbids it."""
     return _Commit(files, change, options).run()
 
@@ -71,7 +68,7 @@ class _Commit:
         self.orphans: list[str] = []
         self.written_transactions: set[str] = set()
         self.detached_version: int | None = None
-        self.taken: Snapshot | None = None
+        self.putting = Putting(files, change.uuid)
 
     def run(self) -> CommitResult:
         try:
@@ -83,6 +80,7 @@ class _Commit:
         environment = self.files.environment
         started = environment.monotonic()
         self._write_first_transaction()
+        attempt = 0
         for attempt in range(1, self.options.retries + 2):
             mine = self._take_turn(is_first=attempt == 1)
             if mine is not None:
@@ -174,8 +172,8 @@ class _Commit:
 
     def _load(self, version: int) -> Snapshot:
         assert self.seen is not None
-        if self.taken is not None and self.taken.version == version:
-            return self.taken  # read already, when our put found its name taken
+        if self.putting.taken is not None and self.putting.taken.version == version:
+            return self.putting.taken  # read already, when our put found its name taken
         naming = self.seen.naming
         try:
             return load_snapshot(self.files.objects, Located(version, naming.path(version), naming))
@@ -253,7 +251,14 @@ class _Commit:
         transaction, encoded = self._transaction(operation, read_version)
         data, file = self._build(transaction, operation, encoded)
         self._write_transaction(transaction, encoded)
-        return self._put(data, file)
+        snapshot = self.putting.put(self._located(self._next_version), data, file)
+        if snapshot is None and seen is None:
+            raise AlreadyExistsError(
+                f"There is a table at {self.files.root} already.",
+                table=self.files.root,
+                hint="Open it with conroi.open_table(uri), or choose another path.",
+            )
+        return snapshot
 
     def _transaction(self, operation: Operation, read_version: int) -> tuple[Transaction, bytes]:
         if self.made is not None and self.made[0] is operation and self.made[1].read_version == read_version:
@@ -311,64 +316,6 @@ class _Commit:
         if transaction.file_name not in self.written_transactions:
             self.files.objects.put(f"{TRANSACTIONS_DIR}/{transaction.file_name}", encoded)
             self.written_transactions.add(transaction.file_name)
-
-    # ------------------------------------------------------------------------- the put
-
-    def _put(self, data: bytes, file: ManifestFile) -> Snapshot | None:
-        version, naming = self._next_version, self._naming
-        for resend in range(RESENDS + 1):
-            try:
-                located = self.files.versions.put(version, naming, data)
-            except NameTaken:
-                return self._look_for_mine(version)
-            except StoreError as error:
-                if self._is_there(version, error):
-                    return self._look_for_mine(version)
-                if not isinstance(error, StoreUnavailable) or resend == RESENDS:
-                    raise self._unknown_or(error, version) from error
-                _log.info("put of version %d of %s failed and its name is free: sending again", version, self.files.root)
-            else:
-                return Snapshot(file.manifest, located, file.transaction)
-        raise AssertionError("unreachable")
-
-    def _is_there(self, version: int, cause: StoreError) -> bool:
-        try:
-            return self.files.objects.head(self._naming.path(version)) is not None
-        except StoreError:
-            raise self._unknown_or(StoreUnavailable(str(cause)), version) from cause
-
-    def _look_for_mine(self, version: int) -> Snapshot | None:
-        """The version that took the name: ours, if the put landed and only its answer was lost; else None."""
-        located = Located(version, self._naming.path(version), self._naming)
-        try:
-            snapshot = self.taken = load_snapshot(self.files.objects, located)
-            transaction = load_transaction(self.files.objects, snapshot)
-        except NotFoundError:
-            return None
-        except StoreError as error:
-            raise self._unknown_or(StoreUnavailable(str(error)), version) from error
-        if transaction is not None and transaction.uuid == self.change.uuid:
-            return snapshot
-        if self.seen is None:
-            raise AlreadyExistsError(
-                f"There is a table at {self.files.root} already.",
-                table=self.files.root,
-                hint="Open it with conroi.open_table(uri), or choose another path.",
-            )
-        return None
-
-    def _unknown_or(self, error: StoreError, version: int) -> StoreError | CommitStateUnknown:
-        """A refusal is an answer; silence is not."""
-        if not isinstance(error, StoreUnavailable):
-            return error
-        return CommitStateUnknown(
-            f"The storage did not say whether version {version} was written: {error.message}",
-            table=self.files.root,
-            version=version,
-            transaction_uuid=self.change.uuid,
-            hint="When the storage answers again, look for the transaction id in history() before doing the work "
-            "again. No file was deleted.",
-        )
 
     # ----------------------------------------------------------------------- the facts
 

@@ -105,7 +105,8 @@ def checked_retries(retries: int) -> int:
     """The number, if that many retries can be made."""
     if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:  # pyright: ignore
         raise InvalidInputError(
-            f"retries={retries!r} is not a number of retries.", hint="Give 0 to fail at once, or how often to try again."
+            f"retries={retries!r} is not a number of retries.",
+            hint="Give 0 to fail at once, or how often to try again.",
         )
     return retries
 

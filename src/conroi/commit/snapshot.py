@@ -74,9 +74,7 @@ def _read_file(objects: Objects, located: Located) -> ManifestFile:
             hint="It was collected as an old version; versions() lists those that can be opened.",
         ) from None
     except CorruptionError as error:
-        raise CorruptionError(
-            error.message, table=objects.root, version=located.version, hint=error.hint
-        ) from error
+        raise CorruptionError(error.message, table=objects.root, version=located.version, hint=error.hint) from error
 
 
 def load_transaction(objects: Objects, snapshot: Snapshot) -> Transaction | None:

@@ -2,9 +2,10 @@
 
 Every commit of ours says who wrote it (a random id, in the transaction's properties), so every writer can see who else
 is writing, and in which order they came. When there are several, they form a ring, ordered by id: after a commit, the
-turn is that of the next id in the ring. A writer whose turn is `n` places away waits for `n` commits to appear, or for as
-long as `n` of its own take, and then goes ahead. So those who write at the same time rarely race for the same version; one
-that is slow, dead or not ours costs the others a moment, never their progress; and nobody is passed over again and again.
+turn is that of the next id in the ring. A writer whose turn is `n` places away waits for `n` commits to appear, or for
+as long as `n` of its own take, and then goes ahead. So those who write at the same time rarely race for the same
+version; one that is slow, dead or not ours costs the others a moment, never their progress; and nobody is passed over
+again and again.
 
 Nothing depends on it but speed: the put under a condition still decides who wins.
 """

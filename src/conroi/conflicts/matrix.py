@@ -113,9 +113,7 @@ MATRIX: Mapping[tuple[str, str], Rule] = {
 
 
 _UNRELATED = frozenset(
-    pair
-    for pair, rule in MATRIX.items()
-    if rule is OK and not any(precheck.concerns(*pair) for precheck in PRECHECKS)
+    pair for pair, rule in MATRIX.items() if rule is OK and not any(precheck.concerns(*pair) for precheck in PRECHECKS)
 )
 
 

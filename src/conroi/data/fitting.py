@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeGuard
 
 import pyarrow as pa
 
+from conroi.data.arrow_types import metadata_of
 from conroi.errors import InvalidInputError
 from conroi.format.fields import BLOB_EXTENSION
 
@@ -52,7 +54,7 @@ def checked_columns(source: pa.Schema, target: pa.Schema, *, table: str) -> pa.S
                 table=table,
                 hint="Convert the column first, or change the table with alter_columns().",
             )
-    return pa.schema(present, metadata=target.metadata)
+    return pa.schema(present, metadata=metadata_of(target))
 
 
 def can_become(source: pa.DataType, target: pa.DataType) -> bool:
@@ -100,7 +102,7 @@ _FAMILIES = (
 )
 
 
-def _is_list(type_: pa.DataType) -> bool:
+def _is_list(type_: pa.DataType) -> TypeGuard[pa.ListType[Any]]:
     return pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_)
 
 
@@ -133,7 +135,7 @@ def cast_batch(batch: pa.RecordBatch, schema: pa.Schema, table: str) -> pa.Recor
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _cast_column(column: pa.Array, field: pa.Field, table: str) -> pa.Array:
+def _cast_column(column: pa.Array[Any], field: pa.Field[Any], table: str) -> pa.Array[Any]:
     if column.type.equals(field.type):
         return column
     try:
@@ -156,18 +158,18 @@ def _is_blob(type_: pa.DataType) -> bool:
     return isinstance(type_, pa.BaseExtensionType) and type_.extension_name == BLOB_EXTENSION
 
 
-def _to_blob(content: pa.Array) -> pa.Array:
+def _to_blob(content: pa.Array[Any]) -> pa.Array[Any]:
     """Bytes in the form in which blobs are handed over: the content itself, or else where it is."""
     parts = [content.cast(pa.large_binary()), pa.nulls(len(content), pa.string())]
     return pa.StructArray.from_arrays(parts, names=["data", "uri"], mask=content.is_null())
 
 
-def _to_dictionary(column: pa.Array, type_: pa.DataType) -> pa.Array:
+def _to_dictionary(column: pa.Array[Any], type_: pa.DictionaryType[Any, Any, Any]) -> pa.Array[Any]:
     values = column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column
     return values.cast(type_.value_type).dictionary_encode().cast(type_)
 
 
-def _refuse_nulls(columns: Sequence[pa.Array], schema: pa.Schema) -> None:
+def _refuse_nulls(columns: Sequence[pa.Array[Any]], schema: pa.Schema) -> None:
     for column, field in zip(columns, schema, strict=True):
         if not field.nullable and column.null_count:
             raise InvalidInputError(

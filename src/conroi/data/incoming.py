@@ -7,6 +7,7 @@ from typing import Any, Protocol, TypeAlias, cast
 
 import pyarrow as pa
 
+from conroi.data.arrow_types import metadata_of
 from conroi.errors import InvalidInputError, RetryableConflict
 
 
@@ -65,9 +66,9 @@ def _to_reader(data: object, schema: pa.Schema | None) -> pa.RecordBatchReader:
     if isinstance(data, pa.Table):
         return data.to_reader()
     if type(data).__module__.partition(".")[0] == "pandas":
-        return pa.Table.from_pandas(data, preserve_index=False).replace_schema_metadata(None).to_reader()
+        return pa.Table.from_pandas(cast("Any", data), preserve_index=False).replace_schema_metadata(None).to_reader()
     if hasattr(data, "__arrow_c_stream__"):
-        return pa.RecordBatchReader.from_stream(data)
+        return pa.RecordBatchReader.from_stream(cast("Any", data))
     if isinstance(data, Sequence) and not isinstance(data, str | bytes):
         return _rows_to_table(cast("Sequence[object]", data), schema).to_reader()
     raise InvalidInputError(
@@ -78,13 +79,13 @@ def _to_reader(data: object, schema: pa.Schema | None) -> pa.RecordBatchReader:
 
 def _without_views(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
     """Views, which polars hands over, as plain text and bytes: tables hold those, and pyarrow can compute with them."""
-    plain = pa.schema([_plain_field(field) for field in reader.schema], metadata=reader.schema.metadata)
+    plain = pa.schema([_plain_field(field) for field in reader.schema], metadata=metadata_of(reader.schema))
     if plain.equals(reader.schema):
         return reader
     return pa.RecordBatchReader.from_batches(plain, (batch.cast(plain) for batch in reader))
 
 
-def _plain_field(field: pa.Field) -> pa.Field:
+def _plain_field(field: pa.Field[Any]) -> pa.Field[Any]:
     return field.with_type(_plain_type(field.type))
 
 
@@ -102,24 +103,25 @@ def _plain_type(type_: pa.DataType) -> pa.DataType:
     return pa.list_(_plain_field(type_.value_field)) if pa.types.is_list(type_) else type_
 
 
-def _rows_to_table(rows: Sequence[object], schema: pa.Schema | None) -> pa.Table:
-    for row in rows:
+def _rows_to_table(given: Sequence[object], schema: pa.Schema | None) -> pa.Table:
+    for row in given:
         if not isinstance(row, Mapping):
             raise InvalidInputError(
                 f"A list of dicts was expected, but it holds a {type(row).__name__}.",
                 hint='Write rows as [{"id": 1, "name": "a"}, …].',
             )
+    rows = cast("Sequence[Mapping[str, Any]]", given)
     if schema is None:
         if not rows:
             raise InvalidInputError("An empty list has no schema.", hint="Give a pyarrow schema instead.")
         return pa.Table.from_pylist(rows)
     if not rows:
         return schema.empty_table()
-    named = {str(name) for row in cast("Sequence[Mapping[object, object]]", rows) for name in row}
+    named = {str(name) for row in rows for name in row}
     known = [field for field in schema if field.name in named]
     inferred = sorted(named - set(schema.names))
     if inferred:
-        extra = pa.Table.from_pylist([{n: row.get(n) for n in inferred} for row in rows]).schema  # type: ignore[union-attr]
+        extra = pa.Table.from_pylist([{n: row.get(n) for n in inferred} for row in rows]).schema
         known += list(extra)
     if not known:
         raise InvalidInputError("The rows have no columns.", hint="Give each row at least one value.")

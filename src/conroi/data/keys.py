@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from conroi.data.arrow_types import chunked
 from conroi.data.pinned import Pinned
 from conroi.data.pylance import pylance_errors
 from conroi.data.quoting import quoted
@@ -19,17 +21,32 @@ SAMPLE = 5
 
 def key_columns_of(table: pa.Table, columns: Sequence[str]) -> pa.Table:
     """The key columns alone, under the names k0, k1, …, in a form in which equal values are equal bytes."""
-    return pa.table([_comparable(table[column]) for column in columns], names=_names(columns))
+    return pa.table([_comparable(_column(table, column)) for column in columns], names=_names(columns))
+
+
+def _column(table: pa.Table, path: str) -> pa.ChunkedArray:
+    """The column; for a path such as `outer.inner`, what is inside the struct."""
+    if path in table.column_names:
+        return table[path]
+    outer, *inside = path.split(".")
+    return pc.struct_field(table[outer], inside)
+
+
+def is_comparable(type_: pa.DataType) -> bool:
+    """Whether rows can be told apart by values of this type."""
+    storage = type_.storage_type if isinstance(type_, pa.BaseExtensionType) else type_
+    return not pa.types.is_nested(storage)
 
 
 def _names(columns: Sequence[str]) -> list[str]:
     return [f"k{number}" for number in range(len(columns))]
 
 
-def _comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _comparable(column: pa.ChunkedArray[Any]) -> pa.ChunkedArray[Any]:
     type_ = column.type
     if isinstance(type_, pa.BaseExtensionType):
-        column = pa.chunked_array([chunk.storage for chunk in column.chunks], type_.storage_type)
+        chunks = cast("list[pa.ExtensionArray[Any]]", column.chunks)
+        column = chunked([chunk.storage for chunk in chunks], type_.storage_type)
         type_ = type_.storage_type
     if pa.types.is_dictionary(type_):
         column, type_ = column.cast(type_.value_type), type_.value_type
@@ -38,7 +55,8 @@ def _comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_binary_view(type_):
         return column.cast(pa.binary())
     if pa.types.is_floating(type_):
-        return pc.add(column.cast(pa.float64()), 0.0)  # -0.0 is the same key as 0.0
+        numbers = pc.add(column.cast(pa.float64()), 0.0)  # -0.0 is the same key as 0.0
+        return pc.if_else(pc.is_nan(numbers), float("nan"), numbers)  # and there is one NaN, whatever its bits
     return column
 
 
@@ -68,11 +86,11 @@ def repeated(keys: pa.Table) -> pa.Table:
     if keys.num_columns == 1 and len(pc.unique(keys.column(0))) == keys.num_rows:
         return keys.slice(0, 0)
     counted = keys.group_by(keys.column_names, use_threads=False).aggregate([([], "count_all")])
-    again = counted.filter(pc.greater(counted["count_all"], 1)).select(keys.column_names)
+    again = counted.filter(pc.greater(counted["count_all"], pa.scalar(1))).select(keys.column_names)
     return again.filter(_complete(again))
 
 
-def _complete(keys: pa.Table) -> pa.ChunkedArray:
+def _complete(keys: pa.Table) -> pa.BooleanArray:
     complete = pc.is_valid(keys.column(0))
     for column in keys.columns[1:]:
         complete = pc.and_(complete, pc.is_valid(column))
@@ -100,9 +118,22 @@ def matches(target: pa.Table, source: pa.Table) -> tuple[npt.NDArray[np.int64], 
     return pairs[0][order], pairs[1][order]
 
 
+def sample(keys: pa.Table, columns: Sequence[str]) -> list[dict[str, object]]:
+    """A few keys under the names of their columns, for the attributes of an error."""
+    rows = zip(*([_as_python(value) for value in part] for part in keys.slice(0, SAMPLE).columns), strict=True)
+    return [dict(zip(columns, row, strict=True)) for row in rows]
+
+
 def shown(keys: pa.Table) -> str:
     """A few keys, for an error message."""
-    rows = keys.slice(0, SAMPLE).to_pylist()
-    texts = [repr(next(iter(row.values()))) if len(row) == 1 else repr(tuple(row.values())) for row in rows]
+    rows = [tuple(key.values()) for key in sample(keys, keys.column_names)]
+    texts = [repr(row[0]) if len(row) == 1 else repr(row) for row in rows]
     more = keys.num_rows - len(rows)
     return ", ".join(texts) + (f" and {more:,} more" if more > 0 else "")
+
+
+def _as_python(value: pa.Scalar[Any]) -> object:
+    try:
+        return value.as_py()
+    except ValueError:  # nanoseconds, which Python's own types do not have
+        return value.cast(pa.int64()).as_py()

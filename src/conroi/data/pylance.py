@@ -9,7 +9,7 @@ import re
 from collections.abc import Generator
 from contextlib import contextmanager
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
 from conroi.commit.snapshot import Snapshot
@@ -28,7 +28,7 @@ def _session() -> Any:
     """One session, so that all handles of the process share their caches."""
     import lance
 
-    return lance.Session()
+    return cast("Any", lance).Session()  # pylance exports it, but not to type checkers
 
 
 _file_sessions: WeakKeyDictionary[Objects, Any] = WeakKeyDictionary()

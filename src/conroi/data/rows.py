@@ -32,7 +32,7 @@ def offsets_by_fragment(addresses: npt.NDArray[np.uint64]) -> dict[int, BitMap]:
     return {int(fragments[start]): BitMap(piece) for start, piece in zip(starts, pieces, strict=True)}
 
 
-def addresses_of(column: pa.ChunkedArray | pa.Array) -> npt.NDArray[np.uint64]:
+def addresses_of(column: pa.ChunkedArray[Any] | pa.Array[Any]) -> npt.NDArray[np.uint64]:
     """The `_rowaddr` column as numbers."""
     return column.to_numpy(zero_copy_only=False) if isinstance(column, pa.Array) else column.to_numpy()
 

@@ -122,7 +122,7 @@ class DataWriter:
         return WrittenFiles(fragments, sum(fragment.physical_rows for fragment in fragments))
 
 
-def _is_converted(field: pa.Field) -> bool:
+def _is_converted(field: pa.Field[Any]) -> bool:
     metadata = field.metadata or {}
     if isinstance(field.type, pa.BaseExtensionType) or b"ARROW:extension:name" in metadata:
         return True

@@ -10,7 +10,9 @@ import pyarrow as pa
 
 from conroi.commit.run import How
 from conroi.data.expressions import expression
+from conroi.data.incoming import to_reader
 from conroi.data.pinned import Pinned
+from conroi.data.sql import enclosed
 from conroi.errors import InvalidInputError
 from conroi.merging.clauses import Action, Clause, Rows
 from conroi.merging.verb import Merging
@@ -66,12 +68,21 @@ class MergeBuilder:
     def _with(
         self, rows: Rows, action: Action, values: Mapping[str, object] | None = None, condition: str | None = None
     ) -> MergeBuilder:
-        if condition is not None and not condition.strip():
-            raise InvalidInputError("A condition cannot be blank.", table=self.uri, hint="Leave it out.")
         texts = None if values is None else {name: expression(value, self.uri) for name, value in values.items()}
         if values is not None and not values:
             raise InvalidInputError("No column was given.", table=self.uri, hint='Give {"column": "expression"}.')
-        return replace(self, clauses=(*self.clauses, Clause(rows, action, texts, condition)))
+        return replace(self, clauses=(*self.clauses, Clause(rows, action, texts, self._checked(condition))))
+
+    def _checked(self, condition: object) -> str | None:
+        if condition is None:
+            return None
+        if not isinstance(condition, str):
+            raise InvalidInputError(
+                f"{condition!r} is not a condition.", table=self.uri, hint='Write SQL: "source.n > target.n".'
+            )
+        if not condition.strip():
+            raise InvalidInputError("A condition cannot be blank.", table=self.uri, hint="Leave it out.")
+        return enclosed(condition, self.uri)
 
     def when_matched_update_all(self, condition: str | None = None) -> MergeBuilder:
         """Rows that are there take all values of the source (columns it lacks stay)."""
@@ -117,6 +128,13 @@ class MergeBuilder:
             rows_deleted=counts.get("rows_deleted", 0),
             table=table,
         )
+
+
+def source_rows(source: object, schema: pa.Schema) -> pa.Table:
+    """The source, in its own types; a list without rows has the columns of the table."""
+    if isinstance(source, Sequence) and not isinstance(source, str | bytes) and not len(source):
+        return schema.empty_table()
+    return to_reader(source).read_all()
 
 
 def checked_on(on: Sequence[str] | str, table: str) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from conroi.data.keys import matches, scan_keys, shown
+from conroi.data.keys import matches, sample, scan_keys, shown
 from conroi.data.pinned import Pinned
 from conroi.data.pylance import pylance_errors
 from conroi.data.quoting import quoted
@@ -90,7 +90,7 @@ def refuse_doubled(pinned: Pinned, found: Match, source_keys: pa.Table, on: Sequ
             f"The table itself has the key {', '.join(on)} more than once: {shown(keys)}.",
             table=pinned.root,
             version=pinned.version,
-            keys=keys.slice(0, 5).to_pylist(),
+            keys=sample(keys, on),
             hint="A writer that does not check keys added them; delete the rows that are wrong, then merge again.",
         )
 

@@ -45,7 +45,9 @@ def evaluate(
             read_version=0,
             uuid=str(environment.new_uuid()),
         )
-        manifest = operations.build(None, transaction, operation, Step(version=1), timestamp_ns=0, writer_version=WRITER)
+        manifest = operations.build(
+            None, transaction, operation, Step(version=1), timestamp_ns=0, writer_version=WRITER
+        )
         located = Located(1, ManifestNaming.V2.path(1), ManifestNaming.V2)
         dataset = open_dataset(objects, Snapshot(manifest, located, is_final=False))
         return dataset.scanner(columns=dict(expressions), scan_in_order=True).to_table()

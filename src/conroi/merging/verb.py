@@ -115,9 +115,7 @@ class Merging:
         }
         return Plan(pinned.staged(operation, rows, keys_checked=True), guard=_all_of(guards), counts=counts)
 
-    def _guards(
-        self, pinned: Pinned, decided: Decided, inserted: pa.Table, leaving: Addresses
-    ) -> list[Guard]:
+    def _guards(self, pinned: Pinned, decided: Decided, inserted: pa.Table, leaving: Addresses) -> list[Guard]:
         """Nobody else may bring in a key that we insert: neither by the columns we match on, nor by the table's key."""
         guards: list[Guard] = []
         if inserted.num_rows:
@@ -134,8 +132,12 @@ class Merging:
     def _rows_with_new_keys(self, pinned: Pinned, decided: Decided, inserted: pa.Table) -> pa.Table | None:
         """Rows that must still be compared with the table by its declared key; None if matching did that."""
         key = set(key_columns(pinned.manifest.fields))
-        changed = {column for clause in self._clauses if clause.values and clause.action is Action.UPDATE
-                   for column in clause.values}
+        changed = {
+            column
+            for clause in self._clauses
+            if clause.values and clause.action is Action.UPDATE
+            for column in clause.values
+        }
         if not key or (key == set(self._on) and key.isdisjoint(changed) and not self._inserts_other_keys(key)):
             return None
         return pa.concat_tables([pinned.schema.empty_table(), *decided.updated_rows, inserted])
@@ -196,5 +198,3 @@ def _keep_row_ids(pinned: Pinned, fragments: list[pb.DataFragment], updated: Add
         if len(part):
             fragment.inline_row_ids = encode_row_ids(part)
         start += fragment.physical_rows
-
-

@@ -119,7 +119,8 @@ class Rewrite:
         if not self.mixes_coverage or covered is None:
             return groups
         return [
-            (old, new) if old <= covered or covered.isdisjoint(old) else (old & covered, BitMap()) for old, new in groups
+            (old, new) if old <= covered or covered.isdisjoint(old) else (old & covered, BitMap())
+            for old, new in groups
         ]
 
 

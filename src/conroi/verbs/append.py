@@ -36,8 +36,9 @@ class Appending:
         _, fields, written, seen = self._written
         if not written.fragments and fields == before:
             return None
-        guard = checked_new_keys(pinned, seen)
-        staged = pinned.staged(_operation(pinned, fields, written), keys_checked=True)
+        operation = _operation(pinned, fields, written)
+        guard = checked_new_keys(pinned, seen, mine=operation.name)
+        staged = pinned.staged(operation, keys_checked=True)
         return Plan(staged, guard=guard, counts={"rows_added": written.rows})
 
     def _write(self, pinned: Pinned, before: list[pb.Field]) -> None:

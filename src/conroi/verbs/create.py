@@ -15,8 +15,7 @@ from conroi.data.names import check_column_name
 from conroi.data.writing import DataWriter, Progress
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
-from conroi.format.fields import BLOB_EXTENSION
-from conroi.format.fields import key_columns
+from conroi.format.fields import BLOB_EXTENSION, key_columns
 from conroi.format.manifest import Manifest
 from conroi.format.naming import ManifestNaming
 from conroi.format.schema import fields_from_schema

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from conroi.data.keys import repeated, scan_keys, shown
+from conroi.data.keys import repeated, sample, scan_keys, shown
 from conroi.data.pinned import Pinned, unknown_column
 from conroi.errors import DuplicateKeyError, InvalidInputError
 from conroi.format import lance_pb2 as pb
@@ -53,7 +53,7 @@ def _refuse_rows_that_break_it(pinned: Pinned, columns: Sequence[str]) -> None:
             f"The table has the same {', '.join(columns)} more than once: {shown(again)}.",
             table=pinned.root,
             version=pinned.version,
-            keys=again.slice(0, 5).to_pylist(),
+            keys=sample(again, columns),
             hint="Delete the rows that are too many first.",
         )
 

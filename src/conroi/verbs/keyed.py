@@ -8,16 +8,17 @@ the commit then succeeds only if nothing newer came. Neither depends on what oth
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
 
+import numpy as np
 import pyarrow as pa
 
 from conroi.commit.change import Guard
 from conroi.commit.files import TableFiles
 from conroi.commit.snapshot import Snapshot
 from conroi.conflicts import Reason, Winner
-from conroi.data.keys import SAMPLE, in_common, key_columns_of, repeated, scan_keys, shown
+from conroi.data.keys import SAMPLE, in_common, key_columns_of, repeated, sample, scan_keys, shown
 from conroi.data.pinned import Pinned
+from conroi.data.rows import addresses_of
 from conroi.errors import DuplicateKeyError, RetryableConflict
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import fields_by_path
@@ -55,7 +56,7 @@ def refuse_repeated(keys: pa.Table | None, columns: Sequence[str], table: str) -
         raise DuplicateKeyError(
             f"The data has the same {named(columns)} more than once: {shown(again)}.",
             table=table,
-            keys=again.slice(0, SAMPLE).to_pylist(),
+            keys=sample(again, columns),
             hint="Keep one row of each key.",
         )
 
@@ -65,10 +66,12 @@ def named(columns: Sequence[str]) -> str:
     return f"key {columns[0]}" if len(columns) == 1 else f"key ({', '.join(columns)})"
 
 
-def checked_new_keys(pinned: Pinned, seen: KeysSeen, leaving: pa.ChunkedArray | None = None) -> Guard | None:
+def checked_new_keys(
+    pinned: Pinned, seen: KeysSeen, leaving: pa.ChunkedArray | None = None, *, mine: str = "Update"
+) -> Guard | None:
     """Refuse keys that come in twice or are in the table; the guard that keeps it so until the commit.
 
-    `leaving` are the addresses of rows that the same change takes out.
+    `leaving` are the addresses of rows that the same change takes out, `mine` is the name of its operation.
     """
     keys = seen.keys()
     if keys is None:
@@ -80,10 +83,10 @@ def checked_new_keys(pinned: Pinned, seen: KeysSeen, leaving: pa.ChunkedArray | 
             f"The table has rows with the same {named(seen.columns)} already: {shown(there)}.",
             table=pinned.root,
             version=pinned.version,
-            keys=there.slice(0, SAMPLE).to_pylist(),
+            keys=sample(there, seen.columns),
             hint="Use merge() to update rows that are there and insert the others.",
         )
-    return KeyGuard(pinned.files, pinned.manifest, seen.columns, keys)
+    return KeyGuard(pinned.files, pinned.manifest, seen.columns, keys, mine=mine)
 
 
 def _present(pinned: Pinned, columns: Sequence[str], leaving: pa.ChunkedArray | None) -> pa.Table:
@@ -94,60 +97,86 @@ def _present(pinned: Pinned, columns: Sequence[str], leaving: pa.ChunkedArray | 
 
 
 class KeyGuard:
-    """Looks up keys in what is new at the head."""
+    """Looks up keys in what is new at the head; what it has looked at it does not look at again."""
 
-    def __init__(self, files: TableFiles, base: Manifest, columns: Sequence[str], keys: pa.Table) -> None:
+    def __init__(
+        self, files: TableFiles, base: Manifest, columns: Sequence[str], keys: pa.Table, *, mine: str = "Update"
+    ) -> None:
         self._files = files
-        self._base = base
-        self._columns = columns
+        self._base_version = base.version
+        self._columns = tuple(columns)
         self._keys = keys
+        self._mine = mine
+        known = fields_by_path(base.fields)
+        self._field_ids = tuple(known[column].id for column in columns)
+        self._checked = {self._key_files(fragment) for fragment in base.fragments}
 
     def __call__(self, head: Snapshot, winners: Sequence[Winner]) -> None:
-        fragments = self._unchecked(head.manifest, winners)
-        if not fragments or not self._keys.num_rows:
+        self._follow_rewrites(winners)
+        new = [f for f in head.manifest.fragments if self._key_files(f) not in self._checked]
+        if not new or not self._keys.num_rows:
             return
-        theirs = scan_keys(Pinned(self._files, head), self._columns, fragment_ids=fragments)
+        columns = self._columns_at(head, winners)
+        theirs = scan_keys(Pinned(self._files, head), columns, fragment_ids=[f.id for f in new])
         there = in_common(self._keys, theirs)
         if there.num_rows:
-            raise self._conflict(head, winners, there)
+            raise self._same_keys(head, winners, there, theirs)
+        self._checked.update(self._key_files(fragment) for fragment in new)
 
-    def _unchecked(self, head: Manifest, winners: Sequence[Winner]) -> list[int]:
-        """Fragments whose key columns were not there at the base, in whatever fragment."""
-        checked = {self._key_files(fragment) for fragment in self._base.fragments}
+    def _follow_rewrites(self, winners: Sequence[Winner]) -> None:
+        """Rows that were only copied need no second look."""
         for winner in winners:
             if isinstance(winner.operation, Rewrite):
                 for group in winner.operation.groups:
-                    if all(self._key_files(fragment) in checked for fragment in group.old_fragments):
-                        checked |= {self._key_files(fragment) for fragment in group.new_fragments}
-        return [f.id for f in head.fragments if self._key_files(f) not in checked]
+                    if all(self._key_files(fragment) in self._checked for fragment in group.old_fragments):
+                        self._checked.update(self._key_files(fragment) for fragment in group.new_fragments)
 
-    @cached_property
-    def _key_fields(self) -> set[int]:
-        known = fields_by_path(self._base.fields)
-        return {known[column].id for column in self._columns}
+    def _key_files(self, fragment: pb.DataFragment) -> tuple[str | bytes, ...]:
+        """What holds the key: names of files are never used twice, so the same names mean the same keys."""
+        files = (file.path for file in fragment.files if not set(self._field_ids).isdisjoint(file.fields))
+        return (*files, *fragment.overlays)
 
-    def _key_files(self, fragment: pb.DataFragment) -> tuple[str, ...]:
-        """The files that hold the key: names are never used twice, so the same names mean the same keys."""
-        return tuple(f.path for f in fragment.files if not self._key_fields.isdisjoint(f.fields))
+    def _columns_at(self, head: Snapshot, winners: Sequence[Winner]) -> list[str]:
+        """What the key's columns are called at the head: they may have been renamed."""
+        names = {field.id: path for path, field in fields_by_path(head.manifest.fields).items()}
+        gone = [column for column, i in zip(self._columns, self._field_ids, strict=True) if i not in names]
+        if gone:
+            raise self._conflict(head, "rows/column-gone", gone, winners[-1] if winners else None)
+        return [names[i] for i in self._field_ids]
 
-    def _conflict(self, head: Snapshot, winners: Sequence[Winner], there: pa.Table) -> RetryableConflict:
-        last = winners[-1] if winners else None
-        reason = Reason(
-            rule="keys/same",
-            mine="Update",
-            theirs="Unknown" if last is None else last.operation.name,
-            names=tuple(shown(there.slice(n, 1)) for n in range(min(SAMPLE, there.num_rows))),
-            winner=last,
-        )
+    def _same_keys(
+        self, head: Snapshot, winners: Sequence[Winner], there: pa.Table, theirs: pa.Table
+    ) -> RetryableConflict:
+        found = theirs.join(there, keys=there.column_names, join_type="left semi")
+        fragments = {int(number) for number in np.unique(addresses_of(found["_rowaddr"]) >> np.uint64(32))}
+        files = {f.path for number in fragments for f in head.manifest.fragments_by_id[number].files}
+        names = [shown(there.slice(n, 1)) for n in range(min(SAMPLE, there.num_rows))]
+        return self._conflict(head, "keys/same", names, _who_wrote(files, winners))
+
+    def _conflict(
+        self, head: Snapshot, rule: str, names: Sequence[str], winner: Winner | None
+    ) -> RetryableConflict:
+        theirs = "Unknown" if winner is None else winner.operation.name
+        reason = Reason(rule=rule, mine=self._mine, theirs=theirs, names=tuple(names), winner=winner)
         return RetryableConflict(
-            f"Since version {self._base.version} somebody else committed rows with the same key "
-            f"{', '.join(self._columns)}: {shown(there)}.",
+            f"{reason.what_happened} {reason.why}",
             table=self._files.root,
             version=head.version,
-            base_version=self._base.version,
+            base_version=self._base_version,
             reason=reason,
-            hint="Run it again on the newest version: a merge then updates those rows.",
+            hint=reason.hint,
         )
+
+
+def _who_wrote(files: Iterable[str], winners: Sequence[Winner]) -> Winner | None:
+    """The commit that brought one of these files; if they are only copies, the last one that may have written rows."""
+    names = [file.encode() for file in files]
+    writers = [winner for winner in winners if not isinstance(winner.operation, Rewrite)]
+    for winner in writers:
+        wire = winner.transaction.wire.SerializeToString()
+        if any(name in wire for name in names):
+            return winner
+    return next(iter([*reversed(writers), *reversed(winners)]), None)
 
 
 def only(snapshot: Snapshot, fragments: Iterable[pb.DataFragment]) -> Snapshot:

@@ -54,9 +54,7 @@ def _next_schema(pinned: Pinned, source: pa.Schema) -> tuple[pa.Schema, list[pb.
         )
     keyed = {name: pinned.schema.field(name) for name in key_columns(pinned.manifest.fields)}
     schema = pa.schema([keyed.get(field.name, field) for field in source], metadata=pinned.schema.metadata)
-    return schema, checked_fields(
-        schema, table=pinned.root, data_format=pinned.manifest.head.data_format.version
-    )
+    return schema, checked_fields(schema, table=pinned.root, data_format=pinned.manifest.head.data_format.version)
 
 
 def overwrite_where(

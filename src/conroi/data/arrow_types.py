@@ -1,0 +1,30 @@
+"""pyarrow's calls where its type stubs allow less than pyarrow does; they do nothing that pyarrow does not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+
+def positions(numbers: npt.NDArray[np.int64]) -> pa.Array[Any]:
+    """Positions of rows, to take them by; the stubs see booleans in an array of numpy."""
+    return pa.array(numbers)
+
+
+def metadata_of(of: pa.Schema | pa.Field[Any]) -> dict[bytes | str, bytes | str] | None:
+    """The metadata as pyarrow takes it again; it gives bytes, and would take text too."""
+    return cast("dict[bytes | str, bytes | str] | None", of.metadata)
+
+
+def chunked(chunks: Sequence[pa.Array[Any]], type_: pa.DataType) -> pa.ChunkedArray[Any]:
+    """A column of these chunks, maybe of none; the stubs want to know the type by name."""
+    return pa.chunked_array(chunks, cast("Any", type_))
+
+
+def table_of(columns: Mapping[str, pa.ChunkedArray[Any]]) -> pa.Table:
+    """A table of columns by name; the stubs know only those of one chunk."""
+    return pa.table(cast("dict[str, Any]", columns))
