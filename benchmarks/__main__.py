@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks.report import Report
 
 PROJECT = Path(__file__).parents[1]
-BENCHMARKS = ("append", "contention")
+BENCHMARKS = ("append", "contention", "rows", "merging", "compaction")
 
 
 def main() -> int:

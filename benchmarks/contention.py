@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,8 @@ from benchmarks.crew import Crew, CrewTurn, Step
 from benchmarks.engines import Conroi, Engine, EngineType, Folder, Pylance, Storage, renumbered, rows
 from benchmarks.harness import Series, Workspace, take_turns
 from benchmarks.peers import Delta, Iceberg
-from benchmarks.report import Bar, Report, milliseconds
+from benchmarks.report import Bar, Report
+from benchmarks.together import errors, p99, rate, tell
 from tests.support.servers import S3Server, seaweedfs
 
 WRITERS = 8
@@ -51,7 +52,7 @@ def measure(options: argparse.Namespace) -> Report:
         engines = ENGINES[:2] if options.quick else ENGINES
         on_disk = {engine.name: _on_disk(crew, workspace, engine, options.seconds) for engine in engines}
         series = take_turns(workspace, on_disk, turns=options.turns)
-        _tell(report, "local disk", series, options)
+        tell(report, _title("local disk", options), series)
         _add_bars(report, series[Conroi.name], series[Pylance.name])
         if not options.quick:
             _on_s3(report, workspace, crew, options)
@@ -66,7 +67,7 @@ def _on_disk(crew: Crew, workspace: Workspace, engine: EngineType, seconds: floa
 def _on_s3(report: Report, workspace: Workspace, crew: Crew, options: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as folder, seaweedfs(Path(folder)) as server:
         contenders = {engine.name: _on_server(crew, server, engine, options.seconds) for engine in (Conroi, Pylance)}
-        _tell(report, "SeaweedFS", take_turns(workspace, contenders, turns=options.turns), options)
+        tell(report, _title("SeaweedFS", options), take_turns(workspace, contenders, turns=options.turns))
 
 
 def _on_server(crew: Crew, server: S3Server, engine: EngineType, seconds: float) -> Contender:
@@ -91,46 +92,16 @@ def check_rows(table: Engine, writers: int, found: CrewTurn) -> None:
         )
 
 
-def _tell(report: Report, place: str, series: dict[str, Series[CrewTurn]], options: argparse.Namespace) -> None:
-    report.add(
-        f"Commits of 100 rows by {WRITERS} processes to one table on {place}, windows of {options.seconds:g} s, "
-        f"median of {options.turns} turns",
-        ("engine", "commits/s", "least to most", "× pylance", "p50 ms", "p99 ms", "by any writer", "errors"),
-        [_row(name, found, series[Pylance.name]) for name, found in series.items()],
-    )
-
-
-def _row(name: str, found: Series[CrewTurn], pylance: Series[CrewTurn]) -> Sequence[str]:
-    least_fair = min(found.turns, key=lambda turn: turn.fairness)
-    return (
-        name,
-        f"{found.median(_rate):.0f}",
-        "{:.0f} to {:.0f}".format(*found.spread(_rate)),
-        f"{found.ratio_to(pylance, _rate):.2f}",
-        milliseconds(found.median(lambda turn: turn.percentile_s(50))),
-        milliseconds(found.median(_p99)),
-        f"{least_fair.fewest}..{least_fair.most}",
-        f"{_errors(found)} of {sum(turn.done for turn in found.turns)}",
-    )
+def _title(place: str, options: argparse.Namespace) -> str:
+    windows = f"windows of {options.seconds:g} s, median of {options.turns} turns"
+    return f"Commits of 100 rows by {WRITERS} processes to one table on {place}, {windows}"
 
 
 def _add_bars(report: Report, ours: Series[CrewTurn], pylance: Series[CrewTurn]) -> None:
     fairness = ours.median(lambda turn: turn.fairness)
     report.bars += [
-        Bar(f"commits/s of conroi ÷ pylance, {WRITERS} writers", ours.ratio_to(pylance, _rate), 3),
-        Bar("p99 of conroi ÷ pylance", ours.ratio_to(pylance, _p99), 0.2, at_least=False),
+        Bar(f"commits/s of conroi ÷ pylance, {WRITERS} writers", ours.ratio_to(pylance, rate), 3),
+        Bar("p99 of conroi ÷ pylance", ours.ratio_to(pylance, p99), 0.2, at_least=False),
         Bar("commits of conroi's slowest writer ÷ its fastest", fairness, 0.5),
-        Bar("errors of conroi that reached a writer", _errors(ours), 0, at_least=False),
+        Bar("errors of conroi that reached a writer", errors(ours), 0, at_least=False),
     ]
-
-
-def _errors(found: Series[CrewTurn]) -> int:
-    return sum(len(turn.errors) for turn in found.turns)
-
-
-def _rate(turn: CrewTurn) -> float:
-    return turn.rate
-
-
-def _p99(turn: CrewTurn) -> float:
-    return turn.percentile_s(99)

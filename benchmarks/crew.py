@@ -51,6 +51,8 @@ class CrewTurn:
 
     shifts: Sequence[Shift]
     seconds: float
+    duplicates: int = 0
+    """Rows that were there more than once afterwards, as whoever asked for the work found."""
 
     @property
     def rate(self) -> float:

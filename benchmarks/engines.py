@@ -168,11 +168,13 @@ def rows(count: int, start: int = 0) -> pa.Table:
 def numbered(ids: np.ndarray[tuple[int], np.dtype[np.int64]]) -> pa.Table:
     """Plain rows with these ids."""
     column = pa.array(ids, pa.int64())
-    names = pc.binary_join_element_wise("row", column.cast(pa.string()), " ")
+    names = pc.replace_substring_regex(column.cast(pa.string()), "^", "row ")
     return pa.table({"id": column, "amount": pa.array(ids * 0.5, pa.float64()), "name": names}, schema=SCHEMA)
 
 
-SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("amount", pa.float64()), ("name", pa.string())])
+SCHEMA = pa.schema(
+    [pa.field("id", pa.int64(), nullable=False), pa.field("amount", pa.float64()), pa.field("name", pa.string())]
+)
 
 
 def renumbered(data: pa.Table, start: int) -> pa.Table:

@@ -24,7 +24,7 @@ Nobody needs to match text: the facts are attributes (`table`, `version`, `hint`
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -52,12 +52,20 @@ class ConroiError(Exception):
         self.version = version
         self.hint = hint
 
+    def __reduce__(self) -> tuple[Callable[..., ConroiError], tuple[type[ConroiError], str], dict[str, object]]:
+        # By default an error that goes to another process is made again from its message alone.
+        return _made_again, (type(self), self.message), self.__dict__
+
     def __str__(self) -> str:
         where = ""
         if self.table is not None:
             where = f" [table {self.table}" + (f", version {self.version}]" if self.version is not None else "]")
         hint = f" Hint: {self.hint}" if self.hint else ""
         return f"{self.message}{where}{hint}"
+
+
+def _made_again(kind: type[ConroiError], message: str) -> ConroiError:
+    return kind.__new__(kind, message)
 
 
 @contextmanager

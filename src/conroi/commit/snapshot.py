@@ -9,6 +9,7 @@ from conroi.errors import CorruptionError, NotFoundError
 from conroi.format.flags import require_readable
 from conroi.format.lance_pb2 import IndexMetadata
 from conroi.format.manifest import Manifest
+from conroi.format.manifest_checks import check_transaction_fits
 from conroi.format.manifest_file import ManifestFile, decode_inline_transaction, decode_manifest_file
 from conroi.format.naming import TRANSACTIONS_DIR, ManifestNaming
 from conroi.format.transaction import Transaction, decode_transaction
@@ -80,14 +81,20 @@ def _read_file(objects: Objects, located: Located) -> ManifestFile:
 def load_transaction(objects: Objects, snapshot: Snapshot) -> Transaction | None:
     """The transaction that made the version: from inside the manifest, else from its file; None if neither is there."""
     if snapshot.inline_transaction is not None:
-        return decode_transaction(snapshot.inline_transaction)
+        return _fitting(snapshot, decode_transaction(snapshot.inline_transaction))
     name = snapshot.manifest.head.transaction_file
     if not name:
         return None
     try:
-        return decode_transaction(objects.get(f"{TRANSACTIONS_DIR}/{name}"))
+        return _fitting(snapshot, decode_transaction(objects.get(f"{TRANSACTIONS_DIR}/{name}")))
     except NotFoundError:
         return None
+
+
+def _fitting(snapshot: Snapshot, transaction: Transaction) -> Transaction:
+    """The transaction, if it is the one that the manifest names."""
+    check_transaction_fits(snapshot.manifest, transaction)
+    return transaction
 
 
 def load_only_transaction(objects: Objects, located: Located) -> Transaction | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,7 @@ def key_columns_of(table: pa.Table, columns: Sequence[str]) -> pa.Table:
     return pa.table([_comparable(_column(table, column)) for column in columns], names=_names(columns))
 
 
-def _column(table: pa.Table, path: str) -> pa.ChunkedArray:
+def _column(table: pa.Table, path: str) -> pa.ChunkedArray[Any]:
     """The column; for a path such as `outer.inner`, what is inside the struct."""
     if path in table.column_names:
         return table[path]
@@ -90,11 +90,11 @@ def repeated(keys: pa.Table) -> pa.Table:
     return again.filter(_complete(again))
 
 
-def _complete(keys: pa.Table) -> pa.BooleanArray:
+def _complete(keys: pa.Table) -> pa.ChunkedArray[Any]:
     complete = pc.is_valid(keys.column(0))
     for column in keys.columns[1:]:
         complete = pc.and_(complete, pc.is_valid(column))
-    return complete
+    return cast("pa.ChunkedArray[Any]", complete)  # what the functions make of columns, unlike the stubs say
 
 
 def in_common(mine: pa.Table, theirs: pa.Table) -> pa.Table:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from typing import cast
 
 from google.protobuf.message import DecodeError
 
@@ -86,7 +87,8 @@ def decode_inline_transaction(data: bytes) -> bytes | None:
     view = memoryview(data)
     at = _manifest_position(view, len(view))
     try:
-        sections = pb.ManifestSections.FromString(view[at + _LENGTH.size : -_FOOTER.size])
+        # A view, since the message may be long and protobuf takes one, though its stubs want bytes.
+        sections = pb.ManifestSections.FromString(cast("bytes", view[at + _LENGTH.size : -_FOOTER.size]))
     except DecodeError as error:
         raise _damaged(f"it is not a valid message ({error})") from error
     return _transaction(sections, view[:at])

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from conroi.data.arrow_types import positions
 from conroi.data.keys import matches, sample, scan_keys, shown
 from conroi.data.pinned import Pinned
 from conroi.data.pylance import pylance_errors
@@ -85,7 +86,7 @@ def refuse_doubled(pinned: Pinned, found: Match, source_keys: pa.Table, on: Sequ
     order = np.sort(found.source_rows)
     doubled = np.unique(order[1:][order[1:] == order[:-1]])
     if len(doubled):
-        keys = source_keys.take(pa.array(doubled))
+        keys = source_keys.take(positions(doubled))
         raise DuplicateKeyError(
             f"The table itself has the key {', '.join(on)} more than once: {shown(keys)}.",
             table=pinned.root,
@@ -104,7 +105,8 @@ def take_rows(pinned: Pinned, addresses: Addresses, columns: dict[str, str]) -> 
     with pylance_errors(pinned.root):
         found = pinned.dataset.scanner(
             columns=columns,
-            row_addr_allowlist=_allowlist(wanted),
+            row_addr_allowlist=_allowlist(wanted) if len(wanted) else None,
+            filter=None if len(wanted) else "false",  # an empty list of addresses would count as none
             with_row_address=True,
             blob_handling="all_binary",
         ).to_table()

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from conroi.data.fitting import cast_batch
+from conroi.data.arrow_types import positions, table_of
+from conroi.data.fitting import can_become, cast_batch
 from conroi.data.pinned import Pinned
 from conroi.data.pylance import pylance_errors
 from conroi.data.quoting import quoted
 from conroi.data.rows import addresses_of
+from conroi.errors import InvalidInputError
 from conroi.merging.clauses import Action, Clause, Rows
 from conroi.merging.matching import Addresses, Match, Positions, take_rows
 from conroi.merging.scratch import evaluate
 
-_TARGET_PREFIX = re.compile(r"'(?:[^']|'')*'|\btarget\s*\.\s*", re.IGNORECASE)
+# Text and quoted names, in which nothing is replaced; and `target.` where a column begins.
+_TARGET_PREFIX = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`(?:[^`]|``)*`|(?<![.\w])target\s*\.\s*""", re.IGNORECASE)
 
 
 @dataclass
@@ -55,8 +61,8 @@ class Decision:
         left = np.arange(len(self.found.addresses))
         for clause in clauses:
             chosen, left = self._split(clause, left)
-            if not len(chosen):
-                continue
+            if not len(chosen) and clause.values is None:
+                continue  # expressions are looked at even so: a mistake in them should not wait for its first row
             addresses = self.found.addresses[chosen]
             if clause.action is Action.DELETE:
                 decided.deleted.append(addresses)
@@ -66,30 +72,60 @@ class Decision:
 
     def _split(self, clause: Clause, left: Positions) -> tuple[Positions, Positions]:
         """Those of the pairs for which the condition holds, and the others."""
-        if clause.condition is None or not len(left):
+        if clause.condition is None:
             return left, left[:0]
-        holds = self._evaluate({"holds": clause.condition}, left)["holds"].to_numpy() == True  # noqa: E712
+        holds = self._holds(clause.condition, self._evaluate({"holds": clause.condition}, left))
         return left[holds], left[~holds]
 
-    def _evaluate(self, expressions: Mapping[str, str], pairs: Positions) -> pa.Table:
-        names = self._mentioned(expressions.values())
-        target = take_rows(self.pinned, self.found.addresses[pairs], {name: quoted(name) for name in names})
-        source = self.source.take(pa.array(self.found.source_rows[pairs]))
-        return evaluate(
-            self.pinned.files.environment, expressions, source=source, target=target, table=self.pinned.root
-        )
+    def _holds(self, condition: str, evaluated: pa.Table) -> npt.NDArray[np.bool_]:
+        """For which rows the condition is true; null is not."""
+        answers = evaluated["holds"]
+        if pa.types.is_null(answers.type):
+            return np.zeros(len(answers), bool)
+        if not pa.types.is_boolean(answers.type):
+            raise InvalidInputError(
+                f"The condition {condition} gives {answers.type}, not true or false.",
+                table=self.pinned.root,
+                hint='Compare with something: "source.n > 0".',
+            )
+        return answers.fill_null(pa.scalar(False)).to_numpy()
 
-    def _mentioned(self, texts: Sequence[str] | object) -> list[str]:
-        """The table's columns whose names stand anywhere in the expressions (too many does no harm)."""
-        text = " ".join(texts).lower()  # type: ignore[arg-type]
-        return [name for name in self.pinned.schema.names if name.lower() in text]
+    def _evaluate(self, expressions: Mapping[str, str], pairs: Positions) -> pa.Table:
+        names = _mentioned(self.pinned.schema.names, expressions)
+        target = take_rows(self.pinned, self.found.addresses[pairs], {name: quoted(name) for name in names})
+        return self._with_source(expressions, self.found.source_rows[pairs], target)
+
+    def _with_source(self, expressions: Mapping[str, str], rows: Positions, target: pa.Table | None) -> pa.Table:
+        """The expressions over these rows of the source, beside these of the table."""
+        columns = self.source.select(_mentioned(self.source.column_names, expressions))
+        source = columns.take(positions(rows)) if columns.num_columns else pa.table({"": pa.nulls(len(rows))})
+        try:
+            return evaluate(
+                self.pinned.files.environment, expressions, source=source, target=target, table=self.pinned.root
+            )
+        except InvalidInputError as error:
+            raise self._not_computed(expressions, error, is_matched=target is not None) from error
+
+    def _not_computed(
+        self, expressions: Mapping[str, str], error: InvalidInputError, *, is_matched: bool
+    ) -> InvalidInputError:
+        hint = f"Write columns of the source as source.name ({', '.join(self.source.column_names)})"
+        if is_matched:
+            hint += f", those of the table as target.name ({', '.join(self.pinned.schema.names)})"
+        else:
+            hint += "; rows that are new have no target"
+        return InvalidInputError(
+            f"{', '.join(expressions.values())} cannot be computed: {_reason(error)}",
+            table=self.pinned.root,
+            hint=f"{hint}.",
+        )
 
     def _updated(self, clause: Clause, chosen: Positions, addresses: Addresses) -> pa.Table:
         """The new rows, in the table's schema."""
         if clause.values is None:
-            new = self.fitted.take(pa.array(self.found.source_rows[chosen]))
+            new = self.fitted.take(positions(self.found.source_rows[chosen]))
         else:
-            new = self._evaluate(dict(clause.values), chosen)
+            new = self._checked_types(self._evaluate(clause.values, chosen))
         kept = [name for name in self.pinned.schema.names if name not in new.column_names]
         old = take_rows(self.pinned, addresses, {name: quoted(name) for name in kept})
         return self._in_schema({**_columns(new), **_columns(old)}, len(addresses))
@@ -99,25 +135,19 @@ class Decision:
     def _source_only(self, clauses: Sequence[Clause], decided: Decided) -> None:
         left = self.found.unmatched_source
         for clause in clauses:
-            rows = self.source.take(pa.array(left))
-            chosen = left
-            if clause.condition is not None and len(left):
-                holds = self._evaluate_source({"holds": clause.condition}, rows)["holds"].to_numpy() == True  # noqa: E712
-                chosen, left = left[holds], left[~holds]
-                rows = self.source.take(pa.array(chosen))
-            else:
-                left = left[:0]
-            if len(chosen):
-                decided.inserted_rows.append(self._inserted(clause, chosen, rows))
+            chosen, left = left, left[:0]
+            if clause.condition is not None:
+                evaluated = self._with_source({"holds": clause.condition}, chosen, None)
+                holds = self._holds(clause.condition, evaluated)
+                chosen, left = chosen[holds], chosen[~holds]
+            if len(chosen) or clause.values is not None:
+                decided.inserted_rows.append(self._inserted(clause, chosen))
 
-    def _evaluate_source(self, expressions: Mapping[str, str], rows: pa.Table) -> pa.Table:
-        return evaluate(self.pinned.files.environment, expressions, source=rows, target=None, table=self.pinned.root)
-
-    def _inserted(self, clause: Clause, chosen: Positions, rows: pa.Table) -> pa.Table:
+    def _inserted(self, clause: Clause, chosen: Positions) -> pa.Table:
         if clause.values is None:
-            new = self.fitted.take(pa.array(chosen))
+            new = self.fitted.take(positions(chosen))
         else:
-            new = self._evaluate_source(dict(clause.values), rows)
+            new = self._checked_types(self._with_source(clause.values, chosen, None))
         return self._in_schema(_columns(new), len(chosen))
 
     # ----------------------------------------------------------------- rows of the target only
@@ -129,33 +159,77 @@ class Decision:
             if clause.condition is not None:
                 chosen = np.intersect1d(left, self._where(unqualified(clause.condition)))
             left = np.setdiff1d(left, chosen)
-            if not len(chosen):
+            if not len(chosen) and clause.values is None:
                 continue
             if clause.action is Action.DELETE:
                 decided.deleted.append(chosen)
             else:
-                values = {name: unqualified(text) for name, text in (clause.values or {}).items()}
-                columns = {name: values.get(name, quoted(name)) for name in self.pinned.schema.names}
-                rows = take_rows(self.pinned, chosen, columns)
                 decided.updated.append(chosen)
-                decided.updated_rows.append(self._in_schema(_columns(rows), len(chosen)))
+                decided.updated_rows.append(self._left_alone(clause.values or {}, chosen))
+
+    def _left_alone(self, expressions: Mapping[str, str], chosen: Addresses) -> pa.Table:
+        """The new rows for those that the source does not have."""
+        values = {name: unqualified(text) for name, text in expressions.items()}
+        columns = {name: values.get(name, quoted(name)) for name in self.pinned.schema.names}
+        with self._without_source():
+            rows = take_rows(self.pinned, chosen, columns)
+        self._checked_types(rows.select(list(expressions)))
+        return self._in_schema(_columns(rows), len(chosen))
+
+    @contextmanager
+    def _without_source(self) -> Generator[None]:
+        try:
+            yield
+        except InvalidInputError as error:
+            columns = ", ".join(self.pinned.schema.names)
+            raise InvalidInputError(
+                _reason(error),
+                table=self.pinned.root,
+                hint=f"Write columns as target.name ({columns}); these rows have no source.",
+            ) from error
 
     def _where(self, condition: str) -> Addresses:
-        with pylance_errors(self.pinned.root):
+        with self._without_source(), pylance_errors(self.pinned.root):
             found = self.pinned.dataset.scanner(columns=[], filter=condition, with_row_address=True).to_table()
         return addresses_of(found["_rowaddr"])
 
-    def _in_schema(self, columns: Mapping[str, pa.ChunkedArray], rows: int) -> pa.Table:
+    # ------------------------------------------------------------------------ new rows
+
+    def _checked_types(self, computed: pa.Table) -> pa.Table:
+        """The same; InvalidInputError if a value was computed that its column cannot hold."""
+        for field_ in computed.schema:
+            wanted = self.pinned.schema.field(field_.name).type
+            is_literal = pa.types.is_floating(field_.type) and pa.types.is_decimal(wanted)
+            if not is_literal and not can_become(field_.type, wanted):
+                raise InvalidInputError(
+                    f"The expression for column {field_.name!r} gives {field_.type}, but the column is {wanted}.",
+                    table=self.pinned.root,
+                    hint="Put a CAST around it.",
+                )
+        return computed
+
+    def _in_schema(self, columns: Mapping[str, pa.ChunkedArray[Any]], rows: int) -> pa.Table:
         schema = self.pinned.schema
         complete = {f.name: columns.get(f.name, pa.chunked_array([pa.nulls(rows, f.type)])) for f in schema}
-        batches = pa.table(complete).combine_chunks().to_batches()
+        batches = table_of(complete).combine_chunks().to_batches()
         return pa.Table.from_batches([cast_batch(batch, schema, self.pinned.root) for batch in batches], schema)
 
 
-def _columns(table: pa.Table) -> dict[str, pa.ChunkedArray]:
+def _columns(table: pa.Table) -> dict[str, pa.ChunkedArray[Any]]:
     return {name: table[name] for name in table.column_names}
+
+
+def _reason(error: InvalidInputError) -> str:
+    """pylance's words, without the columns that it offers: they are not the user's."""
+    return error.message.partition(" Valid fields are")[0]
+
+
+def _mentioned(names: Sequence[str], expressions: Mapping[str, str]) -> list[str]:
+    """The columns whose names stand anywhere in the expressions (too many does no harm)."""
+    text = " ".join(expressions.values()).lower()
+    return [name for name in names if name.lower() in text]
 
 
 def unqualified(text: str) -> str:
     """An expression over the target alone, without `target.` in front of its columns (but not inside quotes)."""
-    return _TARGET_PREFIX.sub(lambda found: found.group(0) if found.group(0).startswith("'") else "", text)
+    return _TARGET_PREFIX.sub(lambda found: found.group() if found.group()[0] in "'\"`" else "", text)

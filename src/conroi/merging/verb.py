@@ -10,8 +10,9 @@ import pyarrow as pa
 from conroi.commit.change import Guard
 from conroi.commit.snapshot import Snapshot
 from conroi.conflicts import Winner
+from conroi.data.arrow_types import metadata_of
 from conroi.data.fitting import checked_columns, fit
-from conroi.data.keys import key_columns_of
+from conroi.data.keys import is_comparable, key_columns_of
 from conroi.data.pinned import Pinned, unknown_column
 from conroi.data.rows import offsets_by_fragment, take_out
 from conroi.errors import InvalidInputError
@@ -20,7 +21,7 @@ from conroi.format.fields import column_field_ids, fields_by_path, key_columns
 from conroi.format.keyfilter import bloom_filter, is_hashable_by_pylance
 from conroi.format.rowids import encode_row_ids
 from conroi.merging.clauses import Action, Clause, Rows
-from conroi.merging.matching import Addresses, Match, match, refuse_doubled, row_ids_of
+from conroi.merging.matching import Addresses, match, refuse_doubled, row_ids_of
 from conroi.merging.outcome import Decided, Decision
 from conroi.operations import Update
 from conroi.verbs.keyed import KeyGuard, KeysSeen, checked_new_keys, refuse_repeated
@@ -47,7 +48,7 @@ class Merging:
         if self._on_key(pinned):
             refuse_doubled(pinned, found, keys, self._on)
         decided = Decision(pinned, self._source, fitted, found).decide(self._clauses)
-        return self._plan(pinned, found, decided)
+        return self._plan(pinned, decided)
 
     def _has(self, rows: Rows) -> bool:
         return any(clause.rows is rows for clause in self._clauses)
@@ -67,6 +68,12 @@ class Merging:
                     f"The source has no column {column!r} to match on.",
                     table=pinned.root,
                     hint=f"It has {', '.join(self._source.column_names)}.",
+                )
+            if not is_comparable(type_ := pinned.schema.field(column).type):
+                raise InvalidInputError(
+                    f"Rows cannot be matched on column {column!r}, which holds {type_}.",
+                    table=pinned.root,
+                    hint="Match on columns with plain values.",
                 )
         for clause in self._clauses:
             for column in clause.values or {}:
@@ -88,7 +95,7 @@ class Merging:
 
     # ------------------------------------------------------------------------ the change
 
-    def _plan(self, pinned: Pinned, found: Match, decided: Decided) -> Plan | None:
+    def _plan(self, pinned: Pinned, decided: Decided) -> Plan | None:
         updated, deleted = _joined(decided.updated), _joined(decided.deleted)
         inserted = pa.concat_tables([pinned.schema.empty_table(), *decided.inserted_rows])
         if not len(updated) and not len(deleted) and not inserted.num_rows:
@@ -145,7 +152,7 @@ class Merging:
     def _inserts_other_keys(self, key: set[str]) -> bool:
         """Whether an insert clause computes the key instead of taking the source's."""
         computed = [c.values for c in self._clauses if c.action is Action.INSERT and c.values is not None]
-        return any(values.get(column, "").strip() != f"source.{column}" for values in computed for column in key)
+        return any(values.get(column) != f"(source.{column})" for values in computed for column in key)
 
     def _changed_fields(self, pinned: Pinned, inserted: pa.Table) -> list[int]:
         clauses = [c for c in self._clauses if c.action is Action.UPDATE]
@@ -171,7 +178,7 @@ class Merging:
 
 
 def _nullable(schema: pa.Schema) -> pa.Schema:
-    return pa.schema([f.with_nullable(True) for f in schema], metadata=schema.metadata)
+    return pa.schema([f.with_nullable(True) for f in schema], metadata=metadata_of(schema))
 
 
 def _joined(parts: list[Addresses]) -> Addresses:

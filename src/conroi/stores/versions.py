@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
@@ -21,6 +22,9 @@ HEAD_IS_FRESH_FOR_S = 60.0
 
 Probing upwards is wrong only if the version we start from was kept (by a tag) while all newer ones but the head were
 collected meanwhile; nobody collects versions younger than this."""
+
+HINT_IS_GOOD_FOR_NS = 1_000_000_000
+"""A hint on local disk that is older than its folder by more than this is not trusted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +114,26 @@ class FolderVersions:
         return seen[0]
 
     def _hinted(self) -> Located | None:
-        if self._objects.is_listing_ordered:
+        if self._objects.is_listing_ordered or self._is_hint_old():
             return None
         try:
             version = int(json.loads(self._objects.get(VERSION_HINT_PATH))["version"])
         except (NotFoundError, ValueError, KeyError, TypeError):
             return None
         return self.locate(version) if 0 < version < 1 << 63 else None
+
+    def _is_hint_old(self) -> bool:
+        """Whether the folder changed well after its hint: a writer that leaves no hints was there, or a collector.
+
+        Climbing from an old hint could end at a version that a tag kept while all others up to the head were collected.
+        """
+        if not self._objects.is_local:
+            return False
+        try:
+            folder = os.stat(self._objects.pylance_uri(VERSIONS_DIR)).st_mtime_ns
+            return folder - os.stat(self._objects.pylance_uri(VERSION_HINT_PATH)).st_mtime_ns > HINT_IS_GOOD_FOR_NS
+        except OSError:
+            return True
 
     def _climb(self, start: Located | None) -> Located | None:
         """The newest version above one that was there; versions above a known one are contiguous."""
@@ -154,7 +171,7 @@ class FolderVersions:
                 yield Located(parsed.version, path, parsed.naming)
 
     def _write_hint(self, version: int) -> None:
-        """Best effort: a stale hint costs a reader a few probes, never a wrong answer."""
+        """Best effort: without a good hint a reader lists the folder."""
         try:
             self._objects.jot(VERSION_HINT_PATH, b'{"version":%d}' % version)
         except ConroiError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from conroi.data.arrow_types import metadata_of
 from conroi.data.fitting import fit
 from conroi.data.incoming import is_one_shot, to_reader
 from conroi.data.pinned import Pinned
@@ -54,7 +55,7 @@ class Appending:
         new = [f.with_nullable(True) for f in reader.schema if f.name not in pinned.schema.names]
         if self._evolve_schema and new:
             fields = with_new_fields(pinned, new)
-            schema = pa.schema([*pinned.schema, *new], metadata=pinned.schema.metadata)
+            schema = pa.schema([*pinned.schema, *new], metadata=metadata_of(pinned.schema))
         seen = KeysSeen(key_columns(before))
         stream = seen.watch(fit(reader, schema, table=pinned.root))
         self._written = before, fields, pinned.writer(fields).write(stream, self._progress), seen

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypedDict, cast
+from typing import Any, TypeAlias, TypedDict, cast
 
 import pyarrow as pa
 
@@ -29,7 +29,7 @@ class ColumnChange(TypedDict, total=False):
     nullable: bool
 
 
-NewColumns = Columns | pa.Field | Sequence[pa.Field] | pa.Schema
+NewColumns: TypeAlias = "Columns | pa.Field[Any] | Sequence[pa.Field[Any]] | pa.Schema"
 
 
 def add_columns(
@@ -69,7 +69,7 @@ def no_column(pinned: Pinned) -> InvalidInputError:
     return InvalidInputError("No column was given.", table=pinned.root, hint="Name at least one.")
 
 
-def _given_fields(pinned: Pinned, columns: pa.Field | Sequence[pa.Field] | pa.Schema) -> list[pa.Field]:
+def _given_fields(pinned: Pinned, columns: object) -> list[pa.Field[Any]]:
     given: list[object] = (
         [columns] if isinstance(columns, pa.Field) or not isinstance(columns, Iterable) else [*columns]
     )
@@ -80,10 +80,10 @@ def _given_fields(pinned: Pinned, columns: pa.Field | Sequence[pa.Field] | pa.Sc
                 table=pinned.root,
                 hint='Give {"name": "expression"}, a function over batches, or pyarrow fields.',
             )
-    return cast("list[pa.Field]", given)
+    return cast("list[pa.Field[Any]]", given)
 
 
-def _add_null_columns(pinned: Pinned, new: list[pa.Field]) -> Plan:
+def _add_null_columns(pinned: Pinned, new: list[pa.Field[Any]]) -> Plan:
     for field in new:
         if not field.nullable:
             raise InvalidInputError(
@@ -94,7 +94,7 @@ def _add_null_columns(pinned: Pinned, new: list[pa.Field]) -> Plan:
     return Plan(pinned.staged(_merge(pinned, pinned.manifest.fragments, with_new_fields(pinned, new))))
 
 
-def with_new_fields(pinned: Pinned, new: list[pa.Field]) -> list[pb.Field]:
+def with_new_fields(pinned: Pinned, new: list[pa.Field[Any]]) -> list[pb.Field]:
     """The table's fields and the new ones, whose ids were never used before, not even by dropped columns."""
     taken = set(pinned.schema.names)
     for field in new:
@@ -111,7 +111,7 @@ def with_new_fields(pinned: Pinned, new: list[pa.Field]) -> list[pb.Field]:
     return [*pinned.manifest.fields, *numbered_from(pinned, next_field_id(pinned), new)]
 
 
-def numbered_from(pinned: Pinned, first_id: int, new: Sequence[pa.Field]) -> list[pb.Field]:
+def numbered_from(pinned: Pinned, first_id: int, new: Sequence[pa.Field[Any]]) -> list[pb.Field]:
     """New columns as fields, numbered from here."""
     data_format = pinned.manifest.head.data_format.version
     return new_fields(pa.schema(new), table=pinned.root, data_format=data_format, first_id=first_id)
@@ -256,7 +256,7 @@ def _retyped_fields(
 ) -> tuple[list[pb.Field], pa.Schema]:
     first_id = next_field_id(pinned)
     replaced: dict[int, list[pb.Field]] = {}
-    columns: list[pa.Field] = []
+    columns: list[pa.Field[Any]] = []
     for name, type_ in types.items():
         old = pinned.field(name)
         _refuse_key_change(pinned, {old.id}, "given another type")

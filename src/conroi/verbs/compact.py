@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from conroi.data.pylance import pylance_errors
 from conroi.data.writing import ROWS_PER_FILE, Progress
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
+from conroi.format.naming import data_path
 from conroi.format.rowids import (
     concat_row_ids,
     concat_versions,
@@ -58,6 +59,7 @@ def compact(
         new = [fragment_from_json(each) for each in result["new_fragments"]]
         if pinned.manifest.has_stable_row_ids:
             _carry_lineage(pinned, old, new)
+        pinned.files.objects.sync([data_path(file.path) for fragment in new for file in fragment.files])
         groups.append(pb.Transaction.Rewrite.Group(old_fragments=old, new_fragments=new))
         done += sum(fragment.physical_rows for fragment in new)
         if progress is not None:
@@ -76,7 +78,8 @@ def _executed(pinned: Pinned, options: CompactOptions) -> Sequence[dict[str, Any
                 "materialize_deletions_threshold": options.deleted_share,
             },
         )
-        return [json.loads(task.execute(pinned.dataset).json()) for task in plan.tasks]
+        # The result has a json() that pylance's types do not have.
+        return [json.loads(cast("Any", task.execute(pinned.dataset)).json()) for task in plan.tasks]
 
 
 def sort(

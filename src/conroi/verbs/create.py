@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 
 from conroi.commit.change import Change
 from conroi.commit.files import TableFiles
 from conroi.conflicts import Staged
+from conroi.data.arrow_types import metadata_of
 from conroi.data.fitting import fit
 from conroi.data.incoming import to_reader
 from conroi.data.names import check_column_name
@@ -106,7 +108,8 @@ def new_fields(schema: pa.Schema, *, table: str, data_format: str, first_id: int
             )
         if field.logical_type.startswith("fixed_size_list:struct:"):
             raise InvalidInputError(
-                f"Column {field.name!r} is a fixed-size list of structs, which pylance cannot read beside other columns.",
+                f"Column {field.name!r} is a fixed-size list of structs, which pylance cannot read beside other "
+                "columns.",
                 table=table,
                 hint="Use a list of structs, or a struct of fixed-size lists.",
             )
@@ -129,15 +132,15 @@ def with_key(schema: pa.Schema, key: str | Sequence[str] | None, *, table: str) 
                 f"The key column {column!r} is not in the schema.", table=table, hint=f"It has {', '.join(fields)}."
             )
         fields[column] = _marked(fields[column], position if len(columns) > 1 else None, table)
-    return pa.schema(list(fields.values()), metadata=schema.metadata)
+    return pa.schema(list(fields.values()), metadata=metadata_of(schema))
 
 
-def _marked(field: pa.Field, position: int | None, table: str) -> pa.Field:
+def _marked(field: pa.Field[Any], position: int | None, table: str) -> pa.Field[Any]:
     if pa.types.is_nested(field.type) or isinstance(field.type, pa.BaseExtensionType):
         raise InvalidInputError(
             f"Column {field.name!r} ({field.type}) cannot be a key.", table=table, hint="Use plain columns."
         )
-    metadata = {**(field.metadata or {}), KEY_METADATA: b"true"}
+    metadata = {**(metadata_of(field) or {}), KEY_METADATA: b"true"}
     if position is not None:
         metadata[KEY_POSITION_METADATA] = str(position).encode()
     return field.with_metadata(metadata).with_nullable(False)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 from conroi.data.convert import index_from_pylance
 from conroi.data.pinned import Pinned
 from conroi.data.pylance import pylance_errors
 from conroi.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from conroi.format import lance_pb2 as pb
+from conroi.format.naming import index_dir
 from conroi.operations import CreateIndex
 from conroi.verbs.plan import Plan
 
@@ -53,6 +55,8 @@ def _build(
             index = pinned.dataset.merge_existing_index_segments([index])
     metadata = index_from_pylance(index)
     metadata.name = name
+    folder = index_dir(UUID(index.uuid))
+    pinned.files.objects.sync([f"{folder}/{file.path}" for file in metadata.files])
     return metadata
 
 

@@ -8,6 +8,7 @@ the commit then succeeds only if nothing newer came. Neither depends on what oth
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,12 +17,13 @@ from conroi.commit.change import Guard
 from conroi.commit.files import TableFiles
 from conroi.commit.snapshot import Snapshot
 from conroi.conflicts import Reason, Winner
+from conroi.data.arrow_types import table_of
 from conroi.data.keys import SAMPLE, in_common, key_columns_of, repeated, sample, scan_keys, shown
 from conroi.data.pinned import Pinned
 from conroi.data.rows import addresses_of
 from conroi.errors import DuplicateKeyError, RetryableConflict
 from conroi.format import lance_pb2 as pb
-from conroi.format.fields import fields_by_path
+from conroi.format.fields import fields_by_path, key_columns
 from conroi.format.manifest import Manifest
 from conroi.operations import Rewrite
 
@@ -66,8 +68,13 @@ def named(columns: Sequence[str]) -> str:
     return f"key {columns[0]}" if len(columns) == 1 else f"key ({', '.join(columns)})"
 
 
+def is_key_among(columns: Iterable[str], pinned: Pinned) -> bool:
+    """Whether one of these columns is, or holds, a part of the table's key."""
+    return not {path.partition(".")[0] for path in key_columns(pinned.manifest.fields)}.isdisjoint(columns)
+
+
 def checked_new_keys(
-    pinned: Pinned, seen: KeysSeen, leaving: pa.ChunkedArray | None = None, *, mine: str = "Update"
+    pinned: Pinned, seen: KeysSeen, leaving: pa.ChunkedArray[Any] | None = None, *, mine: str = "Update"
 ) -> Guard | None:
     """Refuse keys that come in twice or are in the table; the guard that keeps it so until the commit.
 
@@ -89,11 +96,11 @@ def checked_new_keys(
     return KeyGuard(pinned.files, pinned.manifest, seen.columns, keys, mine=mine)
 
 
-def _present(pinned: Pinned, columns: Sequence[str], leaving: pa.ChunkedArray | None) -> pa.Table:
+def _present(pinned: Pinned, columns: Sequence[str], leaving: pa.ChunkedArray[Any] | None) -> pa.Table:
     present = scan_keys(pinned, columns)
     if leaving is None or not len(leaving):
         return present
-    return present.join(pa.table({"_rowaddr": leaving}), keys="_rowaddr", join_type="left anti")
+    return present.join(table_of({"_rowaddr": leaving}), keys="_rowaddr", join_type="left anti")
 
 
 class KeyGuard:
@@ -153,9 +160,7 @@ class KeyGuard:
         names = [shown(there.slice(n, 1)) for n in range(min(SAMPLE, there.num_rows))]
         return self._conflict(head, "keys/same", names, _who_wrote(files, winners))
 
-    def _conflict(
-        self, head: Snapshot, rule: str, names: Sequence[str], winner: Winner | None
-    ) -> RetryableConflict:
+    def _conflict(self, head: Snapshot, rule: str, names: Sequence[str], winner: Winner | None) -> RetryableConflict:
         theirs = "Unknown" if winner is None else winner.operation.name
         reason = Reason(rule=rule, mine=self._mine, theirs=theirs, names=tuple(names), winner=winner)
         return RetryableConflict(
@@ -177,6 +182,34 @@ def _who_wrote(files: Iterable[str], winners: Sequence[Winner]) -> Winner | None
         if any(name in wire for name in names):
             return winner
     return next(iter([*reversed(writers), *reversed(winners)]), None)
+
+
+def key_stays(pinned: Pinned) -> Guard:
+    """The guard for a change that brings its own schema: a key that was declared meanwhile must not get lost."""
+    base, key = pinned.version, key_columns(pinned.manifest.fields)
+
+    def check(head: Snapshot, winners: Sequence[Winner]) -> None:
+        if key_columns(head.manifest.fields) == key:
+            return
+        declared = [winner for winner in winners if winner.operation.name in ("Project", "UpdateConfig")]
+        winner = next(iter([*reversed(declared), *reversed(winners)]), None)
+        reason = Reason(
+            rule="columns/both-changed",
+            mine="Overwrite",
+            theirs="Unknown" if winner is None else winner.operation.name,
+            names=key_columns(head.manifest.fields),
+            winner=winner,
+        )
+        raise RetryableConflict(
+            f"{reason.what_happened} {reason.why}",
+            table=pinned.root,
+            version=head.version,
+            base_version=base,
+            reason=reason,
+            hint=reason.hint,
+        )
+
+    return check
 
 
 def only(snapshot: Snapshot, fragments: Iterable[pb.DataFragment]) -> Snapshot:

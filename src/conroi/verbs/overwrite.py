@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from conroi.data.arrow_types import metadata_of
 from conroi.data.fitting import checked_columns, fit
 from conroi.data.incoming import to_reader
 from conroi.data.pinned import Pinned
@@ -17,7 +20,7 @@ from conroi.format import lance_pb2 as pb
 from conroi.format.fields import key_columns
 from conroi.operations import Overwrite, Update
 from conroi.verbs.create import checked_fields
-from conroi.verbs.keyed import KeysSeen, checked_new_keys, only, refuse_repeated
+from conroi.verbs.keyed import KeysSeen, checked_new_keys, key_stays, only, refuse_repeated
 from conroi.verbs.plan import IfMoved, Plan, must_not_move
 
 
@@ -34,7 +37,12 @@ def overwrite(pinned: Pinned, data: object, *, if_moved: IfMoved = "fail", progr
         schema_metadata=dict(pinned.manifest.head.schema_metadata),
     )
     counts = {"rows_added": written.rows, "rows_deleted": count_rows(pinned.manifest.fragments)}
-    return Plan(pinned.staged(operation), must_not_move=must_not_move(if_moved, pinned.root), counts=counts)
+    return Plan(
+        pinned.staged(operation),
+        must_not_move=must_not_move(if_moved, pinned.root),
+        guard=key_stays(pinned),
+        counts=counts,
+    )
 
 
 def _next_schema(pinned: Pinned, source: pa.Schema) -> tuple[pa.Schema, list[pb.Field]]:
@@ -45,15 +53,16 @@ def _next_schema(pinned: Pinned, source: pa.Schema) -> tuple[pa.Schema, list[pb.
             pass  # same names, other types: the data brings its own schema
         else:
             return pinned.schema, list(pinned.manifest.fields)
-    lost = [name for name in key_columns(pinned.manifest.fields) if name not in source.names]
+    key = key_columns(pinned.manifest.fields)
+    lost = [path for path in key if path.partition(".")[0] not in source.names]
     if lost:
         raise InvalidInputError(
             f"The new data lacks the key column {', '.join(lost)}.",
             table=pinned.root,
             hint="A table keeps its key; drop the table and make a new one without it.",
         )
-    keyed = {name: pinned.schema.field(name) for name in key_columns(pinned.manifest.fields)}
-    schema = pa.schema([keyed.get(field.name, field) for field in source], metadata=pinned.schema.metadata)
+    keyed = {name: pinned.schema.field(name) for name in {path.partition(".")[0] for path in key}}
+    schema = pa.schema([keyed.get(field.name, field) for field in source], metadata=metadata_of(pinned.schema))
     return schema, checked_fields(schema, table=pinned.root, data_format=pinned.manifest.head.data_format.version)
 
 
@@ -97,7 +106,9 @@ def _refuse_strays(pinned: Pinned, fragments: list[pb.DataFragment], where: Pred
     if not fragments:
         return
     alone = only(pinned.snapshot, fragments)
-    outside = f"({where}) IS NOT TRUE" if isinstance(where, str) else ~pc.coalesce(where, pc.scalar(False))
+    # coalesce takes expressions too, though its stubs know only arrays
+    expression = cast("Any", where)
+    outside = f"({where}) IS NOT TRUE" if isinstance(where, str) else ~pc.coalesce(expression, pc.scalar(False))
     with pylance_errors(pinned.root):
         strays = open_dataset(pinned.files.objects, alone).count_rows(filter=outside)
     if strays:

@@ -12,6 +12,7 @@ from conroi.format import lance_pb2 as pb
 from conroi.format.fields import key_columns
 from conroi.operations import DataReplacement
 from conroi.verbs.columns import no_column
+from conroi.verbs.keyed import is_key_among
 from conroi.verbs.plan import Plan
 
 
@@ -39,10 +40,9 @@ def replace_column_data(pinned: Pinned, columns: Columns, *, progress: Progress 
 
 
 def _refuse_key(pinned: Pinned, names: list[str]) -> None:
-    touched = [name for name in key_columns(pinned.manifest.fields) if name in names]
-    if touched:
+    if is_key_among(names, pinned):
         raise InvalidInputError(
-            f"{', '.join(touched)} is part of the table's key.",
+            f"The table's key is {', '.join(key_columns(pinned.manifest.fields))}, and its columns cannot be replaced.",
             table=pinned.root,
             hint="Use update(), which checks keys.",
         )

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from conroi.data.arrow_types import positions
 from conroi.data.columns import column_batches, write_column_file
 from conroi.data.expressions import expression
 from conroi.data.fitting import can_become, cast_batch
@@ -28,7 +29,7 @@ from conroi.format.fields import column_field_ids, key_columns
 from conroi.format.rowids import encode_row_ids
 from conroi.operations import Update
 from conroi.verbs.columns import with_file
-from conroi.verbs.keyed import KeysSeen, checked_new_keys
+from conroi.verbs.keyed import KeysSeen, checked_new_keys, is_key_among
 from conroi.verbs.plan import Plan
 
 Mode: TypeAlias = Literal["auto", "rows", "columns"]
@@ -45,7 +46,7 @@ def update(
         raise InvalidInputError(
             f"{mode!r} is not a mode of update.", table=pinned.root, hint='Give "auto", "rows" or "columns".'
         )
-    changes_key = not set(key_columns(pinned.manifest.fields)).isdisjoint(expressions)
+    changes_key = is_key_among(expressions, pinned)
     if changes_key and mode == "columns":
         raise InvalidInputError("A change of key columns moves rows.", table=pinned.root, hint='Pass mode="rows".')
     if not changes_key and (mode == "columns" or (mode == "auto" and _few_columns(pinned, expressions))):
@@ -124,8 +125,7 @@ def _rewrite_rows(pinned: Pinned, expressions: Mapping[str, str], where: Predica
             blob_handling="all_binary",
         ).to_reader()
     moved = MovedRows(pinned, scanned)
-    key = key_columns(pinned.manifest.fields)
-    seen = KeysSeen(() if set(key).isdisjoint(expressions) else key)
+    seen = KeysSeen(key_columns(pinned.manifest.fields) if is_key_among(expressions, pinned) else ())
     written = pinned.writer().write(seen.watch(moved.reader()))
     if not written.fragments:
         return None
@@ -227,7 +227,7 @@ def _changed_columns(
     after = [cast_batch(batch, schema, pinned.root) for batch in found.to_batches()]
     source = np.arange(before.num_rows)
     source[offsets] = before.num_rows + np.arange(len(offsets))
-    return pa.concat_tables([before, pa.Table.from_batches(after, schema)]).take(pa.array(source)).to_reader()
+    return pa.concat_tables([before, pa.Table.from_batches(after, schema)]).take(positions(source)).to_reader()
 
 
 def _old_columns(pinned: Pinned, fragment_id: int, names: list[str]) -> pa.RecordBatchReader:
