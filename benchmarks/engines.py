@@ -99,7 +99,8 @@ class Conroi(Engine):
     def compact(self) -> bool:
         before = self._table.latest().version
         self._table = self._table.compact()
-        return self._table.version > before
+        # Where there was nothing to do, the version we get may still be newer: somebody else's.
+        return self._table.version > before and next(iter(self._table.history(limit=1))).operation == "Rewrite"
 
     def count(self) -> int:
         return self._table.count_rows()

@@ -17,7 +17,9 @@ import pyarrow as pa
 
 import conroi
 
-SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("worker", pa.string()), ("hits", pa.int64())])
+SCHEMA = pa.schema(
+    [pa.field("id", pa.int64(), nullable=False), pa.field("worker", pa.string()), pa.field("hits", pa.int64())]
+)
 SHARED_KEYS = 20
 
 

@@ -89,7 +89,7 @@ def find(
 
 
 def _by_number(files: TableFiles, version: int) -> Snapshot:
-    if isinstance(version, bool) or not isinstance(version, int) or not 0 < version < 1 << 64:  # pyright: ignore
+    if isinstance(version, bool) or not isinstance(version, int) or not 0 < version < 1 << 64:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidInputError(f"{version!r} is not a version number.", table=files.root, hint="They count from 1.")
     located = files.versions.locate(version)
     if located is None:

@@ -48,7 +48,7 @@ def retry(
     """
     if function is not None:
         return _retried(function, DEFAULT_RETRIES, environment)
-    if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:  # pyright: ignore
+    if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidInputError(f"retries={retries!r} is not a number of retries.", hint="Give 0 or more.")
     return lambda wrapped: _retried(wrapped, retries, environment)
 

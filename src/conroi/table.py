@@ -217,7 +217,7 @@ class Table(ReadableTable):
 
         def reserve_ids(count: int) -> range:
             reserved = self.reserve_fragments(count)
-            last = reserved._pinned.manifest.head.max_fragment_id
+            last = reserved._pinned.manifest.head.max_fragment_id  # noqa: SLF001 (a Table like ourselves)
             return range(last - count + 1, last + 1)
 
         def verb(at: Pinned) -> Plan | None:

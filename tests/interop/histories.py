@@ -87,7 +87,7 @@ class History:
 
     def _create(self) -> None:
         naming = self.random.choice(list(ManifestNaming))
-        data_format = self.random.choice(["2.2", "2.2", "2.1"])
+        data_format = self.random.choice(["2.2", "2.2", "2.1", "2.0"])
         rows = self.new_rows(self.random.choice([0, 1, 12, 40]))
         by_us = self.random.random() < 0.5
         self.log("create", by_us, f"{len(rows)} rows, {naming.name}, {data_format}, row ids {self.has_row_ids}")
@@ -150,17 +150,19 @@ class History:
     def where(self) -> Where:
         a, b = self.random.randrange(2, 7), self.random.randrange(20)
         some = set(self.random.sample(sorted(self.model.rows), min(len(self.model.rows), self.random.randrange(1, 5))))
-        return self.random.choice(
-            [
-                Where(f"id % {a} = {b % a}", lambda row: row["id"] % a == b % a),
-                Where(f"v < {b}", lambda row: row["v"] is not None and row["v"] < b),
-                Where(f"v = {b}", lambda row: row["v"] == b),
-                Where("v IS NULL", lambda row: row["v"] is None),
-                Where(f"name = 'name {a}'", lambda row: row["name"] == f"name {a}"),
-                Where(f"id IN ({', '.join(map(str, some or {0}))})", lambda row: row["id"] in some),
-                Where(f"id >= {b} AND id < {b * 3}", lambda row: b <= row["id"] < b * 3),
-            ]
-        )
+        conditions = [
+            Where(f"id % {a} = {b % a}", lambda row: row["id"] % a == b % a),
+            Where(f"v < {b}", lambda row: row["v"] is not None and row["v"] < b),
+            Where(f"v = {b}", lambda row: row["v"] == b),
+            Where("v IS NULL", lambda row: row["v"] is None),
+            Where(f"name = 'name {a}'", lambda row: row["name"] == f"name {a}"),
+            Where(f"id IN ({', '.join(map(str, some or {0}))})", lambda row: row["id"] in some),
+            Where(f"id >= {b} AND id < {b * 3}", lambda row: b <= row["id"] < b * 3),
+        ]
+        if "tags" in self.model.columns:
+            has_tag = Where(f"array_has(tags, 't{a}')", lambda row: row["tags"] is not None and f"t{a}" in row["tags"])
+            conditions.append(has_tag)
+        return self.random.choice(conditions)
 
     # ---------------------------------------------------------------------------------------------------- rows
 
@@ -294,8 +296,12 @@ class History:
     # -------------------------------------------------------------------------------------- table and indices
 
     def compact(self, by_us: bool) -> Effect:
-        self.log("compact", by_us)
-        self.table.compact() if by_us else self.dataset.optimize.compact_files()
+        later = not by_us and not self.has_row_ids and self.random.random() < 0.4
+        self.log("compact", by_us, "indices later" if later else "")
+        if by_us:
+            self.table.compact()
+        else:
+            self.dataset.optimize.compact_files(defer_index_remap=later)
         return Effect()
 
     def sort(self, by_us: bool) -> Effect:
@@ -307,7 +313,9 @@ class History:
     def build_index(self, by_us: bool) -> Effect:
         if not self.model.rows:
             return Effect()
-        kinds = [("id", "BTREE"), ("v", "BTREE"), ("v", "BITMAP"), ("v", "ZONEMAP"), ("name", "BITMAP"), ("name", "BTREE")]
+        kinds = [("v", kind) for kind in ("BTREE", "BITMAP", "ZONEMAP", "BLOOMFILTER")]
+        kinds += [("id", "BTREE"), ("name", "BITMAP"), ("name", "BTREE")]
+        kinds += [("tags", "LABEL_LIST")] if "tags" in self.model.columns else []
         column, kind = self.random.choice(kinds)
         self.log("index", by_us, f"{kind} on {column}")
         if by_us:

@@ -24,7 +24,7 @@ def rows_of(table: pa.Table) -> list[Row]:
 
 
 def assert_seen(root: Path | str, model: Model, *, version: int | None = None) -> None:
-    """pylance and conroi each open the newest version afresh and see the model's rows; filtered ones too, if indexed."""
+    """pylance and conroi each open the newest version afresh and see the model's rows; filtered too, if indexed."""
     theirs, ours = lance.dataset(str(root)), conroi.open_table(str(root))
     assert ours.version == theirs.version == (theirs.version if version is None else version)
     theirs.validate()

@@ -1,4 +1,4 @@
-"""Clones of each other's tables, shallow and deep, on which both then write; the table that was cloned never notices."""
+"""Clones of each other's tables, shallow and deep, on which both write; the table that was cloned never notices."""
 
 from __future__ import annotations
 

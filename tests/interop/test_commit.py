@@ -1,4 +1,4 @@
-"""`conroi.commit`, the lower layer: it takes the transactions that pylance wrote, and makes of them what pylance made."""
+"""`conroi.commit`, the lower layer: it takes transactions that pylance wrote, and makes of them what pylance made."""
 
 from __future__ import annotations
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.histories import run_history
+from tests.interop.histories import Effect, History, run_history
+from tests.interop.model import Where
 from tests.interop.readers import rows_of
 
 pytestmark = pytest.mark.contract("T5", "T10")
@@ -32,6 +33,41 @@ def test_both_readers_follow_the_model_through_many_longer_histories(tmp_path: P
     first = FIRST_SEED + 1000 + 50 * block
     for seed in range(first, first + 50):
         run_history(tmp_path / f"table{seed}", seed, 2 * STEPS)
+
+
+@pytest.mark.parametrize("by", ["conroi", "pylance"])
+def test_a_row_that_goes_missing_comes_back_or_changes_unseen_is_noticed(tmp_path: Path, by: str) -> None:
+    """The control: what is done behind the model's back, the next check finds, and says how to see it again."""
+
+    def behind_its_back(sql: str, where: str | None) -> None:
+        if by == "conroi":
+            history.table.delete(sql) if where is None else history.table.update({"v": sql}, where)
+        else:
+            history.dataset.delete(sql) if where is None else history.dataset.update({"v": sql}, where)
+
+    for number, (sql, where) in enumerate([("id = 1", None), ("v + 0", "id = 1"), ("v + 1", "id = 1")]):
+        history = seeded(tmp_path / f"table{number}")
+        behind_its_back(sql, where)
+        with pytest.raises(AssertionError, match=f"seed={history.seed}"):
+            history.check(Effect())
+    history = seeded(tmp_path / "lost")
+    version = history.table.version
+    behind_its_back("id = 1", None)
+    history.model.delete(Where("", lambda row: row["id"] == 1))
+    history.check(Effect())
+    history.table.restore(version)
+    with pytest.raises(AssertionError, match=f"seed={history.seed}"):
+        history.check(Effect())
+
+
+def seeded(root: Path) -> History:
+    """A table with stable row ids that has rows."""
+    history = next(
+        made for seed in range(100) if (made := History(root.with_name(f"{root.name}-{seed}"), seed)).has_row_ids
+    )
+    history.check(history.append(by_us=True))
+    history.check(history.append(by_us=True))
+    return history
 
 
 def test_a_history_is_made_from_its_seed_alone(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Tables with stable row ids: a verb of ours leaves the row ids and row versions that the same verb of pylance leaves."""
+"""Tables with stable row ids: a verb of ours leaves the row ids and row versions that pylance's verb leaves."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ def test_row_ids_and_row_versions_are_those_that_pylance_would_have_left(tables:
     ours, model = tables.copy(STABLE)
     theirs, _ = tables.copy(STABLE)
     version = conroi.open_table(ours).version
-    assert verb.ours and verb.theirs
+    assert verb.ours
+    assert verb.theirs
     verb.ours(conroi.open_table(ours), model)
     verb.theirs(lance.dataset(str(theirs)), model)
     verb.change(model)

@@ -30,7 +30,8 @@ def names(naming: ManifestNaming, versions: range) -> list[str]:
 def test_both_writers_keep_the_scheme_the_table_has(tables: Stable, maker: str, naming: ManifestNaming) -> None:
     root, model = tables.copy(Kind(maker, naming=naming))
     verb = named("append")
-    assert verb.ours and verb.theirs
+    assert verb.ours
+    assert verb.theirs
     for _ in range(6):  # past version 9, where V1 names stop sorting like numbers
         verb.ours(conroi.open_table(root), model)
         verb.change(model)
@@ -60,7 +61,8 @@ def test_a_table_migrates_from_v1_to_v2_and_both_go_on(tables: Stable, maker: st
     assert_seen(root, model, version=first.version)
     for name in ("append", "delete", "update rows", "merge", "compact"):
         verb = named(name)
-        assert verb.ours and verb.theirs
+        assert verb.ours
+        assert verb.theirs
         verb.ours(conroi.open_table(root), model)
         verb.change(model)
         assert_seen(root, model)

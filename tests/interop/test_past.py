@@ -35,7 +35,8 @@ def written_by_both(root: Path, model: Model) -> dict[int, Model]:
     past = {conroi.open_table(root).version: model.copy()}
     for number, name in enumerate(STEPS):
         verb = named(name)
-        assert verb.ours and verb.theirs
+        assert verb.ours
+        assert verb.theirs
         if number % 2:
             verb.ours(conroi.open_table(root), model)
         else:

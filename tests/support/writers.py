@@ -59,7 +59,7 @@ def run_job(job: Job) -> list[Claims]:
     """What each process says it did."""
     # forkserver: neither obstore's nor pylance's threads survive a fork.
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
+    context.set_forkserver_preload([__name__, "lance", "lance.file", "obstore.store"])
     barrier, answers = context.Barrier(job.processes), context.Queue()
     workers = [context.Process(target=_work, args=(job, number, barrier, answers)) for number in range(job.processes)]
     for worker in workers:

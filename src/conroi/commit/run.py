@@ -87,7 +87,7 @@ def run(files: TableFiles, known: Snapshot, verb: Callable[[Snapshot], W | None]
 
 
 def _check_expected(expected: int | None, head: Snapshot, table: str) -> None:
-    if expected is not None and (isinstance(expected, bool) or not isinstance(expected, int)):  # pyright: ignore
+    if expected is not None and (isinstance(expected, bool) or not isinstance(expected, int)):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidInputError(
             f"expect={expected!r} is not a version number.", table=table, hint="Give table.version, for example."
         )
@@ -103,7 +103,7 @@ def _check_expected(expected: int | None, head: Snapshot, table: str) -> None:
 
 def checked_retries(retries: int) -> int:
     """The number, if that many retries can be made."""
-    if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:  # pyright: ignore
+    if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidInputError(
             f"retries={retries!r} is not a number of retries.",
             hint="Give 0 to fail at once, or how often to try again.",

@@ -128,7 +128,7 @@ class KeyGuard:
         there = in_common(self._keys, theirs)
         if there.num_rows:
             raise self._same_keys(head, winners, there, theirs)
-        self._checked.update(self._key_files(fragment) for fragment in new)
+        self._checked |= {self._key_files(fragment) for fragment in new}
 
     def _follow_rewrites(self, winners: Sequence[Winner]) -> None:
         """Rows that were only copied need no second look."""
@@ -136,7 +136,7 @@ class KeyGuard:
             if isinstance(winner.operation, Rewrite):
                 for group in winner.operation.groups:
                     if all(self._key_files(fragment) in self._checked for fragment in group.old_fragments):
-                        self._checked.update(self._key_files(fragment) for fragment in group.new_fragments)
+                        self._checked |= {self._key_files(fragment) for fragment in group.new_fragments}
 
     def _key_files(self, fragment: pb.DataFragment) -> tuple[str | bytes, ...]:
         """What holds the key: names of files are never used twice, so the same names mean the same keys."""

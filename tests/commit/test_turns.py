@@ -1,0 +1,203 @@
+"""Turns and the baton: pure rules, and a simulation of many writers whose clock only we move."""
+
+from __future__ import annotations
+
+import heapq
+import random
+import uuid
+from collections.abc import Callable, Generator
+
+import pytest
+
+from conroi import operations
+from conroi.commit.baton import BATON_PATH, Baton
+from conroi.commit.turns import SLACK, WRITER_PROPERTY, Turns
+from conroi.format.transaction import Transaction
+from conroi.operations import ReserveFragments
+from conroi.stores.objects import Objects, open_objects
+from conroi.testing import SeededEnvironment
+
+
+def committed_by(writer: str) -> Transaction:
+    return operations.transaction(
+        ReserveFragments(1), read_version=1, uuid=str(uuid.UUID(int=1)), properties={WRITER_PROPERTY: writer}
+    )
+
+
+def turns_of(name: str, environment: SeededEnvironment | None = None) -> Turns:
+    turns = Turns(environment or SeededEnvironment(1))
+    turns.me = name
+    return turns
+
+
+# ------------------------------------------------------------------------------------------------------ the rules
+
+
+def test_alone_nobody_waits() -> None:
+    turns = turns_of("b")
+    turns.saw(2, committed_by("b"))
+    assert not turns.is_contended()
+    assert turns.places_to_wait() == 0
+
+
+@pytest.mark.parametrize(("last", "places"), [("a", 0), ("b", 2), ("c", 1)])
+def test_the_turn_goes_round_by_name(last: str, places: int) -> None:
+    """After b itself come c and a."""
+    turns = turns_of("b")
+    for version, writer in enumerate(["a", "b", "c", last], start=2):
+        turns.saw(version, committed_by(writer))
+    assert turns.places_to_wait() == places
+
+
+def test_a_writer_that_is_gone_is_not_waited_for() -> None:
+    environment = SeededEnvironment(1)
+    turns = turns_of("b", environment)
+    turns.saw(2, committed_by("c"))
+    turns.saw(3, committed_by("b"))
+    assert turns.places_to_wait() == 1
+    environment.sleep(3)
+    assert turns.places_to_wait() == 0
+
+
+def test_waiting_ends_when_the_others_have_committed() -> None:
+    environment = SeededEnvironment(1)
+    turns = turns_of("b", environment)
+    turns.took(0.01)
+    looks = iter([False, False, True])
+    before = environment.monotonic()
+    turns.wait(3, lambda _versions: next(looks))
+    assert 0.02 <= environment.monotonic() - before < 0.05
+
+
+def test_waiting_for_somebody_who_does_nothing_ends_too() -> None:
+    environment = SeededEnvironment(1)
+    turns = turns_of("b", environment)
+    turns.took(0.01)
+    before = environment.monotonic()
+    turns.wait(3, lambda _versions: False)
+    assert environment.monotonic() - before < 0.01 * 3 * (1 + SLACK) + 0.01
+
+
+# ------------------------------------------------------------------------------------------------------ the baton
+
+
+@pytest.fixture
+def objects() -> Objects:
+    return open_objects(f"memory://{uuid.uuid4().hex}")
+
+
+def test_the_baton_is_asked_for_only_after_losses_and_given_back(objects: Objects) -> None:
+    baton = Baton(objects, SeededEnvironment(1), "a")
+    baton.ask(2)
+    assert objects.head(BATON_PATH) is None
+    baton.ask(3)
+    assert objects.head(BATON_PATH) is not None
+    baton.pass_on()
+    assert objects.head(BATON_PATH) is None
+
+
+def test_one_baton_at_a_time(objects: Objects) -> None:
+    first, second = (Baton(objects, SeededEnvironment(1), name) for name in "ab")
+    first.ask(3)
+    second.ask(3)
+    assert (first.is_mine, second.is_mine) == (True, False)
+    second.pass_on()
+    assert objects.head(BATON_PATH) is not None, "only its holder gives it back"
+
+
+def test_a_baton_that_stays_is_taken_away(objects: Objects) -> None:
+    """Its holder was killed: the next waits for a while, then goes on and clears the way for all."""
+    Baton(objects, SeededEnvironment(1), "killed").ask(3)
+    environment = SeededEnvironment(2)
+    Baton(objects, environment, "next").give_way(0.01)
+    assert objects.head(BATON_PATH) is None
+    assert 0.3 < environment.monotonic() < 1.0
+
+
+# --------------------------------------------------------------------------------------------------- a simulation
+
+
+class World:
+    """A table, a clock, and writers that are generators: each yields how long its next step takes."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.log: list[str] = []
+
+    def run(self, writers: dict[str, Generator[float]], seconds: float) -> dict[str, int]:
+        queue = [(0.0, name) for name in sorted(writers)]
+        while queue and queue[0][0] < seconds:
+            self.now, name = heapq.heappop(queue)
+            heapq.heappush(queue, (self.now + next(writers[name]), name))
+        return {name: self.log.count(name) for name in writers}
+
+
+class WorldEnvironment(SeededEnvironment):
+    def __init__(self, world: World) -> None:
+        super().__init__(1)
+        self.world = world
+
+    def monotonic(self) -> float:
+        return self.world.now
+
+
+def polite(world: World, name: str, attempt_s: float, seed: int) -> Generator[float]:
+    """A writer that uses Turns, in the steps of the commit loop."""
+    chance, turns, seen = random.Random(seed), turns_of(name, WorldEnvironment(world)), 0
+    while True:
+        yield chance.uniform(0.5, 1.5) * 0.001  # its data files
+        while True:
+            for version in range(seen, len(world.log)):
+                turns.saw(version + 1, committed_by(world.log[version]))
+            seen = len(world.log)
+            places, waited = turns.places_to_wait(), 0.0
+            while places and len(world.log) < seen + places and waited < (1 + SLACK) * places * turns.turn_s():
+                yield turns.turn_s() / 2
+                waited += turns.turn_s() / 2
+            for version in range(seen, len(world.log)):
+                turns.saw(version + 1, committed_by(world.log[version]))
+            seen = len(world.log)
+            yield attempt_s * chance.uniform(0.9, 1.1)
+            turns.took(attempt_s)
+            if len(world.log) == seen:
+                world.log.append(name)
+                break
+
+
+def impatient(world: World, name: str, attempt_s: float, seed: int) -> Generator[float]:
+    """A writer that backs off at random, longer after each loss, as most do."""
+    chance = random.Random(seed)
+    while True:
+        yield chance.uniform(0.5, 1.5) * 0.001
+        losses = 0
+        while True:
+            seen = len(world.log)
+            yield attempt_s * chance.uniform(0.9, 1.1)
+            if len(world.log) == seen:
+                world.log.append(name)
+                break
+            losses += 1
+            yield chance.randrange(2 ** min(losses + 2, 12)) * attempt_s
+
+
+Policy = Callable[[World, str, float, int], Generator[float]]
+
+
+def shares(policy: Policy, seed: int) -> tuple[int, int]:
+    """The fewest and the most commits of eight equal writers in two simulated seconds."""
+    world = World()
+    writers = {name: policy(world, name, 0.0005, seed * 100 + n) for n, name in enumerate("abcdefgh")}
+    counts = world.run(writers, seconds=2.0).values()
+    return min(counts), max(counts)
+
+
+@pytest.mark.contract("T4")
+@pytest.mark.parametrize("seed", range(5))
+def test_eight_writers_that_take_turns_get_equal_shares(seed: int) -> None:
+    fewest, most = shares(polite, seed)
+    assert fewest > 50
+    assert fewest >= most / 2
+
+
+def test_control_writers_that_back_off_at_random_do_not() -> None:
+    assert any(fewest < most / 2 for fewest, most in (shares(impatient, seed) for seed in range(5)))
