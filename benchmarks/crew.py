@@ -1,7 +1,7 @@
 """Worker processes that start together, work for a fixed time, and say what they did.
 
 The processes stay for all turns. What is timed is the work alone: imports, opening and a first step come before the
-barrier at which all workers wait for each other.
+barrier at which all workers wait for each other, and one worker after the other does them, so that they cannot fail.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from multiprocessing.synchronize import Barrier
+from multiprocessing.synchronize import Barrier, Lock
+from threading import BrokenBarrierError
 from types import TracebackType
 
 from benchmarks.harness import percentile
@@ -91,12 +92,13 @@ class Crew:
     def __init__(self, size: int) -> None:
         self.size = size
         context = multiprocessing.get_context("spawn")
-        self._barrier = context.Barrier(size)  # kept: a worker still starting would no longer find it
+        # Kept, because a worker that is still starting would not find what is no longer there.
+        self._barrier, self._lock = context.Barrier(size), context.Lock()
         self._lines: list[Connection] = []
         self._processes: list[BaseProcess] = []
         for number in range(size):
             ours, theirs = context.Pipe()
-            process = context.Process(target=_serve, args=(number, self._barrier, theirs), daemon=True)
+            process = context.Process(target=_serve, args=(number, self._lock, self._barrier, theirs), daemon=True)
             process.start()
             theirs.close()
             self._lines.append(ours)
@@ -117,34 +119,39 @@ class Crew:
         """One job for each worker, all in the same window."""
         for line, job in zip(self._lines, jobs, strict=True):
             line.send((job, seconds))
-        return CrewTurn([self._answer(line, seconds) for line in self._lines], seconds)
-
-    def _answer(self, line: Connection, seconds: float) -> Shift:
-        if not line.poll(PATIENCE_S + seconds):
-            raise TimeoutError(f"a worker has not answered {PATIENCE_S:g} s after its window of {seconds:g} s")
-        answer = line.recv()
-        if isinstance(answer, str):
-            raise RuntimeError(f"a worker failed before its window:\n{answer}")
-        return answer
+        answers = [_received(line, PATIENCE_S + seconds) for line in self._lines]
+        if failures := [answer for answer in answers if isinstance(answer, str)]:
+            raise RuntimeError("a worker failed before its window:\n" + max(failures, key=len))
+        return CrewTurn([answer for answer in answers if isinstance(answer, Shift)], seconds)
 
 
-def _serve(number: int, barrier: Barrier, line: Connection) -> None:
+def _received(line: Connection, patience_s: float) -> Shift | str:
+    if not line.poll(patience_s):
+        raise TimeoutError(f"a worker has not answered for {patience_s:g} s")
+    return line.recv()
+
+
+def _serve(number: int, lock: Lock, barrier: Barrier, line: Connection) -> None:
     while True:
         try:
             job, seconds = line.recv()
-        except EOFError:
+        except (EOFError, ConnectionResetError):
             return
-        try:
-            answer = _shift(job(number), barrier, seconds)
-        except Exception:  # noqa: BLE001  # told to whoever asked
-            barrier.abort()
-            answer = traceback.format_exc()
-        line.send(answer)
+        line.send(_answer(number, lock, barrier, job, seconds))
 
 
-def _shift(step: Step, barrier: Barrier, seconds: float) -> Shift:
-    gc.collect()
-    barrier.wait(PATIENCE_S)
+def _answer(number: int, lock: Lock, barrier: Barrier, job: Prepare, seconds: float) -> Shift | str:
+    """What the worker did, or why it could not start."""
+    try:
+        with lock:
+            step = job(number)
+        gc.collect()
+        barrier.wait(PATIENCE_S)
+    except BrokenBarrierError:
+        return "another one failed"
+    except Exception:  # noqa: BLE001  # told to whoever asked
+        barrier.abort()
+        return traceback.format_exc()
     return work_for(seconds, step)
 
 

@@ -100,7 +100,7 @@ class Conroi(Engine):
         before = self._table.latest().version
         self._table = self._table.compact()
         # Where there was nothing to do, the version we get may still be newer: somebody else's.
-        return self._table.version > before and next(iter(self._table.history(limit=1))).operation == "Rewrite"
+        return self._table.version > before and self._table.history(limit=1)[0].operation == "Rewrite"
 
     def count(self) -> int:
         return self._table.count_rows()

@@ -5,6 +5,7 @@ Before each verb that reads, a handle is brought to the latest version, as their
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -74,6 +75,7 @@ class Iceberg(Engine):
     def __init__(self, folder: Folder) -> None:
         from pyiceberg.catalog.sql import SqlCatalog
 
+        logging.getLogger("pyiceberg").setLevel(logging.ERROR)  # it tells of every retry
         self._catalog = SqlCatalog("bench", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}/t")
         self._table = self._catalog.load_table("n.t") if self._catalog.namespace_exists("n") else None
 

@@ -9,6 +9,7 @@ import pytest
 import conroi
 from conroi import IncompatibleConflict, RetryableConflict, TooMuchContention
 from conroi.commit.backoff import FREE_RETRIES, MOST_DOUBLINGS, pause_s
+from conroi.commit.baton import BATON_PATH
 from conroi.commit.change import CommitOptions
 from conroi.commit.loop import commit
 from conroi.testing import CountingObjects, FaultyObjects, SeededEnvironment, call_before
@@ -207,7 +208,10 @@ def test_control_on_storage_that_takes_no_time_there_are_no_pauses(table: conroi
 
 
 def slept(table: conroi.Table, attempt_s: float) -> float:
-    """How long a writer pauses in all that loses twelve races, each attempt of which takes so long."""
+    """How long a writer pauses in all that loses twelve races, each attempt of which takes so long.
+
+    Somebody else holds the baton all the time, so that it cannot ask to be let through.
+    """
     clock, working_s = SeededEnvironment(3), 0.0
 
     def be_faster(_request: object) -> None:
@@ -215,7 +219,9 @@ def slept(table: conroi.Table, attempt_s: float) -> float:
         clock.sleep(attempt_s)
         working_s += attempt_s
         table.reserve_fragments(1)
+        table._files.objects.put(BATON_PATH, b"somebody else")
 
     faulty = FaultyObjects(table._files.objects, [call_before(be_faster, "put_if_absent", times=12)])
     table_on(faulty, environment=clock).append([{"id": 3, "v": 30}])
+    table._files.objects.delete([BATON_PATH])
     return sum(clock.sleeps) - working_s

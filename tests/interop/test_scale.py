@@ -216,3 +216,23 @@ def test_a_part_of_a_struct_can_be_dropped_and_renamed(tmp_path: Path, by: str) 
     lance.dataset(str(root)).insert(pa.table({"id": [5], "at": pa.array([{"x": 1, "z": {"r": 1}}])}))
     after = [expected[1], expected[3], {"x": 9, "z": {"r": 8}}, {"x": 1, "z": {"r": 1}}, expected[2]]
     assert column(root, "at") == [after] * 2
+
+
+@pytest.mark.parametrize("mode", ["columns", "rows", "replace"])
+@pytest.mark.parametrize("drops", ["conroi", "pylance"])
+def test_a_column_that_shares_its_file_with_a_dropped_one_can_be_rewritten(
+    tmp_path: Path, drops: str, mode: str
+) -> None:
+    root = tmp_path / "table"
+    table = conroi.create_table(root, pa.table({"id": range(4)})).add_columns({"x": "id * 2", "y": "id * 3"})
+    drop(root, drops, "y")
+    if mode == "replace":
+        table.replace_column_data({"x": "id * 5"})
+    else:
+        table.update({"x": "id * 5"}, mode=mode)
+    assert column(root, "x") == [[0, 5, 10, 15]] * 2
+    add(root, drops, pa.field("y", pa.int64()))
+    assert column(root, "y") == [[None] * 4] * 2
+    lance.dataset(str(root)).update({"x": "x + 1"}, "id = 1")
+    conroi.open_table(root).compact()
+    assert column(root, "x") == [[0, 6, 10, 15]] * 2

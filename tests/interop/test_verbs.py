@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import lance
+import pyarrow as pa
 import pytest
 
 import conroi
@@ -103,3 +104,30 @@ def test_tables_in_older_file_versions_take_the_verbs_of_both(tables: Stable, ki
         ours(root, named("append"), model)
     written = {(file["file_major_version"], file["file_minor_version"]) for file in data_files(root)}
     assert written == {tuple(map(int, kind.data_format.split(".")))}
+
+
+@pytest.mark.parametrize("version", ["2.0", "2.1"])
+@pytest.mark.parametrize("column", ["v", "name", "tags", "at", "vec", "note"])
+def test_columns_of_any_shape_are_rewritten_in_older_file_versions(tables: Stable, column: str, version: str) -> None:
+    """Such files list the fields around the values as well, or do not."""
+    root, model = tables.copy(Kind("conroi", data_format=version))
+    table = conroi.open_table(root)
+    table.replace_column_data({column: column})
+    assert_seen(root, model)
+    table.update({column: column}, "id < 20", mode="columns")
+    assert_seen(root, model)
+    table.add_columns({"copied": column})
+    made = model.columns[column]
+    model.add_column("copied", made, lambda row: row[column])
+    assert_seen(root, model)
+    table.alter_columns({column: {"type": made.type}})
+    assert_seen(root, model)
+    fresh = range(300, 304)
+    data = model.new(fresh).append_column("evolved", pa.array([made.make(i) for i in fresh], made.type))
+    table.append(data, evolve_schema=True)
+    rows = [row | {"evolved": made.make(row["id"])} for row in model.make(fresh)]
+    model.add_column("evolved", made)
+    model.append(rows)
+    assert_seen(root, model)
+    theirs(root, named("compact"), model)
+    ours(root, named("compact"), model)

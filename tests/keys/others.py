@@ -56,7 +56,6 @@ def pylance_changes_a_key_in_place(root: str) -> None:
     facts = DataFile(name, [0], [0], 2, 2, (Path(root) / "data" / name).stat().st_size)
     dataset = lance.dataset(root)
     last = dataset.get_fragments()[-1].fragment_id
-    # A replacement takes the place of a file with the same columns, so the key is given a file of its own first.
     replacement = LanceOperation.DataReplacement([LanceOperation.DataReplacementGroup(last, facts)])
     lance.LanceDataset.commit(root, replacement, read_version=dataset.version)
 
@@ -109,7 +108,8 @@ def conroi_sorts(root: str) -> None:
 
 def other_rows_change(root: str) -> None:
     """A commit after the one that brought the key: the loop must not look at the last one only."""
-    _opened(root).append(numbers(77))
+    table = _opened(root)
+    table.append(numbers(1000 + table.version))
 
 
 OTHERS: dict[str, Other] = {

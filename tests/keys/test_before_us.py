@@ -1,4 +1,4 @@
-"""Somebody else brings a key in just before we commit the same one: there is one row of it in the end, whoever it was."""
+"""Somebody else brings a key in just before we commit it too: one row of it is there in the end, whoever it was."""
 
 from __future__ import annotations
 
@@ -31,11 +31,15 @@ Mine = Callable[[conroi.Table], object]
 REFUSED: dict[str, Mine] = {
     "append": lambda table: table.append(numbers(5, n=2)),
     "change of a key": lambda table: table.update({"id": "5", "n": "2"}, where="id = 1"),
-    "overwrite of rows": lambda table: table.overwrite(numbers(5, n=2), where="id in (1, 5) and n != 1", if_moved="win"),
+    "overwrite of rows": lambda table: table.overwrite(
+        numbers(5, n=2), where="id in (1, 5) and n != 1", if_moved="win"
+    ),
     "merge that changes a key": lambda table: (
         table.merge(numbers(1), on="id").when_matched_update({"id": "5", "n": "2"}).execute()
     ),
-    "merge on another column": lambda table: table.merge(numbers(5, n=2), on="n").when_not_matched_insert_all().execute(),
+    "merge on another column": lambda table: (
+        table.merge(numbers(5, n=2), on="n").when_not_matched_insert_all().execute()
+    ),
 }
 
 
@@ -199,8 +203,7 @@ def test_who_brought_it_is_found_behind_a_compaction(root: str) -> None:
         table.compact()
 
     with pytest.raises(RetryableConflict) as caught:
-        table_append = interrupted(table, somebody_else)
-        table_append.append(numbers(5, n=2), retries=0)
+        interrupted(table, somebody_else).append(numbers(5, n=2), retries=0)
     reason = caught.value.reason
     assert reason is not None
     assert (reason.mine, reason.theirs) == ("Append", "Append")

@@ -57,7 +57,7 @@ class Answers(Protocol):
 
 def run_job(job: Job) -> list[Claims]:
     """What each process says it did."""
-    # forkserver: neither obstore's nor pylance's threads survive a fork.
+    # forkserver: the threads of obstore and pylance do not survive a fork, but importing the two starts none yet.
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__, "lance", "lance.file", "obstore.store"])
     barrier, answers = context.Barrier(job.processes), context.Queue()

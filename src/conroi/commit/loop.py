@@ -41,9 +41,6 @@ from conroi.version import WRITER
 
 _log = logging.getLogger(__name__)
 
-RESENDS = 3
-"""So often the same bytes are sent again to a name that is still free after an error."""
-
 
 def commit(files: TableFiles, change: Change, options: CommitOptions = DEFAULT_OPTIONS) -> CommitResult:
     """Make the change the table's next version, whatever others committed meanwhile, or raise what forbids it."""

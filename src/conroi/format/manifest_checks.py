@@ -15,7 +15,7 @@ from conroi.format import lance_pb2 as pb
 from conroi.format.fields import TOP_LEVEL
 from conroi.format.flags import Flag
 from conroi.format.manifest import Manifest
-from conroi.format.naming import ManifestName, check_relative_path, parse_transaction_name
+from conroi.format.naming import ManifestName, check_relative_path, is_detached, parse_transaction_name
 from conroi.format.roaring import decode_bitmap
 from conroi.format.rowids import decode_row_ids, decode_versions
 from conroi.format.schema import schema_from_fields
@@ -68,8 +68,9 @@ def check_transaction_fits(manifest: Manifest, transaction: Transaction) -> None
     named = manifest.head.transaction_file
     if named and named != transaction.file_name:
         raise _other_transaction(manifest, f"names {named}, but the transaction is {transaction.file_name}")
-    # A clone starts with the number that its source had.
-    if transaction.operation_name != "Clone" and transaction.read_version >= manifest.version:
+    # A clone starts with the number that its source had, and the numbers of detached versions say nothing about time.
+    is_counted = transaction.operation_name != "Clone" and not is_detached(transaction.read_version)
+    if is_counted and transaction.read_version >= manifest.version:
         raise _other_transaction(manifest, f"was made on version {transaction.read_version}, which is not older")
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from google.protobuf.empty_pb2 import Empty
+from google.protobuf.unknown_fields import UnknownFieldSet
 from pyroaring import BitMap
 
 from conroi.errors import InvalidInputError
@@ -22,6 +24,7 @@ MEM_WAL = "__lance_mem_wal"
 # These find rows by where they are, not by their ids, so they cannot follow rows into another fragment.
 _ADDRESS_KINDS = ("ZoneMapIndexDetails", "BloomFilterIndexDetails")
 _ADDRESS_KIND_BTREE = "BTreeIndexDetails"
+_HNSW, _RABIT = 3, 6  # fields of VectorIndexDetails
 _ADDRESS_KIND_FM = "lance.index.pb.fmindexdetails"
 
 
@@ -50,6 +53,19 @@ def finds_addresses(index: pb.IndexMetadata) -> bool:
     if kind.endswith(_ADDRESS_KIND_BTREE):
         return index.index_version >= 1  # those of version 0, from before pylance 14, hold row ids
     return kind.endswith(_ADDRESS_KINDS) or kind.rpartition("/")[2].lower() == _ADDRESS_KIND_FM
+
+
+def follows_reuse(index: pb.IndexMetadata) -> bool:
+    """Whether pylance 14 finds rows through this index after a fragment-reuse index says where they went.
+
+    It does for all kinds at first. But when it then remaps a B-tree, n-gram or text index in a compaction of its own,
+    it forgets about the reuse index, and filters silently lose rows; HNSW graphs cannot be read once rows are gone.
+    """
+    kind = index.index_details.type_url
+    if kind.endswith("VectorIndexDetails"):
+        details = UnknownFieldSet(Empty.FromString(index.index_details.value))
+        return all(field.field_number not in (_HNSW, _RABIT) for field in details)
+    return kind.endswith(("BitmapIndexDetails", "LabelListIndexDetails"))
 
 
 def without_changed_fields(

@@ -18,6 +18,8 @@ from conroi.operations.indices import (
     covered_fragments,
     finds_addresses,
     following_rewrite,
+    follows_reuse,
+    is_system,
     with_coverage,
     without_rewritten,
 )
@@ -30,8 +32,10 @@ RewrittenIndex = pb.Transaction.Rewrite.RewrittenIndex
 class Rewrite:
     """Replace groups of fragments by others with the same rows, and indices by ones that know where the rows went.
 
-    `fragment_reuse_index` says where rows went for indices that are remapped later. With `mixes_coverage` a group may
-    join fragments that an index covers and others; it then covers none of it. The wire carries neither.
+    `fragment_reuse_index` says where rows went for indices that are remapped later; with `reuses_carefully` only those
+    kinds follow it with which nothing can go wrong, and the others no longer cover the rewritten fragments. With
+    `mixes_coverage` a group may join fragments that an index covers and others; it then covers none of it. The wire
+    carries none of the three.
     `is_old_form` marks a transaction from before there were groups.
     """
 
@@ -40,6 +44,7 @@ class Rewrite:
     groups: tuple[Group, ...]
     rewritten_indices: tuple[RewrittenIndex, ...] = ()
     fragment_reuse_index: pb.IndexMetadata | None = None
+    reuses_carefully: bool = False
     mixes_coverage: bool = False
     is_old_form: bool = False
     unknown: bytes = b""
@@ -110,6 +115,8 @@ class Rewrite:
             raise InvalidInputError("The rewrite remaps one index twice.", hint="Plan the compaction again.")
         return [
             _followed(index, remapped.get(index.uuid.uuid), self._groups_for(index, groups), base.has_stable_row_ids)
+            if base.has_stable_row_ids or not self.reuses_carefully or follows_reuse(index)
+            else _left_behind(index, groups)
             for index in base.indices
         ]
 
@@ -122,6 +129,13 @@ class Rewrite:
             (old, new) if old <= covered or covered.isdisjoint(old) else (old & covered, BitMap())
             for old, new in groups
         ]
+
+
+def _left_behind(index: pb.IndexMetadata, groups: Groups) -> pb.IndexMetadata:
+    covered = covered_fragments(index)
+    if covered is None or is_system(index):
+        return index
+    return with_coverage(index, without_rewritten(covered, groups))
 
 
 def _followed(

@@ -119,7 +119,9 @@ def _plan(
             for fragment in group.new_fragments:
                 fragment.id = next(ids)
         reuse = fragment_reuse_index(pinned, groups)
-    operation = Rewrite(groups=tuple(groups), fragment_reuse_index=reuse, mixes_coverage=not keeps_order)
+    operation = Rewrite(
+        groups=tuple(groups), fragment_reuse_index=reuse, reuses_carefully=True, mixes_coverage=not keeps_order
+    )
     staged = Staged(operation=operation, base=pinned.manifest, rewrite_keeps_order=keeps_order)
     counts = {
         "fragments_removed": sum(len(group.old_fragments) for group in groups),

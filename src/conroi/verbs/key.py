@@ -21,7 +21,7 @@ def declare_key(pinned: Pinned, key: str | Sequence[str]) -> Plan | None:
     """Mark columns as the key, after looking at every row: none may be null, and no key may be there twice."""
     columns = (key,) if isinstance(key, str) else tuple(key)
     current = key_columns(pinned.manifest.fields)
-    if current == columns:
+    if current and current == columns:
         return None
     if current:
         raise InvalidInputError(

@@ -11,7 +11,7 @@ from conroi.commit.deletions import load_deletions
 from conroi.data.pinned import Pinned
 from conroi.format import lance_pb2 as pb
 from conroi.format.manifest import Manifest
-from conroi.operations.indices import is_system
+from conroi.operations.indices import follows_reuse
 
 REUSE_INDEX_NAME = "__lance_frag_reuse"
 _DETAILS_TYPE = "/lance.table.FragmentReuseIndexDetails"
@@ -20,8 +20,8 @@ MOST_INLINE_BYTES = 200_000
 
 
 def needs_reuse_index(manifest: Manifest) -> bool:
-    """Whether there are indices that a move of rows would leave behind."""
-    return not manifest.has_stable_row_ids and any(not is_system(index) for index in manifest.indices)
+    """Whether there are indices that can follow rows by it, and would otherwise be left behind."""
+    return not manifest.has_stable_row_ids and any(follows_reuse(index) for index in manifest.indices)
 
 
 def fragment_reuse_index(pinned: Pinned, groups: Sequence[pb.Transaction.Rewrite.Group]) -> pb.IndexMetadata | None:

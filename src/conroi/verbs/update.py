@@ -196,7 +196,7 @@ def _rewrite_columns(pinned: Pinned, expressions: Mapping[str, str], where: Pred
         fragment = pinned.manifest.fragments_by_id[fragment_id]
         batches = _changed_columns(pinned, fragment_id, expressions, where, schema)
         file = write_column_file(pinned, pinned.writer(), batches, schema, fragment.physical_rows)
-        updated.append(with_file(_without_fields(fragment, changed_ids), file))
+        updated.append(with_file(_without_fields(pinned, fragment, changed_ids), file))
     operation = Update(
         updated_fragments=tuple(updated),
         fields_modified=tuple(changed_ids),
@@ -234,8 +234,12 @@ def _old_columns(pinned: Pinned, fragment_id: int, names: list[str]) -> pa.Recor
     return column_batches(pinned, fragment_id, {name: quoted(name) for name in names})
 
 
-def _without_fields(fragment: pb.DataFragment, gone: list[int]) -> pb.DataFragment:
-    """The fragment with these columns marked as gone in its files; files with nothing else left are dropped."""
+def _without_fields(pinned: Pinned, fragment: pb.DataFragment, gone: list[int]) -> pb.DataFragment:
+    """The fragment with these columns marked as gone in its files; files with nothing else left are dropped.
+
+    What else a file has may be a column that was dropped from the table: nobody could open the file for that.
+    """
+    others = {field.id for field in pinned.manifest.fields} - set(gone)
     changed = pb.DataFragment()
     changed.CopyFrom(fragment)
     del changed.files[:]
@@ -243,6 +247,6 @@ def _without_fields(fragment: pb.DataFragment, gone: list[int]) -> pb.DataFragme
         left = pb.DataFile()
         left.CopyFrom(file)
         left.fields[:] = [-2 if field in gone else field for field in file.fields]
-        if any(field != -2 for field in left.fields):
+        if not others.isdisjoint(left.fields):
             changed.files.append(left)
     return changed
