@@ -40,6 +40,8 @@ class Shift:
     idle: int = 0
     """Steps that found nothing to do."""
     errors: list[str] = field(default_factory=list[str])
+    cpu_s: float = 0.0
+    """What all threads of the process computed meanwhile: it says more than a clock if others use the machine."""
 
     @property
     def done(self) -> int:
@@ -79,6 +81,11 @@ class CrewTurn:
     @property
     def done(self) -> int:
         return sum(shift.done for shift in self.shifts)
+
+    @property
+    def cpu_s(self) -> float:
+        """Computing time for each step that succeeded."""
+        return sum(shift.cpu_s for shift in self.shifts) / max(1, self.done)
 
     @property
     def errors(self) -> list[str]:
@@ -158,6 +165,7 @@ def _answer(number: int, lock: Lock, barrier: Barrier, job: Prepare, seconds: fl
 def work_for(seconds: float, step: Step) -> Shift:
     """Repeat a step until the window is over; errors are counted and do not end it."""
     shift = Shift()
+    cpu_before_s = time.process_time()
     end = time.perf_counter() + seconds
     while (before := time.perf_counter()) < end:
         try:
@@ -171,4 +179,5 @@ def work_for(seconds: float, step: Step) -> Shift:
         else:
             shift.latencies_s.append(after - before)
             shift.in_time += after <= end
+    shift.cpu_s = time.process_time() - cpu_before_s
     return shift

@@ -11,7 +11,7 @@ from benchmarks.engines import Pylance
 from benchmarks.harness import Series
 from benchmarks.report import Report, milliseconds
 
-HEADER = ("engine", "commits/s", "least to most", "× pylance", "p50 ms", "p99 ms", "by any process", "errors")
+HEADER = ("engine", "commits/s", "least to most", "× pylance", "p50 ms", "p99 ms", "CPU ms", "by any process", "errors")
 
 
 def tell(report: Report, title: str, series: Mapping[str, Series[CrewTurn]]) -> None:
@@ -44,6 +44,7 @@ def _row(name: str, found: Series[CrewTurn], pylance: Series[CrewTurn]) -> Seque
         f"{found.ratio_to(pylance, rate):.2f}",
         milliseconds(found.median(lambda turn: turn.percentile_s(50))),
         milliseconds(found.median(p99)),
+        milliseconds(found.median(lambda turn: turn.cpu_s)),
         f"{least_fair.fewest}..{least_fair.most}",
         f"{errors(found)} for {sum(turn.done for turn in found.turns)} commits",
     )

@@ -56,7 +56,7 @@ class Merged:
 
 def merged(target: Sequence[Row], source: Sequence[Row], on: Sequence[str], clauses: Sequence[When]) -> Merged:
     """The table after the merge; source keys are unique, null keys match nothing."""
-    columns = list(target[0]) if target else list(source[0])
+    columns = list(next(iter([*target, *source]), {}))
     partner = {key_of(row, on): row for row in source if None not in key_of(row, on)}
     done = Merged([])
     for row in target:

@@ -46,7 +46,7 @@ class Baton:
         until = self._environment.monotonic() + LONGEST_COURTESY_TURNS * turn_s
         try:
             while self._objects.head(BATON_PATH) is not None:
-                if self._environment.monotonic() > until:
+                if self._environment.monotonic() >= until:
                     self._objects.delete([BATON_PATH])
                     return
                 self._environment.sleep(turn_s)

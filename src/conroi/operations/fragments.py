@@ -100,8 +100,9 @@ def with_fragments(
     _check_ids(ordered)
     _raise_max_fragment_id(head, ordered)
     old = base.fragments_by_id
+    known = {field.id for field in head.fields}
     kept = [
-        fragment if old.get(fragment.id) is fragment else _without_dead_files(fragment)
+        fragment if old.get(fragment.id) is fragment else _without_dead_files(fragment, known)
         for fragment in ordered
         if old.get(fragment.id) is fragment or _has_live_rows(fragment)
     ]
@@ -177,8 +178,9 @@ def _has_live_rows(fragment: pb.DataFragment) -> bool:
     return fragment.physical_rows == 0 or deleted < fragment.physical_rows
 
 
-def _without_dead_files(fragment: pb.DataFragment) -> pb.DataFragment:
-    live = [file for file in fragment.files if any(field != TOMBSTONE for field in file.fields)]
+def _without_dead_files(fragment: pb.DataFragment, known: set[int]) -> pb.DataFragment:
+    """Without the files of which nothing is left in the schema: readers refuse to open one."""
+    live = [file for file in fragment.files if any(field < TOMBSTONE or field in known for field in file.fields)]
     return fragment if len(live) == len(fragment.files) else with_files(fragment, live)
 
 
