@@ -14,6 +14,7 @@ from conroi.commit.change import Change, CommitOptions, CommitResult
 from conroi.commit.files import TableFiles
 from conroi.commit.loop import commit as commit_change
 from conroi.commit.run import COMMIT_RETRIES, checked_retries, checked_texts
+from conroi.commit.winning import naming_the_winner
 from conroi.conflicts import Staged
 from conroi.data.incoming import Data
 from conroi.data.writing import Progress
@@ -153,7 +154,7 @@ def commit(
     here, because the wire does not say which rows; the verbs of Table know and merge them.
     """
     files = table_files(uri, storage_options=storage_options, durable=durable, commit_lock=commit_lock)
-    with about(files.root):
+    with about(files.root), naming_the_winner(files, transaction.operation_name):
         change = replace(_change_of(files, transaction), is_detached=detached)
         return commit_change(files, change, CommitOptions(retries=checked_retries(retries)))
 

@@ -115,7 +115,9 @@ def test_a_thousand_fragments(tmp_path: Path, make: Callable[[Path, int], None])
     table.update({"v": "v + 1"}, "id % 10 = 4", mode="rows")
     values += (ids % 10 == 4) & (values >= 0)
     assert_values(root, values)
-    table.create_index("id").add_columns({"w": "id + 1"})
+    # a column with values is a file for each fragment; once is enough
+    has_values = make is thousand_files
+    table.create_index("id").add_columns({"w": "id + 1"} if has_values else pa.field("w", pa.int64()))
     lance.dataset(str(root)).update({"v": "v + 1"}, "id % 10 = 5")
     values += (ids % 10 == 5) & (values >= 0)
     assert_values(root, values)
@@ -123,7 +125,8 @@ def test_a_thousand_fragments(tmp_path: Path, make: Callable[[Path, int], None])
     assert len(conroi.open_table(root).compact()._pinned.manifest.fragments) <= 3
     assert_values(root, values)
     for found in both(root, ["id", "w"]):
-        assert np.array_equal(found["w"].to_numpy(), found["id"].to_numpy() + 1)
+        assert found["w"].null_count == (0 if has_values else found.num_rows)
+        assert not has_values or np.array_equal(found["w"].to_numpy(), found["id"].to_numpy() + 1)
     assert lance.dataset(str(root)).to_table(["v"], filter="id = 2000")["v"].to_pylist() == [values[2000]]
     lance.dataset(str(root)).insert(rows(np.arange(5000, 5001)).append_column("w", pa.array([0], pa.int64())))
     assert lance.dataset(str(root)).get_fragments()[-1].fragment_id > 1000

@@ -11,6 +11,7 @@ from conroi.commit.change import Change, CommitOptions, CommitResult
 from conroi.commit.files import TableFiles
 from conroi.commit.loop import commit
 from conroi.commit.snapshot import Snapshot
+from conroi.commit.winning import naming_the_winner
 from conroi.errors import ExpectedVersionMismatch, InvalidInputError, RetryableConflict
 from conroi.format.transaction import COMMIT_MESSAGE_PROPERTY
 
@@ -62,7 +63,8 @@ def run(files: TableFiles, known: Snapshot, verb: Callable[[Snapshot], W | None]
     settings = _settings(how)
     for execution in range(settings.executions + 1):
         head = known if settings.is_detached else files.newest(known)
-        _check_expected(settings.expect, head, files.root)
+        with naming_the_winner(files):
+            _check_expected(settings.expect, head, files.root)
         work = verb(head)
         if work is None:
             return Done(head, None, None)
@@ -75,7 +77,8 @@ def run(files: TableFiles, known: Snapshot, verb: Callable[[Snapshot], W | None]
         if settings.is_detached:
             change = replace(change, is_detached=True)
         try:
-            result = commit(files, change, settings.options)
+            with naming_the_winner(files, change.staged.operation.name):
+                result = commit(files, change, settings.options)
         except RetryableConflict as conflict:
             if execution == settings.executions:
                 raise

@@ -59,6 +59,11 @@ CATALOG: Mapping[str, Clause] = {
         "This version of conroi cannot tell whether {mine} fits with that, and does not guess.",
         "A newer writer is at work on this table: upgrade conroi, then run it again on version {version}.",
     ),
+    "table/moved": _never("{mine} was only to be made if the table stayed as it was."),
+    "table/contended": _again(
+        "{mine} would have gone on top of that, but each time that it tried somebody else was faster once more.",
+        "Run it again on version {version} with more retries, or write bigger batches.",
+    ),
     # ----------------------------------------------------------------------- the columns
     "columns/nulls": _again(
         "One of the two changes columns after a look at all values, and the other brings values that were not"

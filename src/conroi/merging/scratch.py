@@ -66,11 +66,17 @@ def _paired(source: pa.Table | None, target: pa.Table | None) -> pa.Table:
 
 
 def _struct(side: pa.Table) -> pa.ChunkedArray[Any]:
-    fields = [pa.field(field.name, field.type) for field in side.schema]  # what a table notes on a column stays there
-    batches = side.combine_chunks().to_batches()
+    # What a table notes on a column stays there; and pylance looks for dictionaries in a manifest on disk.
+    fields = [pa.field(field.name, _plain(field.type)) for field in side.schema]
+    plain = side.cast(pa.schema(fields))
+    batches = plain.combine_chunks().to_batches()
     if not batches:
         return chunked([], pa.struct(fields))
     return pa.chunked_array([pa.StructArray.from_arrays(batch.columns, fields=fields) for batch in batches])
+
+
+def _plain(type_: pa.DataType) -> pa.DataType:
+    return type_.value_type if isinstance(type_, pa.DictionaryType) else type_
 
 
 def _unmarked(fields: list[pb.Field]) -> list[pb.Field]:

@@ -1,0 +1,41 @@
+"""Who was faster: for errors that so far only know which version was in the way."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Generator
+
+from conroi import operations
+from conroi.commit.files import TableFiles
+from conroi.commit.snapshot import load_snapshot, load_transaction
+from conroi.conflicts import Reason, Winner
+from conroi.errors import ConflictError, ConroiError, ExpectedVersionMismatch, TooMuchContention
+
+RULES: dict[type[ConflictError], str] = {
+    ExpectedVersionMismatch: "table/moved",
+    TooMuchContention: "table/contended",
+}
+
+
+@contextlib.contextmanager
+def naming_the_winner(files: TableFiles, mine: str = "") -> Generator[None]:
+    """Such an error from inside gets to say who made that version, and when; `mine` is the operation that lost."""
+    try:
+        yield
+    except (ExpectedVersionMismatch, TooMuchContention) as error:
+        if error.reason is None and error.version is not None and error.version > (error.base_version or 0):
+            with contextlib.suppress(ConroiError):  # the error that is on its way is the one to be told
+                error.reason = _reason(files, error, error.version, mine)
+        raise
+
+
+def _reason(files: TableFiles, error: ConflictError, version: int, mine: str) -> Reason | None:
+    located = files.versions.locate(version)
+    if located is None:
+        return None
+    snapshot = load_snapshot(files.objects, located)
+    transaction = load_transaction(files.objects, snapshot)
+    if transaction is None:
+        return None
+    winner = Winner.of(snapshot.manifest, transaction, operations.of(transaction))
+    return Reason(rule=RULES[type(error)], mine=mine, theirs=winner.operation.name, winner=winner)
