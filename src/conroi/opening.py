@@ -154,9 +154,11 @@ def commit(
     here, because the wire does not say which rows; the verbs of Table know and merge them.
     """
     files = table_files(uri, storage_options=storage_options, durable=durable, commit_lock=commit_lock)
-    with about(files.root), naming_the_winner(files, transaction.operation_name):
+    with about(files.root):
         change = replace(_change_of(files, transaction), is_detached=detached)
-        return commit_change(files, change, CommitOptions(retries=checked_retries(retries)))
+        options = CommitOptions(retries=checked_retries(retries))
+        with naming_the_winner(files, change.staged.operation.name):
+            return commit_change(files, change, options)
 
 
 def _change_of(files: TableFiles, transaction: Transaction) -> Change:

@@ -195,7 +195,7 @@ def test_a_file_where_a_folder_should_be_is_not_found_or_refused(tmp_path: Path)
     assert list(objects.list("a")) == []
     with pytest.raises(NotFoundError):
         objects.get("a/b")
-    with pytest.raises(StoreError):
+    with pytest.raises(InvalidInputError):
         objects.put("a/b", b"x")
 
 
