@@ -22,9 +22,9 @@ def by_pylance(root: Path, model: Model, ids: range, base: str) -> None:
     model.append(model.make(ids))
 
 
-@pytest.mark.parametrize("is_root", [False, True], ids=["folder of files", "folder like a table"])
-@pytest.mark.parametrize("maker", ["conroi", "pylance"])
-@pytest.mark.parametrize("stable", [False, True], ids=["plain", "stable"])
+@pytest.mark.parametrize(
+    ("maker", "is_root", "stable"), [("conroi", True, False), ("conroi", False, True), ("pylance", False, False)]
+)
 def test_rows_that_pylance_put_under_another_root_take_every_verb_of_ours(
     tmp_path: Path, maker: str, is_root: bool, stable: bool
 ) -> None:

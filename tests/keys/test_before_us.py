@@ -241,3 +241,20 @@ def test_a_dropped_column_that_was_matched_on_is_said(root: str) -> None:
     writer = interrupted(table, lambda: table.drop_columns(["id"]).append([{"n": 5}]))
     with pytest.raises(conroi.NotFoundError, match="no column 'id'"):
         insert(writer, rows(pa.int64(), 5, n=2, is_marked=False))
+
+
+BY_INDEX: dict[str, Callable[[conroi.Table, int], object]] = {
+    "append": lambda table, key: table.append(numbers(9, key)),
+    "update": lambda table, key: table.update({"id": str(key)}, where="id = 2"),
+    "overwrite of rows": lambda table, key: table.overwrite(numbers(key, n=77), where="id = 2 or n = 77"),
+}
+
+
+@pytest.mark.parametrize("key", [1, 3, 4])
+@pytest.mark.parametrize("verb", BY_INDEX)
+def test_through_an_index_keys_in_old_and_new_fragments_are_found(verb: str, key: int, root: str) -> None:
+    table = keyed(root).append(numbers(2, 3)).create_index("id", "BTREE").append(numbers(4))
+    with pytest.raises(DuplicateKeyError) as caught:
+        BY_INDEX[verb](table, key)
+    assert caught.value.keys == ({"id": key},)
+    assert table.append(numbers(9)).count_rows() == 5

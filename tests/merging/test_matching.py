@@ -9,8 +9,8 @@ import pytest
 
 import conroi
 from conroi import DuplicateKeyError, InvalidInputError, NotFoundError
+from conroi.data.keys import FEW_KEYS
 from conroi.merging.builder import MergeResult
-from conroi.merging.matching import FEW_KEYS
 from tests.support.refusals import refused
 
 

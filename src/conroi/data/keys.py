@@ -17,6 +17,8 @@ from conroi.data.quoting import quoted
 
 SAMPLE = 5
 """So many keys an error message names."""
+FEW_KEYS = 200
+"""Up to so many keys are looked up one by one where the key has an index."""
 
 
 def key_columns_of(table: pa.Table, columns: Sequence[str]) -> pa.Table:
@@ -79,6 +81,28 @@ def scan_keys(
         ).to_table()
     keys = key_columns_of(scanned, columns if is_plain else list(wanted))
     return keys.append_column("_rowaddr", scanned["_rowaddr"])
+
+
+def lookup(pinned: Pinned, keys: pa.Table, columns: Sequence[str]) -> str | None:
+    """A condition that an index on the key can answer, for a handful of keys."""
+    if len(columns) > 1 or not 0 < keys.num_rows <= FEW_KEYS or not _has_index(pinned, columns[0]):
+        return None
+    values = [value for value in keys.column(0).to_pylist() if value is not None]
+    type_ = keys.schema.field(0).type
+    if pa.types.is_integer(type_):
+        literals = [str(value) for value in values]
+    elif pa.types.is_string(type_) or pa.types.is_large_string(type_):
+        literals = ["'" + value.replace("'", "''") + "'" for value in values]
+    else:
+        return None
+    return f"{quoted(columns[0])} IN ({', '.join(literals)})" if literals else "false"
+
+
+def _has_index(pinned: Pinned, column: str) -> bool:
+    if column not in pinned.schema.names or not pinned.manifest.indices:
+        return False
+    field = pinned.field(column).id
+    return any(list(index.fields) == [field] for index in pinned.manifest.indices)
 
 
 def repeated(keys: pa.Table) -> pa.Table:

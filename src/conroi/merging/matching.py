@@ -12,19 +12,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from conroi.data.arrow_types import positions
-from conroi.data.keys import matches, sample, scan_keys, shown
+from conroi.data.keys import lookup, matches, sample, scan_keys, shown
 from conroi.data.pinned import Pinned
 from conroi.data.pylance import pylance_errors
-from conroi.data.quoting import quoted
 from conroi.data.rows import addresses_of, offsets_by_fragment
 from conroi.errors import DuplicateKeyError
 from conroi.format.rowids import decode_row_ids
 
 Positions = npt.NDArray[np.int64]
 Addresses = npt.NDArray[np.uint64]
-
-FEW_KEYS = 200
-"""Up to so many keys are looked up one by one where the key has an index."""
 
 
 @dataclass(frozen=True)
@@ -57,28 +53,8 @@ def match(pinned: Pinned, source_keys: pa.Table, on: Sequence[str], *, needs_tar
 
 
 def _target_keys(pinned: Pinned, source_keys: pa.Table, on: Sequence[str], *, everything: bool) -> pa.Table:
-    filter_ = None if everything else _lookup(pinned, source_keys, on)
+    filter_ = None if everything else lookup(pinned, source_keys, on)
     return scan_keys(pinned, on, filter=filter_)
-
-
-def _lookup(pinned: Pinned, keys: pa.Table, on: Sequence[str]) -> str | None:
-    """A condition that an index on the key can answer, for a handful of keys."""
-    if len(on) > 1 or not 0 < keys.num_rows <= FEW_KEYS or not _has_index(pinned, on[0]):
-        return None
-    values = [value for value in keys.column(0).to_pylist() if value is not None]
-    type_ = keys.schema.field(0).type
-    if pa.types.is_integer(type_):
-        literals = [str(value) for value in values]
-    elif pa.types.is_string(type_) or pa.types.is_large_string(type_):
-        literals = ["'" + value.replace("'", "''") + "'" for value in values]
-    else:
-        return None
-    return f"{quoted(on[0])} IN ({', '.join(literals)})" if literals else "false"
-
-
-def _has_index(pinned: Pinned, column: str) -> bool:
-    field = pinned.field(column).id
-    return any(list(index.fields) == [field] for index in pinned.manifest.indices)
 
 
 def refuse_doubled(pinned: Pinned, found: Match, source_keys: pa.Table, on: Sequence[str]) -> None:

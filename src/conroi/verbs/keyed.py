@@ -18,7 +18,7 @@ from conroi.commit.files import TableFiles
 from conroi.commit.snapshot import Snapshot
 from conroi.conflicts import Reason, Winner
 from conroi.data.arrow_types import table_of
-from conroi.data.keys import SAMPLE, in_common, key_columns_of, repeated, sample, scan_keys, shown
+from conroi.data.keys import SAMPLE, in_common, key_columns_of, lookup, repeated, sample, scan_keys, shown
 from conroi.data.pinned import Pinned
 from conroi.data.rows import addresses_of
 from conroi.errors import DuplicateKeyError, RetryableConflict
@@ -84,7 +84,7 @@ def checked_new_keys(
     if keys is None:
         return None
     refuse_repeated(keys, seen.columns, pinned.root)
-    there = in_common(keys, _present(pinned, seen.columns, leaving))
+    there = in_common(keys, _present(pinned, keys, seen.columns, leaving))
     if there.num_rows:
         raise DuplicateKeyError(
             f"The table has rows with the same {named(seen.columns)} already: {shown(there)}.",
@@ -96,8 +96,9 @@ def checked_new_keys(
     return KeyGuard(pinned.files, pinned.manifest, seen.columns, keys, mine=mine)
 
 
-def _present(pinned: Pinned, columns: Sequence[str], leaving: pa.ChunkedArray[Any] | None) -> pa.Table:
-    present = scan_keys(pinned, columns)
+def _present(pinned: Pinned, keys: pa.Table, columns: Sequence[str], leaving: pa.ChunkedArray[Any] | None) -> pa.Table:
+    """The table's keys, without those that leave; if an index helps, only those among `keys`."""
+    present = scan_keys(pinned, columns, filter=lookup(pinned, keys, columns))
     if leaving is None or not len(leaving):
         return present
     return present.join(table_of({"_rowaddr": leaving}), keys="_rowaddr", join_type="left anti")
