@@ -113,7 +113,9 @@ def test_the_schema_of_a_table_of_any_make_is_the_one_that_pylance_shows(maker: 
     assert schema_from_fields(manifest.fields, manifest.head.schema_metadata).equals(shown, check_metadata=True)
 
 
-@pytest.mark.parametrize("maker", sorted(set(MAKERS) - {"file version 0.1"}))  # which keeps dictionaries in the manifest file
+@pytest.mark.parametrize(
+    "maker", sorted(set(MAKERS) - {"file version 0.1"})
+)  # which keeps dictionaries in the manifest file
 def test_pylance_opens_our_rewrite_of_a_table_of_any_make(maker: str, tmp_path: Path):
     root = tmp_path / "t.lance"
     MAKERS[maker](root)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from uuid import uuid4
 
 import lance
 import pytest
 
 import conroi
-from conroi import ManifestNaming
+from conroi import ManifestNaming, operations
 from tests.interop.readers import assert_seen
 from tests.interop.tables import Kind, Stable, manifest_names
 from tests.interop.verbs import named
@@ -100,6 +101,28 @@ def test_detached_versions_of_pylance_are_not_taken_for_the_newest(tables: Stabl
     conroi.open_table(root).append(model.new(range(500, 502)))
     model.append(model.make(range(500, 502)))
     assert_seen(root, model, version=dataset.version + 1)
+
+
+def test_a_detached_version_of_ours_is_read_by_pylance_and_moves_nothing(tables: Stable) -> None:
+    root, model = tables.copy(Kind("pylance"))
+    before = conroi.open_table(root)
+    staged = before.append(model.new([500, 501]), detached=True)
+    operation = operations.UpdateConfig(config=operations.update_map({"staged": "yes"}))
+    transaction = operations.transaction(operation, read_version=before.version, uuid=str(uuid4()))
+    for version, rows, config in (
+        (staged.version, len(model.rows) + 2, {}),
+        (conroi.commit(root, transaction, detached=True).version, len(model.rows), {"staged": "yes"}),
+    ):
+        assert version >= 1 << 63
+        assert f"d{version}.manifest" in manifest_names(root)
+        theirs, ours = lance.dataset(str(root), version=version), conroi.open_table(root, version=version)
+        assert theirs.version == ours.version == version
+        assert theirs.config() == ours.config == config
+        assert theirs.count_rows() == ours.count_rows() == len(ours.to_arrow()) == rows
+    assert_seen(root, model, version=before.version)
+    lance.dataset(str(root)).insert(model.new([600]))
+    model.append(model.make([600]))
+    assert_seen(root, model, version=before.version + 1)
 
 
 def test_a_version_left_under_the_other_scheme_is_never_lost_silently(tables: Stable) -> None:

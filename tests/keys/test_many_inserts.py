@@ -35,6 +35,9 @@ def test_no_duplicate_no_loss_and_counts_are_exact(total: int, batch: int, root:
     offering = offered_by(SEED, total)
     assert all(by in offering[key] for key, by in zip(found["id"].to_pylist(), found["by"].to_pylist(), strict=True))
     assert min(inserted for inserted, _ in told) > 0, "all of them took part"
+    print(
+        f"{total:,} keys, {2 * total:,} offers, {conroi.open_table(root).version:,} versions; (rows, commits): {told}"
+    )
 
 
 def insert_without_comparing(inserter: Inserter, meet: Meet) -> tuple[int, int]:

@@ -81,7 +81,8 @@ def test_nothing_is_lost_or_doubled_in_a_minute(key: str | None, stable_row_ids:
         done = sum((of_one.done for of_one in kind), Counter[str]())
         print("done", dict(done), "refused", dict(sum((of_one.refused for of_one in kind), Counter[str]())))
         assert {"append", "delete", "update", "merge", "add", "compact"} <= set(done), "all verbs took part"
-    assert not any(of_one.refused for of_one in books[4:]), "no conflict reaches a user of conroi"
+    refused = {verb for of_one in books[4:] for verb in of_one.refused}
+    assert refused <= {"compact", "index"}, "no conflict over rows reaches a user of conroi"
 
 
 def test_control_without_merging_deletions_rows_come_back(tmp_path: Path) -> None:

@@ -158,8 +158,13 @@ def write(writer: Writer, meet: Meet) -> Books:
 def _forget_to_merge_deletions() -> None:
     """For the negative control: our deletion vectors go in as they are, without those that others wrote meanwhile."""
     from conroi.conflicts.rebase import Merged, Rebase
+    from conroi.operations import Delete, Update
 
-    def as_it_was(self: Rebase, head: Any, _vectors: Any) -> Merged:
+    merge = Rebase.merge
+
+    def as_it_was(self: Rebase, head: Any, vectors: Any) -> Merged:
+        if not isinstance(self.staged.operation, Delete | Update):
+            return merge(self, head, vectors)
         return Merged(self.verdict, head.version, with_files=lambda _files: self.staged.operation)
 
     Rebase.merge = as_it_was  # type: ignore[method-assign,assignment]

@@ -8,6 +8,7 @@ the commit then succeeds only if nothing newer came. Neither depends on what oth
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -111,15 +112,21 @@ class KeyGuard:
         self, files: TableFiles, base: Manifest, columns: Sequence[str], keys: pa.Table, *, mine: str = "Update"
     ) -> None:
         self._files = files
-        self._base_version = base.version
+        self._base = base
         self._columns = tuple(columns)
         self._keys = keys
         self._mine = mine
         known = fields_by_path(base.fields)
         self._field_ids = tuple(known[column].id for column in columns)
-        self._checked = {self._key_files(fragment) for fragment in base.fragments}
+
+    @cached_property
+    def _checked(self) -> set[tuple[str | bytes, ...]]:
+        """What was looked at: at first the base, because the work was done on it."""
+        return {self._key_files(fragment) for fragment in self._base.fragments}
 
     def __call__(self, head: Snapshot, winners: Sequence[Winner]) -> None:
+        if head.version == self._base.version:
+            return
         self._follow_rewrites(winners)
         new = [f for f in head.manifest.fragments if self._key_files(f) not in self._checked]
         if not new or not self._keys.num_rows:
@@ -168,7 +175,7 @@ class KeyGuard:
             f"{reason.what_happened} {reason.why}",
             table=self._files.root,
             version=head.version,
-            base_version=self._base_version,
+            base_version=self._base.version,
             reason=reason,
             hint=reason.hint,
         )
