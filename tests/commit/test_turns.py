@@ -114,6 +114,21 @@ def test_a_baton_that_stays_is_taken_away(objects: Objects) -> None:
     assert 0.3 < environment.monotonic() < 1.0
 
 
+def test_who_must_do_long_work_again_is_waited_for_that_long(objects: Objects) -> None:
+    Baton(objects, SeededEnvironment(1), "slow").ask(3, needs_s=2.0)
+    environment = SeededEnvironment(2)
+    Baton(objects, environment, "next").give_way(0.01)
+    assert 2.0 <= environment.monotonic() < 3.0
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b'{"needs_s": "x"}', b'{"needs_s": 1e9}', b"[1]"])
+def test_a_baton_that_says_nonsense_does_not_hold_anybody_up_for_long(objects: Objects, content: bytes) -> None:
+    objects.put(BATON_PATH, content)
+    environment = SeededEnvironment(2)
+    Baton(objects, environment, "next").give_way(0.01)
+    assert environment.monotonic() < 6.0
+
+
 # --------------------------------------------------------------------------------------------------- a simulation
 
 

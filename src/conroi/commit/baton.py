@@ -8,16 +8,18 @@ put under a condition still decides who wins, and a writer that knows no batons 
 from __future__ import annotations
 
 import contextlib
+import json
 
 from conroi.environment import Environment
-from conroi.errors import StoreError
+from conroi.errors import NotFoundError, StoreError
 from conroi.format.naming import TRANSACTIONS_DIR
 from conroi.stores.objects import NameTaken, Objects
 
 BATON_PATH = f"{TRANSACTIONS_DIR}/.conroi-baton"
 LOSSES_BEFORE_ASKING = 3
 LONGEST_COURTESY_TURNS = 40
-"""A baton is respected for as long as so many turns take."""
+"""A baton is respected for as long as so many turns take, or as its holder says it needs to do its work again."""
+LONGEST_COURTESY_S = 5.0
 
 
 class Baton:
@@ -29,12 +31,12 @@ class Baton:
         self._writer = writer
         self._is_mine = False
 
-    def ask(self, lost_attempts: int) -> None:
-        """Take the baton after a few losses, if nobody has it."""
-        if self._is_mine or lost_attempts < LOSSES_BEFORE_ASKING:
+    def ask(self, losses: int, needs_s: float = 0.0) -> None:
+        """Take the baton after a few losses, if nobody has it. `needs_s`: how long the others should be patient."""
+        if self._is_mine or losses < LOSSES_BEFORE_ASKING:
             return
         try:
-            self._objects.put_if_absent(BATON_PATH, self._writer.encode())
+            self._objects.put_if_absent(BATON_PATH, json.dumps({"writer": self._writer, "needs_s": needs_s}).encode())
             self._is_mine = True
         except (NameTaken, StoreError):
             pass
@@ -43,15 +45,26 @@ class Baton:
         """Wait while somebody else has it; take away one that stays."""
         if self._is_mine:
             return
-        until = self._environment.monotonic() + LONGEST_COURTESY_TURNS * turn_s
+        started = self._environment.monotonic()
         try:
+            patience_s = LONGEST_COURTESY_TURNS * turn_s
+            is_known = False
             while self._objects.head(BATON_PATH) is not None:
-                if self._environment.monotonic() >= until:
+                if not is_known:
+                    patience_s, is_known = max(patience_s, self._asked_for()), True
+                if self._environment.monotonic() >= started + patience_s:
                     self._objects.delete([BATON_PATH])
                     return
                 self._environment.sleep(turn_s)
         except StoreError:
             pass
+
+    def _asked_for(self) -> float:
+        """How long its holder says it needs, within reason."""
+        try:
+            return min(float(json.loads(self._objects.get(BATON_PATH))["needs_s"]), LONGEST_COURTESY_S)
+        except (NotFoundError, ValueError, KeyError, TypeError):
+            return 0.0
 
     def pass_on(self) -> None:
         """Give it back, however the commit ended."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from conroi.commit.baton import Baton
 from conroi.commit.snapshot import Snapshot
 from conroi.conflicts import Staged, Winner
 from conroi.format.naming import ManifestNaming
@@ -35,6 +36,8 @@ class Change:
     """For Clone: the version to clone."""
     is_detached: bool = False
     """Make a version off the table's line of versions, on the base as it is: nobody is raced, nothing is rebased."""
+    baton: Baton | None = None
+    """The baton of a verb that may be done again: it is kept until the verb is through."""
     new_table_naming: ManifestNaming = ManifestNaming.V2
     """For a new table: how its manifests are named."""
 

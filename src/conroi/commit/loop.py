@@ -56,7 +56,7 @@ class _Commit:
         self.options = options
         self.seen = change.base
         self.rebase = Rebase(change.staged)
-        self.baton = Baton(files.objects, files.environment, files.turns.me)
+        self.baton = change.baton or Baton(files.objects, files.environment, files.turns.me)
         self.made: tuple[Operation, Transaction, bytes] | None = None
         """The transaction as last written down, with the operation it is of."""
         self.met: list[int] = []
@@ -71,7 +71,8 @@ class _Commit:
         try:
             return self._run()
         finally:
-            self.baton.pass_on()
+            if self.change.baton is None:
+                self.baton.pass_on()
 
     def _run(self) -> CommitResult:
         environment = self.files.environment

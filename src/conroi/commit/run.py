@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypedDict, TypeVar
 
+from conroi.commit.baton import Baton
 from conroi.commit.change import Change, CommitOptions, CommitResult
 from conroi.commit.files import TableFiles
 from conroi.commit.loop import commit
@@ -18,6 +19,8 @@ from conroi.format.transaction import COMMIT_MESSAGE_PROPERTY
 _log = logging.getLogger(__name__)
 
 COMMIT_RETRIES = 20
+REPEATED_WORK_MAY_TAKE = 3.0
+"""Others are asked to be patient for so many times what the work took when it was done in vain."""
 EXECUTIONS = 10
 """So many times a verb's work is done again after a retryable conflict."""
 
@@ -61,32 +64,49 @@ class Done(Generic[W]):
 def run(files: TableFiles, known: Snapshot, verb: Callable[[Snapshot], W | None], how: How) -> Done[W]:
     """Do the verb's work on the newest version and commit it. `known` is the newest version seen so far."""
     settings = _settings(how)
-    for execution in range(settings.executions + 1):
-        head = known if settings.is_detached else files.newest(known)
-        with naming_the_winner(files):
-            _check_expected(settings.expect, head, files.root)
-        work = verb(head)
-        if work is None:
-            return Done(head, None, None)
-        change = work.change(
-            head,
-            uuid=str(files.environment.new_uuid()),
-            properties=settings.properties,
-            must_not_move=settings.strict,
-        )
-        if settings.is_detached:
-            change = replace(change, is_detached=True)
-        try:
-            with naming_the_winner(files, change.staged.operation.name):
-                result = commit(files, change, settings.options)
-        except RetryableConflict as conflict:
-            if execution == settings.executions:
-                raise
-            _log.info("%s: doing the work again on a newer version (%s)", files.root, conflict.message)
-            known = head
-        else:
-            return Done(result.snapshot, work, result)
+    baton = Baton(files.objects, files.environment, files.turns.me)
+    try:
+        for execution in range(settings.executions + 1):
+            head = known if settings.is_detached else files.newest(known)
+            started = files.environment.monotonic()
+            try:
+                return _execute(files, head, verb, settings, baton)
+            except RetryableConflict as conflict:
+                if execution == settings.executions:
+                    raise
+                _log.info("%s: doing the work again on a newer version (%s)", files.root, conflict.message)
+                known = head
+                _before_doing_it_again(files, baton, execution + 1, files.environment.monotonic() - started)
+    finally:
+        baton.pass_on()
     raise AssertionError("unreachable")
+
+
+def _before_doing_it_again(files: TableFiles, baton: Baton, losses: int, took_s: float) -> None:
+    """Work that was done in vain a few times asks the others to wait for it; what others ask for, it waits for."""
+    baton.ask(losses, needs_s=REPEATED_WORK_MAY_TAKE * took_s)
+    if files.turns.is_contended():
+        baton.give_way(files.turns.turn_s())
+
+
+def _execute(
+    files: TableFiles, head: Snapshot, verb: Callable[[Snapshot], W | None], settings: _Settings, baton: Baton
+) -> Done[W]:
+    with naming_the_winner(files):
+        _check_expected(settings.expect, head, files.root)
+    work = verb(head)
+    if work is None:
+        return Done(head, None, None)
+    change = work.change(
+        head,
+        uuid=str(files.environment.new_uuid()),
+        properties=settings.properties,
+        must_not_move=settings.strict,
+    )
+    change = replace(change, is_detached=settings.is_detached, baton=baton)
+    with naming_the_winner(files, change.staged.operation.name):
+        result = commit(files, change, settings.options)
+    return Done(result.snapshot, work, result)
 
 
 def _check_expected(expected: int | None, head: Snapshot, table: str) -> None:
