@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,43 +15,9 @@ import pyarrow as pa
 
 import conroi
 from conroi import ManifestNaming
+from tests.interop.history_facts import Effect, Lineage, Past, small_columns
 from tests.interop.model import EVERY_ROW, Column, Model, Row, Where
 from tests.interop.readers import assert_found, assert_seen, lineage
-
-
-def small_columns() -> dict[str, Column]:
-    return {
-        "id": Column(pa.int64(), lambda i: i, nullable=False),
-        "v": Column(pa.int64(), lambda i: None if i % 7 == 5 else i % 20),
-        "name": Column(pa.string(), lambda i: None if i % 9 == 4 else f"name {i % 6}"),
-        "tags": Column(pa.list_(pa.string()), lambda i: None if i % 5 == 1 else [f"t{j}" for j in range(i % 4)]),
-    }
-
-
-@dataclass
-class Lineage:
-    """What stays with a row: its id, and the versions in which it was made and last changed."""
-
-    row_id: int
-    created: int
-    updated: int
-
-
-@dataclass
-class Past:
-    """What there was in one version."""
-
-    model: Model
-    lines: dict[int, Lineage]
-
-
-@dataclass
-class Effect:
-    """What a step did to which rows, by id; everything else stayed as it was."""
-
-    new: set[int] = field(default_factory=set[int])
-    changed: set[int] = field(default_factory=set[int])
-    restored: int | None = None
 
 
 class History:

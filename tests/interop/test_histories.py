@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.histories import Effect, History, run_history
+from tests.interop.histories import History, run_history
+from tests.interop.history_facts import Effect
 from tests.interop.model import Where
 from tests.interop.readers import rows_of
 
