@@ -25,17 +25,16 @@ MEMORY_BAR_MB = 300
 MOST_FILES: dict[EngineType, int] = {Iceberg: 1_000}
 
 
-def measure(options: argparse.Namespace) -> Report:
+def measure(workspace: Workspace, options: argparse.Namespace) -> Report:
     """Everything about appends."""
     report = Report("append")
-    with Workspace() as workspace:
-        _append_rate(report, workspace, seconds=options.seconds, turns=options.turns)
-        grower = Grower(workspace)
-        _next_append(report, workspace, grower, turns=options.turns)
-        _open_and_append(report, workspace, grower, turns=options.turns)
-        _open_latest(report, workspace, grower, turns=options.turns)
-        _memory(report, grower)
-        report.canary_rates = workspace.canary_rates
+    _append_rate(report, workspace, seconds=options.seconds, turns=options.turns)
+    grower = Grower(workspace)
+    _next_append(report, workspace, grower, turns=options.turns)
+    _open_and_append(report, workspace, grower, turns=options.turns)
+    _open_latest(report, workspace, grower, turns=options.turns)
+    _memory(report, grower)
+    report.canary_rates = workspace.canary_rates
     return report
 
 

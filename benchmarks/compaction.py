@@ -69,10 +69,10 @@ class Both:
         return self.compactions.done + len(self.compactions.errors)
 
 
-def measure(options: argparse.Namespace) -> Report:
+def measure(workspace: Workspace, options: argparse.Namespace) -> Report:
     """Updates and compactions in one window."""
     report = Report("compaction")
-    with Workspace() as workspace, Crew(UPDATERS + 1) as crew:
+    with Crew(UPDATERS + 1) as crew:
         contenders = {engine.name: _window(workspace, crew, engine, options.seconds) for engine in ENGINES}
         series = take_turns(workspace, contenders, turns=options.turns)
         report.add(

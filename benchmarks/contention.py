@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from benchmarks.crew import Crew, CrewTurn, Step
 from benchmarks.engines import Conroi, Engine, EngineType, Folder, Pylance, Storage, renumbered, rows
@@ -45,10 +43,10 @@ class Writer:
         return append
 
 
-def measure(options: argparse.Namespace) -> Report:
+def measure(workspace: Workspace, options: argparse.Namespace) -> Report:
     """Writers on local disk, and beside it on an S3 server."""
     report = Report("contention")
-    with Workspace() as workspace, Crew(WRITERS) as crew:
+    with Crew(WRITERS) as crew:
         engines = ENGINES[:2] if options.quick else ENGINES
         on_disk = {engine.name: _on_disk(crew, workspace, engine, options.seconds) for engine in engines}
         series = take_turns(workspace, on_disk, turns=options.turns)
@@ -65,7 +63,7 @@ def _on_disk(crew: Crew, workspace: Workspace, engine: EngineType, seconds: floa
 
 
 def _on_s3(report: Report, workspace: Workspace, crew: Crew, options: argparse.Namespace) -> None:
-    with tempfile.TemporaryDirectory() as folder, seaweedfs(Path(folder)) as server:
+    with seaweedfs(workspace.fresh("seaweedfs")) as server:
         contenders = {engine.name: _on_server(crew, server, engine, options.seconds) for engine in (Conroi, Pylance)}
         tell(report, _title("SeaweedFS", options), take_turns(workspace, contenders, turns=options.turns))
 

@@ -28,7 +28,7 @@ class Workspace:
     """Fresh folders below one temporary folder, which goes away at the very end."""
 
     def __init__(self, parent: Path | None = None) -> None:
-        self._root = Path(tempfile.mkdtemp(prefix="conroi-bench-", dir=parent))
+        self._root = Path(tempfile.mkdtemp(prefix="conroi-bench-", dir=parent)).absolute()
         self._made = 0
         self.canary_rates: list[float] = []
 
@@ -46,6 +46,10 @@ class Workspace:
         folder = self._root / f"{self._made:04d}-{label}"
         folder.mkdir()
         return folder
+
+    def part(self, label: str) -> Workspace:
+        """A workspace in this one, which goes away with it and not before; its canary is its own."""
+        return Workspace(self.fresh(label))
 
     def canary(self) -> float:
         """How many small files a second this file system creates just now."""

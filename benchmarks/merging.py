@@ -23,16 +23,15 @@ MATCHING = SOURCE_ROWS // 2
 LINKED = (".lance", ".parquet")
 
 
-def measure(options: argparse.Namespace) -> Report:
+def measure(workspace: Workspace, options: argparse.Namespace) -> Report:
     """The bar is for a table without a key, the same with a declared key is told beside it."""
     report = Report("merging")
-    with Workspace() as workspace:
-        plain = _compare(workspace, options, key=None)
-        _tell(report, "no key declared", plain, options)
-        _tell(report, "with a declared key", _compare(workspace, options, key="id"), options)
-        ratio = plain[Conroi.name].ratio_to(plain[Pylance.name], _seconds)
-        report.bars.append(Bar("seconds of conroi's merge ÷ pylance's", ratio, 1.3, at_least=False))
-        report.canary_rates = workspace.canary_rates
+    plain = _compare(workspace, options, key=None)
+    _tell(report, "no key declared", plain, options)
+    _tell(report, "with a declared key", _compare(workspace, options, key="id"), options)
+    ratio = plain[Conroi.name].ratio_to(plain[Pylance.name], _seconds)
+    report.bars.append(Bar("seconds of conroi's merge ÷ pylance's", ratio, 1.3, at_least=False))
+    report.canary_rates = workspace.canary_rates
     return report
 
 

@@ -76,10 +76,10 @@ def upserted(worker: int, step: int) -> pa.Table:
 Worker = type[Deleter] | type[Upserter]
 
 
-def measure(options: argparse.Namespace) -> Report:
+def measure(workspace: Workspace, options: argparse.Namespace) -> Report:
     """Deletes, then upserts."""
     report = Report("rows")
-    with Workspace() as workspace, Crew(WORKERS) as crew:
+    with Crew(WORKERS) as crew:
         deletes = _run(workspace, crew, Deleter, options)
         tell(report, _title(f"Deletes of {DELETED} rows, disjoint, all in one file", options), deletes)
         _add_bars(report, "deletes", deletes)

@@ -17,6 +17,17 @@ def test_no_folder_is_used_twice_and_none_goes_before_the_end(tmp_path: Path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_part_of_a_workspace_goes_with_the_whole_and_not_before(tmp_path: Path):
+    with Workspace(tmp_path) as workspace:
+        part = workspace.part("appends")
+        folder = part.fresh("same")
+        part.canary()
+        assert workspace.part("deletes").fresh("same") != folder
+        assert (len(part.canary_rates), workspace.canary_rates) == (1, [])
+        assert folder.is_dir()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_contenders_take_turns(tmp_path: Path):
     order: list[str] = []
 
