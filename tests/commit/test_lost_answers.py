@@ -11,7 +11,7 @@ import pytest
 
 import conroi
 from conroi import AlreadyExistsError, CommitStateUnknown, LanceTransaction, StoreError, StoreUnavailable
-from conroi.commit import loop, putting
+from conroi.commit import loop, pending, putting
 from conroi.commit.putting import RESENDS
 from conroi.commit.snapshot import Snapshot, load_transaction
 from conroi.format import lance_pb2 as pb
@@ -300,7 +300,7 @@ def test_control_a_writer_that_does_not_know_its_own_version_doubles_the_rows(
         wire.uuid = "somebody else"
         return LanceTransaction(wire)
 
-    monkeypatch.setattr(loop, "load_transaction", with_another_id)
+    monkeypatch.setattr(pending, "load_transaction", with_another_id)
     monkeypatch.setattr(putting, "load_transaction", with_another_id)
     writer, _ = faulty_table(table, lose_answer("put_if_absent", MANIFESTS))
     assert rows(writer.append([{"id": 3, "v": 30}])) == [(1, 10), (2, 20), (3, 30), (3, 30)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
 
 from conroi.commit.snapshot import Snapshot, load_snapshot
 from conroi.commit.turns import Turns
@@ -11,6 +12,15 @@ from conroi.environment import Environment
 from conroi.errors import NotFoundError
 from conroi.stores.objects import Objects
 from conroi.stores.versions import VersionStore
+
+if TYPE_CHECKING:
+    from conroi.commit.change import Change, CommitOptions, CommitResult
+
+
+class Publisher(Protocol):
+    """Commits for a table whose versions become real together with those of other tables."""
+
+    def publish(self, files: TableFiles, change: Change, options: CommitOptions) -> CommitResult: ...
 
 
 @dataclass(frozen=True)
@@ -20,6 +30,8 @@ class TableFiles:
     objects: Objects
     versions: VersionStore
     environment: Environment
+    publisher: Publisher | None = None
+    """Who commits; None for a table that stands alone."""
 
     @cached_property
     def turns(self) -> Turns:

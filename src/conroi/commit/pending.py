@@ -1,0 +1,279 @@
+"""A change on its way: what one table's commit knows so far, whatever store makes its version real.
+
+It is rebased over each version that others committed (`meet`), and built into the manifest that would come next
+(`build`). It writes what may be written before the version is real, and never makes a version visible itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from conroi import operations
+from conroi.commit.change import Change, CommitResult
+from conroi.commit.deletions import load_deletions, write_deletions
+from conroi.commit.detached import detached_version
+from conroi.commit.files import TableFiles
+from conroi.commit.snapshot import Snapshot, load_only_transaction, load_snapshot, load_transaction
+from conroi.commit.turns import WRITER_PROPERTY
+from conroi.conflicts import Outcome, Rebase, Verdict, Winner, are_unrelated, vector_key
+from conroi.errors import (
+    ConflictError,
+    CorruptionError,
+    ExpectedVersionMismatch,
+    IncompatibleConflict,
+    NotFoundError,
+    RetryableConflict,
+)
+from conroi.format.flags import require_writable
+from conroi.format.manifest_file import ManifestFile, lay_out
+from conroi.format.naming import TRANSACTIONS_DIR, ManifestNaming
+from conroi.format.transaction import Transaction, encode_transaction
+from conroi.operations import Operation, Step
+from conroi.stores.versions import Located
+from conroi.version import WRITER
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """The manifest that comes next, if nobody else is faster: its bytes, what they say, and where they belong."""
+
+    located: Located
+    data: bytes
+    file: ManifestFile
+    transaction: Transaction
+    encoded_transaction: bytes
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The version, once it is real."""
+        return Snapshot(self.file.manifest, self.located, self.file.transaction)
+
+
+class Pending:
+    """One change to one table. `seen` is the newest version that it has been rebased over."""
+
+    def __init__(self, files: TableFiles, change: Change) -> None:
+        self.files = files
+        self.change = change
+        self.seen = change.base
+        self.met: list[int] = []
+        self._rebase = Rebase(change.staged)
+        self._winners: list[Winner] = []
+        self._made: tuple[Operation, Transaction, bytes] | None = None
+        """The transaction as last written down, with the operation it is of."""
+        self._attempt_files: list[str] = []
+        self._orphans: list[str] = []
+        self._written_transactions: set[str] = set()
+        self._detached_version: int | None = None
+
+    # ------------------------------------------------------------------ what others did
+
+    def catch_up(self, newest: Located, known: Snapshot | None = None) -> Snapshot | None:
+        """Rebase over every version after `seen`; our own, if an earlier put of ours did land.
+
+        `known` is a version that was read already.
+        """
+        assert self.seen is not None
+        for version in range(self.seen.version + 1, newest.version + 1):
+            located = newest if version == newest.version else self.located(version)
+            if version < newest.version and self._passes_over(located):
+                continue
+            is_known = known is not None and known.located == located
+            snapshot = known if is_known and known is not None else self._load(located)
+            transaction = load_transaction(self.files.objects, snapshot)
+            if transaction is not None and transaction.uuid == self.change.uuid:
+                return snapshot
+            self.meet(snapshot, transaction)
+        return None
+
+    def meet(self, snapshot: Snapshot, transaction: Transaction | None) -> None:
+        """Put our change on top of this version, the next after `seen`, or raise what forbids it."""
+        if transaction is None:
+            raise CorruptionError(
+                f"Version {snapshot.version} has no transaction, inside or beside it, so nothing can be checked "
+                "against it.",
+                table=self.files.root,
+                version=snapshot.version,
+                hint="Start again from the newest version.",
+            )
+        if self.change.must_not_move:
+            raise self._moved(snapshot, transaction)
+        self.met.append(snapshot.version)
+        self.files.turns.saw(snapshot.version, transaction)
+        mine = self.change.staged.operation.name
+        if self.change.guard is not None or not are_unrelated(mine, transaction.operation_name):
+            winner = Winner.of(snapshot.manifest, transaction, operations.of(transaction))
+            self._winners.append(winner)
+            self._rebase = self._rebase.over(winner)
+            self._refuse_conflict(self._rebase.verdict, snapshot.version)
+        self.seen = snapshot
+
+    def _passes_over(self, located: Located) -> bool:
+        """Whether this version, which is not the newest, has nothing to do with us; its transaction alone can tell."""
+        if self.change.guard is not None or self.change.must_not_move:
+            return False
+        try:
+            transaction = load_only_transaction(self.files.objects, located)
+        except NotFoundError:
+            return False
+        if transaction is None or transaction.uuid == self.change.uuid:
+            return False
+        if not are_unrelated(self.change.staged.operation.name, transaction.operation_name):
+            return False
+        self.met.append(located.version)
+        self.files.turns.saw(located.version, transaction)
+        return True
+
+    def _load(self, located: Located) -> Snapshot:
+        try:
+            return load_snapshot(self.files.objects, located)
+        except NotFoundError:
+            raise RetryableConflict(
+                f"Version {located.version} was collected before this commit could be checked against it.",
+                table=self.files.root,
+                version=located.version,
+                base_version=self.base_version,
+                hint="Run the work again on the newest version.",
+            ) from None
+
+    def _moved(self, snapshot: Snapshot, transaction: Transaction) -> ExpectedVersionMismatch:
+        return ExpectedVersionMismatch(
+            f"You asked that the table stay at version {self.base_version}, but {snapshot.writer} committed "
+            f"{transaction.operation_name} as version {snapshot.version}.",
+            table=self.files.root,
+            expected=self.base_version,
+            actual=snapshot.version,
+            hint="Look at what changed and run it again. To go ahead regardless, leave out strict and expect, or "
+            'pass if_moved="win" to overwrite() and restore().',
+        )
+
+    def _refuse_conflict(self, verdict: Verdict, version: int) -> None:
+        kinds: dict[Outcome, type[ConflictError]] = {
+            Outcome.RETRYABLE: RetryableConflict,
+            Outcome.INCOMPATIBLE: IncompatibleConflict,
+        }
+        kind = kinds.get(verdict.outcome)
+        if kind is None:
+            return
+        reason = verdict.reason
+        raise kind(
+            "The commit was refused." if reason is None else f"{reason.what_happened} {reason.why}",
+            table=self.files.root,
+            version=version,
+            base_version=self.base_version,
+            hint=None if reason is None else reason.hint,
+            reason=reason,
+        )
+
+    # ------------------------------------------------------------------------ our turn
+
+    def build(self) -> Built:
+        """Check and build what would come after `seen`; its transaction file is not written yet."""
+        seen = self.seen
+        if self.change.is_detached:
+            self._detached_version = detached_version(seen, self.files)
+        if seen is not None:
+            require_writable(seen.manifest.head)
+            if self.change.guard is not None:
+                self.change.guard(seen, self._winners)
+        operation, read_version = self._rebased(seen)
+        transaction, encoded = self._transaction(operation, read_version)
+        data, file = self._lay_out(transaction, operation, encoded)
+        return Built(self.located(self.next_version), data, file, transaction, encoded)
+
+    def write_first_transaction(self) -> None:
+        """As long as nobody committed since our base: it is then out of the way when it is our turn."""
+        if self.change.base is not None:
+            self.write_transaction(*self._transaction(self.change.staged.operation, self.base_version))
+
+    def write_transaction(self, transaction: Transaction, encoded: bytes) -> None:
+        """Leave the transaction's file, once."""
+        if transaction.file_name not in self._written_transactions:
+            self.files.objects.put(f"{TRANSACTIONS_DIR}/{transaction.file_name}", encoded)
+            self._written_transactions.add(transaction.file_name)
+
+    def _transaction(self, operation: Operation, read_version: int) -> tuple[Transaction, bytes]:
+        if self._made is not None and self._made[0] is operation and self._made[1].read_version == read_version:
+            return self._made[1], self._made[2]
+        transaction = operations.transaction(
+            operation,
+            read_version=read_version,
+            uuid=self.change.uuid,
+            properties={**self.change.properties, WRITER_PROPERTY: self.files.turns.me},
+        )
+        self._made = operation, transaction, encode_transaction(transaction)
+        return self._made[1], self._made[2]
+
+    def _rebased(self, seen: Snapshot | None) -> tuple[Operation, int]:
+        """Our operation on top of `seen`, and the version it then counts as made on.
+
+        Deletion vectors that others changed too are merged into new files.
+        """
+        if seen is None:
+            return self.change.staged.operation, 0
+        needed = self._rebase.needs(seen.manifest)
+        vectors = {vector_key(f): load_deletions(self.files.objects, seen.manifest, f) for f in needed}
+        merged = self._rebase.merge(seen.manifest, vectors)
+        self._refuse_conflict(merged.verdict, seen.version)
+        self._orphans.extend(self._attempt_files)
+        written = write_deletions(self.files, merged.vectors_to_write, seen.version, as_bitmap=True)
+        self._attempt_files = [path for _, path in written.values()]
+        operation = merged.operation({fragment: file for fragment, (file, _) in written.items()})
+        return operation, merged.read_version
+
+    def _lay_out(self, transaction: Transaction, operation: Operation, encoded: bytes) -> tuple[bytes, ManifestFile]:
+        change = self.change
+        step = Step(
+            version=self.next_version,
+            restored=None if change.restored is None else change.restored.manifest,
+            source=None if change.cloned is None else change.cloned.manifest,
+            read=None if change.base is None else change.base.manifest,
+        )
+        manifest = operations.build(
+            None if self.seen is None else self.seen.manifest,
+            transaction,
+            operation,
+            step,
+            timestamp_ns=self._timestamp_ns(),
+            writer_version=WRITER,
+        )
+        return lay_out(manifest, encoded)
+
+    def _timestamp_ns(self) -> int:
+        """Now, but never before the version it follows: clocks of different hosts differ."""
+        now = self.files.environment.now_ns()
+        return now if self.seen is None else max(now, self.seen.timestamp_ns + 1)
+
+    # ----------------------------------------------------------------------- the facts
+
+    def located(self, version: int) -> Located:
+        """Where a version of this table is, once it has its final name."""
+        return Located(version, self._naming.path(version), self._naming)
+
+    @property
+    def base_version(self) -> int:
+        return 0 if self.change.base is None else self.change.base.version
+
+    @property
+    def next_version(self) -> int:
+        """The number that the next attempt is for."""
+        if self._detached_version is not None:
+            return self._detached_version
+        if self.seen is None:
+            return 1 if self.change.cloned is None else self.change.cloned.version
+        return self.seen.version + 1
+
+    @property
+    def _naming(self) -> ManifestNaming:
+        return self.change.new_table_naming if self.seen is None else self.seen.naming
+
+    def landed(self, snapshot: Snapshot, attempts: int) -> CommitResult:
+        """What is told of a commit that landed."""
+        if self._made is not None and snapshot.inline_transaction is self._made[2]:
+            transaction = self._made[1]
+        else:  # it was an earlier attempt that landed
+            found = load_transaction(self.files.objects, snapshot)
+            assert found is not None, "every version of ours has its transaction"
+            transaction = found
+        self.files.turns.saw(snapshot.version, transaction)
+        return CommitResult(snapshot, transaction, attempts, tuple(self.met), tuple(self._orphans))
