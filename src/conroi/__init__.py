@@ -17,6 +17,7 @@ from conroi.errors import (
     CorruptionError,
     DuplicateKeyError,
     ExpectedVersionMismatch,
+    ForkedTableError,
     IncompatibleConflict,
     InvalidInputError,
     NotFoundError,
@@ -29,9 +30,11 @@ from conroi.errors import (
 from conroi.format.naming import ManifestNaming
 from conroi.format.transaction import Transaction as LanceTransaction
 from conroi.history import Commit
+from conroi.lake import Lake, LakeCommit, connect
 from conroi.opening import commit, create_table, open_table
 from conroi.retrying import retry
 from conroi.table import Table
+from conroi.transaction import Transaction, TransactionResult
 from conroi.version import __version__
 
 __all__ = [
@@ -46,8 +49,11 @@ __all__ = [
     "DuplicateKeyError",
     "Environment",
     "ExpectedVersionMismatch",
+    "ForkedTableError",
     "IncompatibleConflict",
     "InvalidInputError",
+    "Lake",
+    "LakeCommit",
     "LanceTransaction",
     "ManifestNaming",
     "NotFoundError",
@@ -56,9 +62,12 @@ __all__ = [
     "StoreUnavailable",
     "Table",
     "TooMuchContention",
+    "Transaction",
+    "TransactionResult",
     "UnsupportedError",
     "__version__",
     "commit",
+    "connect",
     "create_table",
     "open_table",
     "retry",

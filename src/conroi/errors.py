@@ -10,6 +10,7 @@
     │   └── TooMuchContention       retries or time ran out; nothing was committed
     ├── CommitStateUnknown          the commit may or may not have landed; look, do not resend
     ├── CorruptionError             bytes on disk are not what they should be
+    │   └── ForkedTableError        somebody wrote a lake's table by its path; nothing is lost, doctor mends it
     ├── NotFoundError               no such table, version, tag, column, index
     ├── InvalidInputError           what you asked cannot be done; nothing was written
     │   ├── AlreadyExistsError      the name is taken
@@ -120,10 +121,13 @@ class ExpectedVersionMismatch(ConflictError):
         actual: int,
         hint: str | None = None,
         reason: Reason | None = None,
+        is_retryable: bool = False,
     ) -> None:
         super().__init__(message, table=table, version=actual, hint=hint, base_version=expected, reason=reason)
         self.expected = expected
         self.actual = actual
+        self.is_retryable = is_retryable
+        """Whether only the isolation asked for it, so that the work may be run again; lake.run does."""
 
 
 class TooMuchContention(ConflictError):
@@ -166,6 +170,14 @@ class CommitStateUnknown(ConroiError):
 
 class CorruptionError(ConroiError):
     """Bytes on disk are damaged or contradict each other."""
+
+
+class ForkedTableError(CorruptionError):
+    """Another writer took a version's final name, past the lake, after the lake had published that version.
+
+    Both versions are there and nothing was overwritten. The lake goes on reading its own; publications to the table
+    are refused until the other change is brought in.
+    """
 
 
 class NotFoundError(ConroiError):

@@ -36,10 +36,15 @@ class Commit:
 
 def history(files: TableFiles, limit: int | None = None, newest: int | None = None) -> Iterator[Commit]:
     """Newest first, read as you go."""
+    for snapshot in snapshots(files, limit, newest):
+        yield _commit(files, snapshot)
+
+
+def snapshots(files: TableFiles, limit: int | None = None, newest: int | None = None) -> Iterator[Snapshot]:
+    """The versions themselves, newest first, read as you go."""
     if limit is not None and limit < 0:
         raise InvalidInputError(f"{limit} versions cannot be listed.", table=files.root, hint="Give 0 or more.")
-    for snapshot in islice(_line(files, newest), limit):
-        yield _commit(files, snapshot)
+    yield from islice(_line(files, newest), limit)
 
 
 def _line(files: TableFiles, newest: int | None) -> Iterator[Snapshot]:

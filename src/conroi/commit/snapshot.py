@@ -25,6 +25,8 @@ class Snapshot:
     located: Located
     inline_transaction: bytes | None = None
     is_final: bool = True
+    is_private: bool = False
+    """Whether it is a version that only a transaction sees, which never gets a file."""
 
     @property
     def version(self) -> int:

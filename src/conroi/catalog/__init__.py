@@ -1,0 +1,1 @@
+"""The lake's `__manifest`: which tables there are, at which version each is pinned, and how many move at once."""

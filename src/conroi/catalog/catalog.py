@@ -1,0 +1,281 @@
+"""One lake as its parts see it: its newest state, its tables' files, and their pinned versions."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+from conroi.catalog.heads import Heads, Seen
+from conroi.catalog.names import shown
+from conroi.catalog.rows import Row
+from conroi.catalog.state import LakeState
+from conroi.commit.files import Publisher, TableFiles
+from conroi.commit.pins import Pin, load_pinned
+from conroi.commit.snapshot import Snapshot, load_snapshot, load_transaction
+from conroi.environment import Environment
+from conroi.errors import CorruptionError, NotFoundError
+from conroi.format.naming import ManifestNaming, check_relative_path
+from conroi.stores.objects import Objects, open_objects
+from conroi.stores.versions import FolderVersions, Located
+
+MOST_SNAPSHOTS = 512
+"""So many manifests of tables are kept at hand."""
+
+SnapshotKey = tuple[str, int, str]
+
+
+class Catalog:
+    """The tables of one lake. Every method may be called from any thread."""
+
+    def __init__(
+        self,
+        root: Objects,
+        heads: Heads,
+        environment: Environment,
+        *,
+        storage_options: Mapping[str, str] | None = None,
+        durable: bool = False,
+    ) -> None:
+        self.root = root
+        self.heads = heads
+        self.environment = environment
+        self._storage_options = storage_options
+        self._durable = durable
+        self._state: LakeState | None = None
+        self._objects: dict[str, Objects] = {}
+        self._folders: dict[str, FolderVersions] = {}
+        self._snapshots: OrderedDict[SnapshotKey, Snapshot] = OrderedDict()
+        self.finalizing: dict[SnapshotKey, Future[object]] = {}
+        """Published manifests that are on their way to their final names."""
+        self._lock = threading.RLock()
+
+    @property
+    def uri(self) -> str:
+        return self.root.root
+
+    # ------------------------------------------------------------------------ states
+
+    def state(self) -> LakeState:
+        """The newest state."""
+        return self.refresh(self._state).state
+
+    def known_state(self) -> LakeState:
+        """The newest state we have seen; looked up only if we have seen none."""
+        return self._state or self.state()
+
+    def refresh(self, known: LakeState | None) -> Seen:
+        """The newest state, and what led to it since `known`."""
+        with self._lock:
+            seen = self.heads.newest(known)
+            self.saw(seen.state)
+            return seen
+
+    def saw(self, state: LakeState) -> None:
+        """Remember a state, if it is the newest."""
+        with self._lock:
+            if self._state is None or state.version > self._state.version:
+                self._state = state
+
+    # ------------------------------------------------------------------------ tables
+
+    def row(self, object_id: str, state: LakeState) -> Row:
+        """The row of a table."""
+        row = state.table(object_id)
+        if row is None:
+            raise no_table(object_id, state)
+        return row
+
+    def objects(self, location: str) -> Objects:
+        """The files of the table at this location of the lake."""
+        with self._lock:
+            found = self._objects.get(location)
+            if found is None:
+                uri = self._uri_of(location)
+                found = open_objects(uri, self._storage_options, durable=self._durable)
+                self._objects[location] = found
+            return found
+
+    def _uri_of(self, location: str) -> str:
+        check_relative_path(location)
+        return f"{self.root.root}/{location}"
+
+    def folder(self, location: str) -> FolderVersions:
+        """The versions that the table's folder has under their final names."""
+        with self._lock:
+            if location not in self._folders:
+                self._folders[location] = FolderVersions(self.objects(location), environment=self.environment)
+            return self._folders[location]
+
+    def snapshot(self, row: Row) -> Snapshot:
+        """The version of the table that this row pins; the folder's newest for one that is not managed yet."""
+        location = location_of(row)
+        if row.pin is None:
+            return self._folder_head(location, row)
+        key = (location, row.pin.version, row.pin.transaction)
+        with self._lock:
+            known = self._snapshots.get(key)
+            if known is not None:
+                self._snapshots.move_to_end(key)
+                return known
+        loaded = load_pinned(self.objects(location), row.pin)
+        self.keep(location, row.pin, loaded)
+        return loaded
+
+    def keep(self, location: str, pin: Pin, snapshot: Snapshot) -> None:
+        """Have a manifest at hand for whoever asks next."""
+        key = (location, pin.version, pin.transaction)
+        with self._lock:
+            self._snapshots[key] = snapshot
+            self._snapshots.move_to_end(key)
+            while len(self._snapshots) > MOST_SNAPSHOTS:
+                self._snapshots.popitem(last=False)
+
+    def _folder_head(self, location: str, row: Row) -> Snapshot:
+        located = self.folder(location).latest()
+        if located is None:
+            raise NotFoundError(
+                f"The lake lists table {shown(row.object_id)!r}, but its folder {location} has no version.",
+                table=self.uri,
+                hint="Another software declared it and has not written it yet; drop it, or write it there.",
+            )
+        return load_snapshot(self.objects(location), located)
+
+    def version_of(self, row: Row) -> int:
+        """The version of a table at some state."""
+        return row.pin.version if row.pin is not None else self.snapshot(row).version
+
+    def operations_between(self, row: Row, older: int, newer: int) -> Sequence[str]:
+        """What led from one version of a table to another; a version that cannot be read counts as unknown."""
+        location = location_of(row)
+        names: list[str] = []
+        for version in range(older + 1, newer + 1):
+            try:
+                snapshot = self.snapshot(row) if version == newer else self.final_version(row, version)
+                transaction = load_transaction(self.objects(location), snapshot)
+            except NotFoundError:
+                return ["Unknown"]
+            names.append("Unknown" if transaction is None else transaction.operation_name)
+        return names
+
+    def final_version(self, row: Row, version: int) -> Snapshot:
+        """A version before the pinned one: those all have their final names."""
+        naming = self.naming(row)
+        return load_snapshot(self.objects(location_of(row)), Located(version, naming.path(version), naming))
+
+    def naming(self, row: Row) -> ManifestNaming:
+        """How the manifests of the table are named."""
+        return row.pin.final.naming if row.pin is not None else self.snapshot(row).naming
+
+
+def no_table(object_id: str, state: LakeState) -> NotFoundError:
+    """The error for a table that is not there."""
+    names = [shown(row.object_id) for row in state.tables()]
+    known = f"It has {', '.join(names[:10])}{', …' if len(names) > 10 else ''}." if names else "It has no table yet."
+    return NotFoundError(
+        f"The lake has no table {shown(object_id)!r} at version {state.version}.",
+        table=shown(object_id),
+        hint=f"{known} create_table() makes one.",
+    )
+
+
+def location_of(row: Row) -> str:
+    """The folder of a table."""
+    if row.location is None:
+        raise CorruptionError(
+            f"The lake lists table {shown(row.object_id)!r} without a folder.", hint="Drop it, and make it again."
+        )
+    return row.location
+
+
+class LakeVersions:
+    """Where the versions of one table of a lake are: the newest is the one that the lake pins."""
+
+    def __init__(self, catalog: Catalog, object_id: str, incarnation: str) -> None:
+        self._catalog = catalog
+        self._object_id = object_id
+        self._incarnation = incarnation
+
+    def row(self) -> Row | None:
+        """The row of the table now; None if it was dropped."""
+        row = self._catalog.state().table(self._object_id)
+        return row if row is not None and row.incarnation == self._incarnation else None
+
+    def latest(self) -> Located | None:
+        row = self.row()
+        return None if row is None else self._catalog.snapshot(row).located
+
+    def locate(self, version: int) -> Located | None:
+        row = self.row()
+        if row is None:
+            return None
+        newest = self._catalog.snapshot(row)
+        if version == newest.version:
+            return newest.located
+        if version > newest.version and version < 1 << 63:
+            return None
+        return self._catalog.folder(location_of(row)).locate(version)
+
+    def all(self) -> list[Located]:
+        row = self.row()
+        if row is None:
+            return []
+        newest = self._catalog.snapshot(row)
+        found = [each for each in self._catalog.folder(location_of(row)).all() if each.version < newest.version]
+        return [*found, newest.located]
+
+    def put(self, version: int, naming: ManifestNaming, data: bytes) -> Located:
+        """Only detached versions are put by themselves; all others are published with the lake."""
+        row = self.row()
+        if row is None:
+            raise NotFoundError(
+                f"The table {shown(self._object_id)!r} was dropped.", hint="Look at lake.tables() for what is there."
+            )
+        return self._catalog.folder(location_of(row)).put(version, naming, data)
+
+    def saw(self, located: Located) -> None:
+        """The lake itself knows what is newest."""
+
+
+@dataclass(frozen=True)
+class LakeTableFiles(TableFiles):
+    """The storage of one table of a lake: its versions are the ones that the lake pins."""
+
+    catalog: Catalog | None = None
+    object_id: str = ""
+    incarnation: str = ""
+
+    def head(self) -> Snapshot:
+        assert self.catalog is not None
+        row = self.row(self.catalog.state())
+        return self.catalog.snapshot(row)
+
+    def newest(self, known: Snapshot) -> Snapshot:
+        head = self.head()
+        return known if head.version == known.version and head.manifest == known.manifest else head
+
+    def row(self, state: LakeState) -> Row:
+        """The row of this very table; NotFoundError if it was dropped, whatever has its name now."""
+        row = state.table(self.object_id)
+        if row is None or row.incarnation != self.incarnation:
+            raise NotFoundError(
+                f"The table {shown(self.object_id)!r} was dropped.",
+                table=shown(self.object_id),
+                hint="Look at lake.tables() for what is there; lake[name] opens the table that has this name now.",
+            )
+        return row
+
+
+def table_files(catalog: Catalog, row: Row, publisher: Publisher) -> LakeTableFiles:
+    """The storage of a table, through the lake."""
+    return LakeTableFiles(
+        objects=catalog.objects(location_of(row)),
+        versions=LakeVersions(catalog, row.object_id, row.incarnation),
+        environment=catalog.environment,
+        publisher=publisher,
+        catalog=catalog,
+        object_id=row.object_id,
+        incarnation=row.incarnation,
+    )

@@ -1,0 +1,88 @@
+"""What must not have changed when a publication happens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from conroi.catalog.names import shown
+from conroi.catalog.rows import Row
+from conroi.catalog.state import LakeState
+from conroi.errors import ExpectedVersionMismatch
+
+MAINTENANCE = frozenset({"Rewrite", "CreateIndex", "ReserveFragments"})
+"""Versions made by these have the same rows as before."""
+
+VersionOf = Callable[[Row], int]
+"""The version of a table at some state."""
+OperationsBetween = Callable[[Row, int, int], Sequence[str]]
+"""The names of the operations that led from one version of a table to another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """A table that must be at this version; 0 is a table that must not be there."""
+
+    object_id: str
+    version: int
+    incarnation: str | None = None
+    """Which table of that name was meant; None if any will do."""
+    is_explicit: bool = True
+    """Whether the user named the version, or the isolation asks for it."""
+    allows_maintenance: bool = False
+    """Whether compactions and new indices count as no change."""
+
+    def check(self, state: LakeState, version_of: VersionOf, between: OperationsBetween) -> None:
+        """ExpectedVersionMismatch if the table is not there as expected."""
+        row = state.table(self.object_id)
+        actual = 0 if row is None else version_of(row)
+        is_same = row is None or self.incarnation is None or row.incarnation == self.incarnation
+        if actual == self.version and is_same:
+            return
+        if row is not None and is_same and self.allows_maintenance and 0 < self.version < actual:
+            is_same_rows = set(between(row, self.version, actual)) <= MAINTENANCE
+            if is_same_rows:
+                return
+        raise self._mismatch(actual, is_same=is_same)
+
+    def _mismatch(self, actual: int, *, is_same: bool) -> ExpectedVersionMismatch:
+        name = shown(self.object_id)
+        if not actual:
+            what = f"Table {name!r} was expected at version {self.version}, but the lake has no such table."
+        elif not is_same:
+            what = f"Table {name!r} was dropped and made again since this transaction began."
+        elif not self.version:
+            what = f"Table {name!r} was expected not to be there, but it is, at version {actual}."
+        else:
+            what = f"Table {name!r} was expected at version {self.version}, but it is at version {actual}."
+        return ExpectedVersionMismatch(
+            what,
+            table=name,
+            expected=self.version,
+            actual=actual,
+            hint="Look at what changed, and run the work again in a new transaction."
+            + ("" if self.is_explicit else " lake.run(function) does that for you."),
+            is_retryable=not self.is_explicit,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ListingExpectation:
+    """The tables that there were when the lake was listed."""
+
+    names: frozenset[str]
+
+    def check(self, state: LakeState) -> None:
+        """ExpectedVersionMismatch if one was added, dropped or renamed."""
+        now = {row.object_id for row in state.tables()}
+        for object_id in sorted(now ^ self.names):
+            is_there = object_id in now
+            raise ExpectedVersionMismatch(
+                f"Table {shown(object_id)!r} was {'made' if is_there else 'dropped'} since this transaction listed the "
+                "lake.",
+                table=shown(object_id),
+                expected=0 if is_there else 1,
+                actual=1 if is_there else 0,
+                hint="Run the work again in a new transaction; lake.run(function) does that for you.",
+                is_retryable=True,
+            )

@@ -1,0 +1,259 @@
+"""The `__manifest` table as the store of a lake's states.
+
+One version of it is one version of the lake. A publication is one Update of it, built afresh on the newest state, with
+a conditional put that succeeds only if nobody published since.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from functools import partial
+
+from pyroaring import BitMap
+
+from conroi import history, operations
+from conroi.catalog.heads import Published, Seen, Task
+from conroi.catalog.layout import Layout, laid_out, lay_out_rows
+from conroi.catalog.manifest_rows import check_columns, key_filter, load_rows, write_deletions, write_rows
+from conroi.catalog.records import Notes, decode_records, encode_records
+from conroi.catalog.state import Changes, LakeState
+from conroi.commit.files import TableFiles
+from conroi.commit.putting import Putting
+from conroi.commit.snapshot import Snapshot, load_snapshot, load_transaction
+from conroi.commit.turns import WRITER_PROPERTY, Turns
+from conroi.errors import NotFoundError
+from conroi.format import lance_pb2 as pb
+from conroi.format.manifest_file import ManifestFile, lay_out
+from conroi.format.naming import TRANSACTIONS_DIR
+from conroi.format.transaction import Transaction, encode_transaction
+from conroi.operations import Step, Update
+from conroi.stores.versions import Located
+from conroi.version import WRITER
+
+KEYS_DIR = "_conroi/keys"
+FOLLOW_AT_MOST = 64
+"""When more versions are new than this, the rows are read instead of the commits."""
+
+
+class ManifestHeads:
+    """The states of one lake, in its `__manifest` table."""
+
+    def __init__(self, files: TableFiles) -> None:
+        self._files = files
+        self._snapshots: dict[int, Snapshot] = {}
+        """The manifests of the states that were seen last, by version: the next one is built on them."""
+
+    @property
+    def turns(self) -> Turns:
+        return self._files.turns
+
+    # ------------------------------------------------------------------------ looking
+
+    def newest(self, known: LakeState | None) -> Seen:
+        if known is None or known.version not in self._snapshots:
+            return Seen(self._load_newest(), is_complete=known is None)
+        state, commits = known, list[Published]()
+        while (snapshot := self._next(state.version)) is not None:
+            following = self._follow(state, snapshot)
+            if following is None or len(commits) >= FOLLOW_AT_MOST:
+                return Seen(self._load_newest(), tuple(commits), is_complete=False)
+            state, published = following
+            commits.append(published)
+        return Seen(state, tuple(commits))
+
+    def has_moved(self, known: LakeState, versions: int) -> bool:
+        if not self._files.objects.is_local:
+            return False
+        naming = self._snapshots[known.version].naming
+        return self._files.objects.head(naming.path(known.version + versions)) is not None
+
+    def _next(self, version: int) -> Snapshot | None:
+        """The version after this one, with one request; None if there is none."""
+        naming = self._snapshots[version].naming
+        located = Located(version + 1, naming.path(version + 1), naming)
+        if self._files.objects.is_local and self._files.objects.head(located.path) is None:
+            return None
+        try:
+            return self._remember(load_snapshot(self._files.objects, located))
+        except NotFoundError:
+            return None
+
+    def _follow(self, state: LakeState, snapshot: Snapshot) -> tuple[LakeState, Published] | None:
+        """The state after this commit, by what it says itself; None if it does not say."""
+        transaction = load_transaction(self._files.objects, snapshot)
+        if transaction is None:
+            return None
+        self.turns.saw(snapshot.version, transaction)
+        records = decode_records(transaction.properties)
+        if records is None or transaction.read_version != state.version:
+            return None
+        changes, kind = records
+        added = [object_id for object_id, row in changes.items() if row is not None]
+        layout = laid_out(kind, changes, added, state.places, state.small, state.physical, state.dead)
+        fragment = snapshot.manifest.head.max_fragment_id
+        following = state.following(snapshot.version, snapshot.timestamp_ns, changes, layout, fragment)
+        return following, _published(snapshot, transaction)
+
+    def _load_newest(self) -> LakeState:
+        return self._state(self._files.head())
+
+    def _state(self, snapshot: Snapshot) -> LakeState:
+        """The state by reading all rows."""
+        check_columns(snapshot.manifest, self._files.root)
+        return load_rows(self._files, self._remember(snapshot))
+
+    def _remember(self, snapshot: Snapshot) -> Snapshot:
+        self._snapshots[snapshot.version] = snapshot
+        while len(self._snapshots) > 2 * FOLLOW_AT_MOST:
+            self._snapshots.pop(min(self._snapshots))
+        return snapshot
+
+    # ------------------------------------------------------------------------ publishing
+
+    def build(self, base: LakeState, changes: Changes, notes: Notes, uuid: str) -> ManifestAttempt:
+        return ManifestAttempt(self, self._files, self._snapshots[base.version], base, changes, notes, uuid)
+
+    def landed(self, snapshot: Snapshot, transaction: Transaction) -> None:
+        """Remember a version that we made ourselves."""
+        self._files.versions.saw(snapshot.located)
+        self._remember(snapshot)
+        self.turns.saw(snapshot.version, transaction)
+
+    # ------------------------------------------------------------------------ the past
+
+    def at(self, version: int) -> LakeState:
+        return self._state(history.find(self._files, version))
+
+    def as_of(self, moment: datetime | str) -> LakeState:
+        return self._state(history.find(self._files, as_of=moment))
+
+    def history(self, newest: int, limit: int | None) -> Iterator[Published]:
+        for snapshot in history.snapshots(self._files, limit, newest):
+            yield _published(snapshot, load_transaction(self._files.objects, snapshot))
+
+    # ------------------------------------------------------------------------ idempotency keys
+
+    def published_as(self, key: str) -> Published | None:
+        for path in self._files.objects.list_names(_key_folder(key)):
+            version = int(path.rpartition("/")[2])
+            located = self._files.versions.locate(version)
+            if located is None:
+                continue
+            snapshot = load_snapshot(self._files.objects, located)
+            published = _published(snapshot, load_transaction(self._files.objects, snapshot))
+            if published.notes.idempotency_key == key:
+                return published
+        return None
+
+    def will_try(self, key: str, version: int) -> None:
+        self._files.objects.put(f"{_key_folder(key)}/{version}", b"{}")
+
+
+def _key_folder(key: str) -> str:
+    return f"{KEYS_DIR}/{hashlib.sha256(key.encode()).hexdigest()[:40]}"
+
+
+def _published(snapshot: Snapshot, transaction: Transaction | None) -> Published:
+    properties = {} if transaction is None else transaction.properties
+    records = decode_records(properties)
+    return Published(
+        version=snapshot.version,
+        timestamp=datetime.fromtimestamp(snapshot.timestamp_ns / 1e9, UTC),
+        notes=Notes.of(properties),
+        uuid=None if transaction is None else transaction.uuid,
+        changes=None if records is None else records[0],
+        operation="Unknown" if transaction is None else transaction.operation_name,
+    )
+
+
+class ManifestAttempt:
+    """One publication, built on one state."""
+
+    def __init__(
+        self,
+        heads: ManifestHeads,
+        files: TableFiles,
+        head: Snapshot,
+        base: LakeState,
+        changes: Changes,
+        notes: Notes,
+        uuid: str,
+    ) -> None:
+        self._heads = heads
+        self._files = files
+        self._head = head
+        self._base = base
+        self._changes = changes
+        self._writes: list[tuple[str, bytes]] = []
+        added = [object_id for object_id, row in changes.items() if row is not None]
+        self._layout: Layout = lay_out_rows(changes, added, base.places, base.small, base.physical, base.dead)
+        self._operation = self._made_operation()
+        self._transaction = operations.transaction(
+            self._operation,
+            read_version=base.version,
+            uuid=uuid,
+            properties={
+                **notes.to_properties(),
+                **encode_records(changes, self._layout.kind),
+                WRITER_PROPERTY: files.turns.me,
+            },
+        )
+        self._data, self._file = self._manifest()
+        self._putting = Putting(files, uuid)
+
+    @property
+    def tasks(self) -> Sequence[Task]:
+        return [partial(self._files.objects.put, path, data) for path, data in self._writes]
+
+    def put(self) -> LakeState | None:
+        version = self._base.version + 1
+        naming = self._head.naming
+        snapshot = self._putting.put(Located(version, naming.path(version), naming), self._data, self._file)
+        if snapshot is None:
+            return None
+        self._heads.landed(snapshot, self._transaction)
+        fragment = snapshot.manifest.head.max_fragment_id
+        return self._base.following(version, snapshot.timestamp_ns, self._changes, self._layout, fragment)
+
+    # ------------------------------------------------------------------------ building
+
+    def _made_operation(self) -> Update:
+        rows = self._base.changed(self._changes)
+        new = [rows[object_id] for object_id in self._layout.written]
+        fragments: list[pb.DataFragment] = []
+        if new:
+            fragment, file = write_rows(self._files, self._head.manifest, new)
+            self._writes += [] if file is None else [file]
+            fragments.append(fragment)
+        arriving = [row for row in self._changes.values() if row is not None and row.object_id not in self._base.rows]
+        return Update(
+            removed_fragment_ids=self._layout.removed,
+            updated_fragments=tuple(self._with_deletions(f, offsets) for f, offsets in self._layout.deleted.items()),
+            new_fragments=tuple(fragments),
+            fields_for_preserving_frag_bitmap=tuple(field.id for field in self._head.manifest.fields),
+            inserted_rows=key_filter(self._head.manifest, arriving) if arriving else None,
+        )
+
+    def _with_deletions(self, number: int, offsets: BitMap) -> pb.DataFragment:
+        fragment = pb.DataFragment()
+        fragment.CopyFrom(self._head.manifest.fragments_by_id[number])
+        gone = self._base.dead.get(number, BitMap()) | offsets
+        file, written = write_deletions(self._files.environment, number, self._base.version, gone)
+        fragment.deletion_file.CopyFrom(file)
+        self._writes.append(written)
+        return fragment
+
+    def _manifest(self) -> tuple[bytes, ManifestFile]:
+        encoded = encode_transaction(self._transaction)
+        self._writes.append((f"{TRANSACTIONS_DIR}/{self._transaction.file_name}", encoded))
+        manifest = operations.build(
+            self._head.manifest,
+            self._transaction,
+            self._operation,
+            Step(version=self._base.version + 1, read=self._head.manifest),
+            timestamp_ns=max(self._files.environment.now_ns(), self._base.timestamp_ns + 1),
+            writer_version=WRITER,
+        )
+        return lay_out(manifest, encoded)

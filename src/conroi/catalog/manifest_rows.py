@@ -1,0 +1,152 @@
+"""The rows of `__manifest` on their way in and out of its data files."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import pyarrow as pa
+from pyroaring import BitMap
+
+from conroi.catalog.rows import Row
+from conroi.catalog.state import LakeState
+from conroi.commit.files import TableFiles
+from conroi.commit.snapshot import Snapshot
+from conroi.data.pinned import Pinned
+from conroi.data.pylance import pylance_errors
+from conroi.data.rows import addresses_of
+from conroi.data.writing import DataWriter
+from conroi.environment import Environment
+from conroi.errors import CorruptionError, UnsupportedError
+from conroi.format import lance_pb2 as pb
+from conroi.format.deletions import encode_deletions
+from conroi.format.fields import key_columns
+from conroi.format.keyfilter import bloom_filter
+from conroi.format.manifest import Manifest
+from conroi.format.naming import DATA_DIR, deletion_path
+from conroi.stores.objects import open_objects
+
+KEY = "object_id"
+SCHEMA = pa.schema(
+    [
+        pa.field(KEY, pa.string(), nullable=False, metadata={"lance-schema:unenforced-primary-key:position": "0"}),
+        pa.field("object_type", pa.string(), nullable=False),
+        pa.field("location", pa.string()),
+        pa.field("metadata", pa.string()),
+        pa.field("base_objects", pa.list_(pa.field(KEY, pa.string()))),
+    ]
+)
+"""Exactly what pylance's directory namespace makes: it drops any other column when it rewrites the table."""
+
+
+def check_columns(manifest: Manifest, lake: str) -> None:
+    """Refuse a `__manifest` that we could not publish to safely."""
+    names = {field.name for field in manifest.fields if field.parent_id == -1}
+    missing = set(SCHEMA.names) - names
+    if missing:
+        raise UnsupportedError(
+            f"__manifest has no column {', '.join(sorted(missing))}, so this is not a lake.",
+            table=lake,
+            hint="Choose another folder for the lake, or delete __manifest if nothing needs it.",
+        )
+    if key_columns(manifest.fields) != (KEY,):
+        raise UnsupportedError(
+            "__manifest does not have object_id marked as its key, so two writers could register one name twice.",
+            table=lake,
+            hint="Call conroi.catalog.migrate(uri) once; it checks the names and sets the mark.",
+        )
+
+
+def load_rows(files: TableFiles, snapshot: Snapshot) -> LakeState:
+    """The state of the lake, by reading every row."""
+    pinned = Pinned(files, snapshot)
+    physical = {fragment.id: fragment.physical_rows for fragment in snapshot.manifest.fragments}
+    with pylance_errors(files.root):
+        table = pinned.dataset.scanner(columns=SCHEMA.names, with_row_address=True).to_table()
+    addresses = [int(address) for address in addresses_of(table["_rowaddr"])]
+    columns = [table[name].to_pylist() for name in SCHEMA.names]
+    rows: dict[str, Row] = {}
+    places: dict[str, tuple[int, int]] = {}
+    live: dict[int, BitMap] = {number: BitMap() for number in physical}
+    for address, key, kind, location, metadata, bases in zip(addresses, *columns, strict=True):
+        if key in rows:
+            raise CorruptionError(
+                f"__manifest has two rows for {key!r}.",
+                table=files.root,
+                version=snapshot.version,
+                hint="Open an older version of the lake with lake.at(version=…).",
+            )
+        rows[key] = Row(key, kind, location, metadata, None if bases is None else tuple(bases))
+        places[key] = (address >> 32, address & 0xFFFFFFFF)
+        live[address >> 32].add(address & 0xFFFFFFFF)
+    dead = {number: BitMap(range(count)) - live[number] for number, count in physical.items()}
+    return LakeState(
+        snapshot.version,
+        snapshot.timestamp_ns,
+        rows,
+        places,
+        small=max(physical, default=None),
+        dead={number: gone for number, gone in dead.items() if gone},
+        physical=physical,
+    )
+
+
+def write_rows(
+    files: TableFiles, manifest: Manifest, rows: Sequence[Row]
+) -> tuple[pb.DataFragment, tuple[str, bytes] | None]:
+    """A fragment with these rows; with the file that is still to be put, unless it is there already."""
+    reader = to_arrow(rows).to_reader()
+    objects = files.objects if files.objects.is_local else _scratch()
+    fields = manifest.fields
+    writer = DataWriter(objects, files.environment, fields, manifest.head.data_format.version or "2.0")
+    (fragment,) = writer.write(reader).fragments
+    if files.objects.is_local:
+        return fragment, None
+    # Through a local file, because its size must be known before the transaction can be written at the same time.
+    path = f"{DATA_DIR}/{fragment.files[0].path}"
+    data = objects.get(path)
+    os.unlink(objects.pylance_uri(path))
+    return fragment, (path, data)
+
+
+def to_arrow(rows: Sequence[Row]) -> pa.Table:
+    """The rows as `__manifest` has them."""
+    columns: list[Any] = [
+        [row.object_id for row in rows],
+        [row.object_type for row in rows],
+        [row.location for row in rows],
+        [row.metadata for row in rows],
+        [None if row.base_objects is None else list(row.base_objects) for row in rows],
+    ]
+    arrays = [pa.array(values, type=field.type) for values, field in zip(columns, SCHEMA, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=SCHEMA)
+
+
+@cache
+def _scratch() -> Any:
+    folder = tempfile.mkdtemp(prefix="conroi-scratch-")
+    os.makedirs(os.path.join(folder, DATA_DIR))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return open_objects(folder)
+
+
+def write_deletions(
+    environment: Environment, fragment: int, version: int, gone: BitMap
+) -> tuple[pb.DeletionFile, tuple[str, bytes]]:
+    """A deletion vector, and the file that is still to be put."""
+    file_type, data = encode_deletions(gone)
+    file = pb.DeletionFile(
+        file_type=file_type, read_version=version, id=environment.random_u64(), num_deleted_rows=len(gone)
+    )
+    return file, (deletion_path(fragment, file), data)
+
+
+def key_filter(manifest: Manifest, rows: Sequence[Row]) -> pb.KeyExistenceFilter:
+    """The names that come in, so that a pylance merge that comes after us sees them."""
+    field = next(field for field in manifest.fields if field.parent_id == -1 and field.name == KEY)
+    return bloom_filter([field.id], [pa.array([row.object_id for row in rows], pa.string())])

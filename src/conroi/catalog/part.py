@@ -1,0 +1,245 @@
+"""One table's part in a publication: rebased, built, staged, and finalized when the lake has published it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from conroi.catalog.catalog import Catalog, LakeTableFiles, location_of
+from conroi.catalog.heads import Task
+from conroi.catalog.names import shown
+from conroi.catalog.rows import Row
+from conroi.catalog.state import LakeState
+from conroi.commit.change import Change, CommitResult
+from conroi.commit.pending import Built, Pending
+from conroi.commit.pins import Pin, finalize, staged_path
+from conroi.commit.snapshot import Snapshot, load_snapshot, load_transaction
+from conroi.errors import (
+    AlreadyExistsError,
+    ForkedTableError,
+    IncompatibleConflict,
+    NotFoundError,
+    RetryableConflict,
+    StoreError,
+)
+from conroi.stores.versions import Located
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is to happen to one table: one change, or a chain of changes that is published as one."""
+
+    object_id: str
+    """Its name when the publication is through."""
+    was: str | None
+    """Its name at the base; None for a table that is new."""
+    files: LakeTableFiles
+    changes: Sequence[Change]
+    row: Row
+    """Its row at the base, or the row that it is to get."""
+
+
+class Part:
+    """One table in one publication."""
+
+    def __init__(self, catalog: Catalog, wanted: Wanted) -> None:
+        self.wanted = wanted
+        self._catalog = catalog
+        self._pending = Pending(wanted.files, wanted.changes[0])
+        self._built: list[Built] = []
+        self._built_on: Snapshot | None = None
+        self._staged: list[str] = []
+        self._is_staged = False
+        self.is_taken = False
+        """Whether the next final name was found to be there already."""
+        self.moved = False
+        """Whether others were found to have changed this table."""
+        self._is_adopted = False
+
+    @property
+    def is_new(self) -> bool:
+        return self.wanted.was is None
+
+    @property
+    def name(self) -> str:
+        return shown(self.wanted.object_id)
+
+    # ------------------------------------------------------------------------ what others did
+
+    def catch_up(self, state: LakeState) -> None:
+        """Rebase over what the lake has of this table now, or raise what forbids it."""
+        self.moved = False
+        if self.is_new:
+            return
+        row = self._row(state)
+        snapshot = self._catalog.snapshot(row)
+        seen = self._seen()
+        if snapshot.version > seen.version:
+            self._refuse_chain(snapshot)
+            self._pending.catch_up(snapshot.located, snapshot)
+            self.moved = True
+        elif snapshot.version < seen.version and row.pin is not None and not self._is_adopted:
+            raise RetryableConflict(
+                f"The lake went back to version {snapshot.version} of the table.",
+                table=self.name,
+                version=snapshot.version,
+                base_version=seen.version,
+                hint="Run the work again in a new transaction.",
+            )
+
+    def adopt(self) -> None:
+        """Rebase over versions that somebody committed by path: they count as the lake's from now on."""
+        if self.is_new:
+            raise AlreadyExistsError(
+                f"The folder of the new table {self.name!r} has a table in it already.",
+                table=self.name,
+                hint="lake.adopt(path) brings an existing table into the lake.",
+            )
+        self.is_taken = False
+        while (snapshot := self._foreign()) is not None:
+            self._refuse_chain(snapshot)
+            _log.warning("version %d of %s was written past the lake; adopting it", snapshot.version, self.name)
+            self._pending.meet(snapshot, load_transaction(self._objects, snapshot))
+            self._is_adopted = self.moved = True
+
+    def _foreign(self) -> Snapshot | None:
+        located = self._pending.located(self._seen().version + 1)
+        try:
+            return load_snapshot(self._objects, located)
+        except NotFoundError:
+            return None
+
+    def _row(self, state: LakeState) -> Row:
+        """The row of this table now; a table that was dropped, renamed or made again is not it."""
+        assert self.wanted.was is not None
+        row = state.table(self.wanted.was)
+        if row is None:
+            raise IncompatibleConflict(
+                f"The table {shown(self.wanted.was)!r} was dropped or renamed while this work was done.",
+                table=shown(self.wanted.was),
+                base_version=self._pending.base_version,
+                hint="Nothing was committed. Look at lake.history() for who did it.",
+            )
+        if row.incarnation != self.wanted.row.incarnation:
+            raise RetryableConflict(
+                f"The table {shown(self.wanted.was)!r} was dropped and made again while this work was done.",
+                table=shown(self.wanted.was),
+                base_version=self._pending.base_version,
+                hint="Run the work again in a new transaction, if it is meant for the new table.",
+            )
+        return row
+
+    def _refuse_chain(self, snapshot: Snapshot) -> None:
+        if len(self.wanted.changes) > 1:
+            raise RetryableConflict(
+                "Somebody else changed the table, and this transaction changes it in a way that is not one Lance "
+                "operation, so it cannot be put on top.",
+                table=self.name,
+                version=snapshot.version,
+                base_version=self._pending.base_version,
+                hint="Run the work again in a new transaction; lake.run(function) does that for you.",
+            )
+
+    def _seen(self) -> Snapshot:
+        assert self._pending.seen is not None
+        return self._pending.seen
+
+    # ------------------------------------------------------------------------ our turn
+
+    def build(self) -> None:
+        """Build the next manifest, unless the one that is staged still fits."""
+        if self._built and self._built_on is self._pending.seen:
+            return
+        self._built = [self._pending.build()]
+        for change in self.wanted.changes[1:]:
+            following = replace(change, base=self._built[-1].snapshot)
+            pending = Pending(self.wanted.files, following)
+            self._built.append(pending.build())
+        self._built_on = self._pending.seen
+        uuids = [str(self._catalog.environment.new_uuid()) for _ in self._built]
+        self._staged = [staged_path(built.located, uuid) for built, uuid in zip(self._built, uuids, strict=True)]
+        self._is_staged = False
+
+    def tasks(self) -> list[Task]:
+        """What must happen before the publication; in any order."""
+        tasks: list[Task] = [self._probe]
+        seen = self._pending.seen
+        if seen is not None and not seen.is_final:
+            tasks.append(self._finalize_before)
+        if not self._is_staged:
+            for built, path in zip(self._built, self._staged, strict=True):
+                tasks.append(partial(self._objects.put, path, built.data))
+                tasks.append(partial(self._pending.write_transaction, built.transaction, built.encoded_transaction))
+        return tasks
+
+    def staged(self) -> None:
+        """All tasks are done."""
+        self._is_staged = True
+
+    def _probe(self) -> None:
+        self.is_taken = self._objects.head(self._built[0].located.path) is not None
+
+    def _finalize_before(self) -> None:
+        """A version is final before the next is published, so that nobody who reads by path meets a hole."""
+        row = self.wanted.row
+        seen = self._seen()
+        pin = Pin(seen.version, seen.located.path, _uuid_of(seen))
+        future = self._catalog.finalizing.get((location_of(row), pin.version, pin.transaction))
+        if future is not None:
+            future.result()
+        else:
+            finalize(self._objects, pin)
+
+    def pinned_row(self, state: LakeState) -> Row:
+        """The row of this table when the publication is through."""
+        now = self.wanted.row if self.is_new else self._row(state)
+        return now.pinned_at(self._pin, str(self._catalog.environment.new_uuid())).renamed(self.wanted.object_id)
+
+    @property
+    def _pin(self) -> Pin:
+        built = self._built[-1]
+        return Pin(built.located.version, self._staged[-1], built.transaction.uuid)
+
+    # ------------------------------------------------------------------------ published
+
+    def published(self, attempts: int) -> CommitResult:
+        """The lake has it: what is told of it. It gets its final name now, or soon."""
+        location = location_of(self.wanted.row)
+        pin = self._pin
+        built = self._built[-1]
+        staged = Located(pin.version, pin.manifest, built.located.naming)
+        snapshot = Snapshot(built.file.manifest, staged, built.file.transaction, is_final=False)
+        self._catalog.keep(location, pin, snapshot)
+        if self._objects.is_local and self.finalize():
+            snapshot = built.snapshot
+        return self._pending.landed(snapshot, attempts)
+
+    def finalize(self) -> bool:
+        """Put the manifests under their final names; False if that cannot be done, which the next writer will see."""
+        location = location_of(self.wanted.row)
+        try:
+            for built, path in zip(self._built, self._staged, strict=True):
+                pin = Pin(built.located.version, path, built.transaction.uuid)
+                finalize(self._objects, pin, built.data)
+        except (StoreError, ForkedTableError, NotFoundError) as error:
+            _log.warning("version %d of %s is published but not final: %s", self._pin.version, self.name, error)
+            return False
+        self._catalog.keep(location, self._pin, self._built[-1].snapshot)
+        return True
+
+    @property
+    def key(self) -> tuple[str, int, str]:
+        """By which others find the finalization that is under way."""
+        return location_of(self.wanted.row), self._pin.version, self._pin.transaction
+
+    @property
+    def _objects(self):
+        return self.wanted.files.objects
+
+
+def _uuid_of(snapshot: Snapshot) -> str:
+    return snapshot.manifest.head.transaction_file.partition("-")[2].removesuffix(".txn")

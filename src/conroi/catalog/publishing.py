@@ -1,0 +1,278 @@
+"""The publication: many tables, one commit.
+
+heads    what the lake has now
+check    everything that is expected of tables, written or only read
+rebase   each table's change over what others published of it
+stage    the next manifest of each table, its transaction, and the files of the publication: all at once
+put      the publication, if nobody published since the heads were read: check and put are one step
+finalize each table's manifest under its final name
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from conroi.catalog.catalog import Catalog, LakeTableFiles
+from conroi.catalog.expectations import Expectation, ListingExpectation
+from conroi.catalog.heads import Published, Seen
+from conroi.catalog.names import parents, shown
+from conroi.catalog.part import Part, Wanted
+from conroi.catalog.records import Notes
+from conroi.catalog.rows import NAMESPACE, Row
+from conroi.catalog.state import LakeState
+from conroi.catalog.waves import later, together
+from conroi.commit.backoff import pause_s
+from conroi.commit.change import Change, CommitOptions, CommitResult
+from conroi.commit.files import TableFiles
+from conroi.errors import (
+    AlreadyExistsError,
+    IncompatibleConflict,
+    InvalidInputError,
+    TooMuchContention,
+)
+
+_log = logging.getLogger(__name__)
+
+RETRIES = 5
+"""So often a publication is tried again after others published to the same table."""
+PATIENCE_S = 30.0
+"""For so long a publication is tried again when it only lost the race for the lake's next number."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """All that a publication is to do."""
+
+    base: LakeState
+    tables: Sequence[Wanted] = ()
+    rows: Mapping[str, Row | None] = field(default_factory=dict[str, "Row | None"])
+    """Rows without a new version: names that are registered or renamed, None for those dropped."""
+    expects: Sequence[Expectation] = ()
+    listing: ListingExpectation | None = None
+    notes: Notes = field(default_factory=Notes)
+    uuid: str = ""
+    retries: int = RETRIES
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A publication that happened."""
+
+    version: int
+    tables: Mapping[str, CommitResult]
+    """By object id."""
+    attempts: int
+    state: LakeState | None
+    earlier: Published | None = None
+    """The publication that had the same idempotency key, if this one was not needed."""
+
+
+class Publishing:
+    """One publication on its way."""
+
+    def __init__(self, catalog: Catalog, order: Order) -> None:
+        self._catalog = catalog
+        self._order = order
+        self._parts = [Part(catalog, wanted) for wanted in order.tables]
+        self._uuid = order.uuid or str(catalog.environment.new_uuid())
+        self._is_local = catalog.root.is_local
+        self.checks = 0
+        """How often the expectations were checked."""
+
+    def run(self) -> Outcome:
+        """Publish, or raise what forbids it."""
+        environment = self._catalog.environment
+        turns = self._catalog.heads.turns
+        started = environment.monotonic()
+        state, conflicts, attempt = self._order.base, 0, 0
+        earlier = self._published_before()
+        while earlier is None:
+            attempt += 1
+            state, earlier = self._take_turn(state, is_first=attempt == 1)
+            if earlier is not None:
+                break
+            attempt_started = environment.monotonic()
+            published = self._attempt(state)
+            if published is not None:
+                turns.took(environment.monotonic() - attempt_started)
+                return self._published(published, attempt)
+            if any(part.moved for part in self._parts):
+                conflicts += 1
+            self._refuse_contention(conflicts, attempt, environment.monotonic() - started)
+            environment.sleep(pause_s(environment, min(attempt, 4), environment.monotonic() - attempt_started))
+        if earlier.uuid == self._uuid:  # an earlier put of ours had landed after all
+            return self._published(self._catalog.state(), attempt)
+        return Outcome(earlier.version, {}, attempt, None, earlier)
+
+    # ------------------------------------------------------------------------ what others did
+
+    def _take_turn(self, state: LakeState, *, is_first: bool) -> tuple[LakeState, Published | None]:
+        """The newest state; where many publish, when it is our turn."""
+        turns = self._catalog.heads.turns
+        if is_first and not self._is_local and not turns.is_contended():
+            return state, None  # spare the request: the put will tell
+        state, mine = self._refresh(state)
+        if mine is not None or not turns.is_contended():
+            return state, mine
+        places = turns.places_to_wait()
+        if places:
+            heads = self._catalog.heads
+            turns.wait(places, (lambda n: heads.has_moved(state, n)) if self._is_local else None)
+        return self._refresh(state)
+
+    def _refresh(self, state: LakeState) -> tuple[LakeState, Published | None]:
+        seen = self._catalog.refresh(state)
+        return seen.state, self._mine_among(seen)
+
+    def _mine_among(self, seen: Seen) -> Published | None:
+        """A newer publication that is ours, or has our idempotency key."""
+        key = self._order.notes.idempotency_key
+        for published in seen.commits:
+            if published.uuid == self._uuid or (key is not None and published.notes.idempotency_key == key):
+                return published
+        return None if seen.is_complete else self._published_before()
+
+    def _published_before(self) -> Published | None:
+        key = self._order.notes.idempotency_key
+        return None if key is None else self._catalog.heads.published_as(key)
+
+    # ------------------------------------------------------------------------ our turn
+
+    def _attempt(self, state: LakeState) -> LakeState | None:
+        """Check, build and put on this state; None to go round again."""
+        self.check(state)
+        for part in self._parts:
+            part.catch_up(state)
+        for part in self._parts:
+            part.build()
+        changes = self._changes(state)
+        attempt = self._catalog.heads.build(state, changes, self._order.notes, self._uuid)
+        tasks = [task for part in self._parts for task in part.tasks()]
+        tasks += attempt.tasks
+        key = self._order.notes.idempotency_key
+        if key is not None:
+            tasks.append(lambda: self._catalog.heads.will_try(key, state.version + 1))
+        together(tasks, is_local=self._is_local)
+        for part in self._parts:
+            part.staged()
+        if any(part.is_taken for part in self._parts):
+            self._adopt(state)
+            return None
+        return attempt.put()
+
+    def check(self, state: LakeState) -> None:
+        """All that is expected of the lake, on this state."""
+        self.checks += 1
+        for expectation in self._order.expects:
+            expectation.check(state, self._catalog.version_of, self._catalog.operations_between)
+        if self._order.listing is not None:
+            self._order.listing.check(state)
+        self._check_rows(state)
+
+    def _check_rows(self, state: LakeState) -> None:
+        """Names that come in must be free, names that go must be there."""
+        base = self._order.base
+        new = {wanted.object_id for wanted in self._order.tables if wanted.was != wanted.object_id}
+        new |= {
+            object_id for object_id, row in self._order.rows.items() if row is not None and object_id not in base.rows
+        }
+        leaving = {object_id for object_id, row in self._order.rows.items() if row is None}
+        for object_id in sorted(new - leaving):
+            if object_id in state.rows:
+                raise AlreadyExistsError(
+                    f"There is a {state.rows[object_id].object_type} {shown(object_id)!r} in the lake already.",
+                    table=shown(object_id),
+                    hint="Open it with lake[name], or choose another name.",
+                )
+        for object_id in sorted(leaving):
+            now, then = state.rows.get(object_id), base.rows.get(object_id)
+            if then is None:
+                continue
+            if now is None or (then.is_table and now.incarnation != then.incarnation):
+                raise IncompatibleConflict(
+                    f"{shown(object_id)!r} was dropped, renamed or made again while this work was done.",
+                    table=shown(object_id),
+                    hint="Nothing was committed. Look at lake.history() for who did it.",
+                )
+            if not now.is_table and any(
+                shown(key).startswith(f"{shown(object_id)}.") and key not in leaving for key in state.rows
+            ):
+                raise InvalidInputError(
+                    f"The namespace {shown(object_id)!r} is not empty.", hint="Drop its tables first."
+                )
+
+    def _changes(self, state: LakeState) -> dict[str, Row | None]:
+        changes: dict[str, Row | None] = {}
+        for object_id, row in self._order.rows.items():
+            changes[object_id] = None if row is None else self._moved_on(row, state)
+        for part in self._parts:
+            was = part.wanted.was
+            if was is not None and was != part.wanted.object_id:
+                changes.setdefault(was, None)
+            changes[part.wanted.object_id] = part.pinned_row(state)
+        for object_id in list(changes):
+            if changes[object_id] is not None:
+                for parent in parents(object_id):
+                    if parent not in state.rows and changes.get(parent) is None:
+                        changes[parent] = Row(parent, NAMESPACE)
+        return changes
+
+    def _moved_on(self, row: Row, state: LakeState) -> Row:
+        """A row that is only renamed keeps the version that the lake has of it now."""
+        for now in (state.rows.get(key) for key, value in self._order.rows.items() if value is None):
+            if now is not None and row.is_table and now.incarnation == row.incarnation:
+                return now.renamed(row.object_id)
+        return row
+
+    def _adopt(self, state: LakeState) -> None:
+        """A final name was taken: by a publication that we have not seen, or by somebody who writes by path."""
+        newest = self._catalog.refresh(state).state
+        for part in self._parts:
+            if part.is_taken and newest.version == state.version:
+                part.adopt()
+
+    # ------------------------------------------------------------------------ published
+
+    def _published(self, state: LakeState, attempts: int) -> Outcome:
+        self._catalog.saw(state)
+        results = {part.wanted.object_id: part.published(attempts) for part in self._parts}
+        if not self._is_local:
+            for part in self._parts:
+                self._finalize_later(part)
+        _log.debug("published version %d of %s in %d attempts", state.version, self._catalog.uri, attempts)
+        return Outcome(state.version, results, attempts, state)
+
+    def _finalize_later(self, part: Part) -> None:
+        finalizing = self._catalog.finalizing
+        future = later(part.finalize)
+        finalizing[part.key] = future
+        future.add_done_callback(lambda _: finalizing.pop(part.key, None))
+
+    def _refuse_contention(self, conflicts: int, attempts: int, waited_s: float) -> None:
+        if conflicts <= self._order.retries and waited_s < PATIENCE_S:
+            return
+        names = ", ".join(part.name for part in self._parts)
+        raise TooMuchContention(
+            f"{attempts} attempts to publish {names or 'a change'} lost to other writers; nothing was committed.",
+            table=names or None,
+            attempts=attempts,
+            hint="Allow more retries, write bigger batches, or use an insert lock.",
+        )
+
+
+class LakePublisher:
+    """Commits the verbs of a lake's tables: each is a publication of one."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+
+    def publish(self, files: TableFiles, change: Change, options: CommitOptions) -> CommitResult:
+        assert isinstance(files, LakeTableFiles)
+        base = self._catalog.known_state()
+        row = files.row(base)
+        wanted = Wanted(files.object_id, files.object_id, files, [change], row)
+        notes = Notes.of(change.properties)
+        order = Order(base, [wanted], notes=notes, retries=options.retries)
+        return Publishing(self._catalog, order).run().tables[files.object_id]

@@ -1,0 +1,113 @@
+"""One row of `__manifest`: a table and the version it is pinned at, or a namespace."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from conroi.commit.pins import Pin
+from conroi.errors import CorruptionError
+
+TABLE = "table"
+NAMESPACE = "namespace"
+
+_VERSION = "conroi.version"
+_MANIFEST = "conroi.manifest"
+_TRANSACTION = "conroi.transaction"
+_INCARNATION = "conroi.incarnation"
+_LOCK = "conroi.lock"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A table or a namespace of the lake, as `__manifest` has it. `metadata` is JSON text with text values."""
+
+    object_id: str
+    object_type: str
+    location: str | None = None
+    metadata: str | None = None
+    base_objects: tuple[str, ...] | None = None
+
+    @property
+    def is_table(self) -> bool:
+        return self.object_type == TABLE
+
+    @cached_property
+    def notes(self) -> Mapping[str, str]:
+        """What the metadata says."""
+        if not self.metadata:
+            return {}
+        try:
+            found: Any = json.loads(self.metadata)
+        except ValueError as error:
+            raise self._damaged() from error
+        if not isinstance(found, dict):
+            raise self._damaged()
+        return found  # pyright: ignore[reportUnknownVariableType]
+
+    def _damaged(self) -> CorruptionError:
+        return CorruptionError(
+            f"The metadata of {self.object_id!r} in __manifest is not a JSON object.",
+            hint="Open an older version of the lake with lake.at(version=…).",
+        )
+
+    @cached_property
+    def pin(self) -> Pin | None:
+        """The version the lake has of it; None for a table that conroi never published."""
+        notes = self.notes
+        if _VERSION not in notes:
+            return None
+        try:
+            return Pin(int(notes[_VERSION]), notes[_MANIFEST], notes[_TRANSACTION])
+        except (KeyError, ValueError) as error:
+            raise self._damaged() from error
+
+    @property
+    def incarnation(self) -> str:
+        """Which table of that name it is: one that was dropped and made again is another."""
+        return self.notes.get(_INCARNATION) or f"folder {self.location}"
+
+    @property
+    def lock(self) -> int | None:
+        """The id of its insert lock, if it has one."""
+        return int(self.notes[_LOCK]) if _LOCK in self.notes else None
+
+    def pinned_at(self, pin: Pin, incarnation: str) -> Row:
+        """The same table at another version."""
+        return self.with_notes(
+            {
+                _VERSION: str(pin.version),
+                _MANIFEST: pin.manifest,
+                _TRANSACTION: pin.transaction,
+                _INCARNATION: self.notes.get(_INCARNATION) or incarnation,
+            }
+        )
+
+    def with_lock(self, lock: int) -> Row:
+        """The same table with a lock id."""
+        return self.with_notes({_LOCK: str(lock)})
+
+    def with_notes(self, notes: Mapping[str, str]) -> Row:
+        """The same row with these notes added; all others stay."""
+        return replace(self, metadata=json.dumps({**self.notes, **notes}, separators=(",", ":")))
+
+    def renamed(self, object_id: str) -> Row:
+        """The same table under another name."""
+        return replace(self, object_id=object_id)
+
+    def to_json(self) -> list[Any]:
+        """For the records of a publication."""
+        return [self.object_type, self.location, self.metadata, self.base_objects]
+
+    @classmethod
+    def from_json(cls, object_id: str, fields: list[Any]) -> Row:
+        kind, location, metadata, bases = fields
+        return cls(object_id, kind, location, metadata, None if bases is None else tuple(bases))
+
+
+def new_table_row(object_id: str, location: str, lock: int) -> Row:
+    """A table that is about to be created."""
+    return Row(object_id, TABLE, location).with_lock(lock)

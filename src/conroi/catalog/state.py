@@ -1,0 +1,79 @@
+"""The lake at one version: its rows, and where in `__manifest` each of them is.
+
+A state is a value. The next one follows from the records in the commit that made it, so nobody who follows along reads
+the table itself again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from pyroaring import BitMap
+
+from conroi.catalog.layout import Layout, Place
+from conroi.catalog.rows import Row
+
+Changes = Mapping[str, Row | None]
+"""New rows by object id; None takes one out."""
+
+
+@dataclass(frozen=True)
+class LakeState:
+    """All rows of one version of `__manifest`."""
+
+    version: int
+    timestamp_ns: int
+    rows: Mapping[str, Row]
+    places: Mapping[str, Place] = field(default_factory=dict[str, Place])
+    small: int | None = None
+    """The fragment that is written anew with every publication, because it is small."""
+    dead: Mapping[int, BitMap] = field(default_factory=dict[int, BitMap])
+    """The deleted rows of each other fragment."""
+    physical: Mapping[int, int] = field(default_factory=dict[int, int])
+    """How many rows each fragment has, deleted ones included."""
+
+    def table(self, object_id: str) -> Row | None:
+        """The row of a table of this id."""
+        row = self.rows.get(object_id)
+        return row if row is not None and row.is_table else None
+
+    def tables(self) -> list[Row]:
+        """All tables, by id."""
+        return [self.rows[key] for key in sorted(self.rows) if self.rows[key].is_table]
+
+    def changed(self, changes: Changes) -> dict[str, Row]:
+        """The rows after these changes."""
+        rows = dict(self.rows)
+        for object_id, row in changes.items():
+            if row is None:
+                rows.pop(object_id, None)
+            else:
+                rows[object_id] = row
+        return rows
+
+    def following(
+        self, version: int, timestamp_ns: int, changes: Changes, layout: Layout, new_fragment: int
+    ) -> LakeState:
+        """The state after a publication that was laid out like this; its rows went into `new_fragment`."""
+        rows = self.changed(changes)
+        places = dict(self.places)
+        physical = dict(self.physical)
+        dead = dict(self.dead)
+        for object_id in changes:
+            places.pop(object_id, None)
+        for fragment in layout.removed:
+            physical.pop(fragment, None)
+            dead.pop(fragment, None)
+        for fragment, offsets in layout.deleted.items():
+            dead[fragment] = dead.get(fragment, BitMap()) | offsets
+        places.update(written_places(layout.written, new_fragment))
+        if layout.written:
+            physical[new_fragment] = len(layout.written)
+        small = new_fragment if layout.written else (self.small if self.small in physical else None)
+        return LakeState(version, timestamp_ns, rows, places, small, dead, physical)
+
+
+def written_places(object_ids: Iterable[str], fragment: int) -> dict[str, Place]:
+    """Where rows are in a fragment of ours: in the order of their ids."""
+    return {object_id: (fragment, offset) for offset, object_id in enumerate(object_ids)}

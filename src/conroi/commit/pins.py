@@ -1,0 +1,138 @@
+"""A version that was published with others: from its pin to its manifest, and from there to its final name."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from conroi.commit.snapshot import Snapshot, load_snapshot, load_transaction
+from conroi.errors import CorruptionError, ForkedTableError, NotFoundError, StoreError
+from conroi.format.naming import VERSION_HINT_PATH, VERSIONS_DIR, parse_manifest_name
+from conroi.stores.objects import NameTaken, Objects
+from conroi.stores.versions import Located
+
+_log = logging.getLogger(__name__)
+
+UUID_LENGTH = 36
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """The version of a table that the lake has: its number, its manifest as it was published, and who made it."""
+
+    version: int
+    manifest: str
+    """`_versions/….manifest-{uuid}` where it was staged, or its final name if it was adopted."""
+    transaction: str
+
+    @property
+    def published(self) -> Located:
+        """Where the manifest was when it was published."""
+        return Located(self.version, self.manifest, self.final.naming)
+
+    @property
+    def is_staged(self) -> bool:
+        """Whether it was published under a staged name."""
+        return not self.manifest.endswith(".manifest")
+
+    @property
+    def final(self) -> Located:
+        """Where the manifest is as soon as somebody has finalized it."""
+        name = self.manifest.removeprefix(f"{VERSIONS_DIR}/")
+        if self.is_staged:
+            name = name[: -UUID_LENGTH - 1]
+        parsed = parse_manifest_name(name)
+        if parsed is None or parsed.version != self.version:
+            raise CorruptionError(
+                f"The lake pins version {self.version} of a table at {self.manifest!r}, which is no manifest of it.",
+                hint="Open an older version of the lake with lake.at(version=…).",
+            )
+        return Located(self.version, f"{VERSIONS_DIR}/{name}", parsed.naming)
+
+
+def staged_path(located: Located, uuid: str) -> str:
+    """The name under which a manifest waits until it is published and finalized."""
+    return f"{located.path}-{uuid}"
+
+
+def load_pinned(objects: Objects, pin: Pin) -> Snapshot:
+    """The pinned version: under its final name if that is the one, else where it was staged; else refuse."""
+    snapshot = _final(objects, pin)
+    if snapshot is not None:
+        return snapshot
+    if pin.is_staged:
+        try:
+            staged = load_snapshot(objects, pin.published)
+            return Snapshot(staged.manifest, staged.located, staged.inline_transaction, is_final=False)
+        except NotFoundError:
+            snapshot = _final(objects, pin)  # it was finalized while we looked
+            if snapshot is not None:
+                return snapshot
+    raise NotFoundError(
+        f"The lake has version {pin.version} of this table, but its manifest is not there.",
+        table=objects.root,
+        version=pin.version,
+        hint="It was collected as an old version, or deleted by hand; open a newer version of the lake.",
+    )
+
+
+def _final(objects: Objects, pin: Pin) -> Snapshot | None:
+    try:
+        snapshot = load_snapshot(objects, pin.final)
+    except NotFoundError:
+        return None
+    return snapshot if is_made_by(objects, snapshot, pin.transaction) else None
+
+
+def is_made_by(objects: Objects, snapshot: Snapshot, uuid: str) -> bool:
+    """Whether this transaction made the version."""
+    if snapshot.manifest.head.transaction_file.endswith(f"-{uuid}.txn"):
+        return True
+    transaction = load_transaction(objects, snapshot)
+    return transaction is not None and transaction.uuid == uuid
+
+
+def finalize(objects: Objects, pin: Pin, data: bytes | None = None) -> bool:
+    """Put a published manifest under its final name, unless that is done; `data` are its bytes, if they are at hand.
+
+    True if we did it, False if it was done before. Never overwrites: ForkedTableError if another version has the name.
+    """
+    if not pin.is_staged:
+        return False
+    final = pin.final
+    try:
+        if objects.is_local:
+            objects.rename_if_absent(pin.manifest, final.path)
+        else:
+            objects.put_if_absent(final.path, objects.get(pin.manifest) if data is None else data)
+    except NameTaken:
+        if _final(objects, pin) is None:
+            raise _forked(objects, pin) from None
+        return False
+    except NotFoundError:  # who finalized it took the staged copy away
+        load_pinned(objects, pin)
+        return False
+    _tidy(objects, pin)
+    return True
+
+
+def _tidy(objects: Objects, pin: Pin) -> None:
+    """Best effort: the staged copy is not needed any more, and a hint helps readers by path."""
+    try:
+        if objects.is_local:
+            objects.jot(VERSION_HINT_PATH, b'{"version":%d}' % pin.version)
+        else:
+            objects.delete([pin.manifest])
+    except StoreError as error:
+        _log.debug("version %d of %s is final, but not tidy: %s", pin.version, objects.root, error)
+
+
+def _forked(objects: Objects, pin: Pin) -> ForkedTableError:
+    return ForkedTableError(
+        f"The lake published version {pin.version} of this table, but somebody who writes by its path took the name of "
+        "that version first. Both are there; the lake reads its own.",
+        table=objects.root,
+        version=pin.version,
+        hint="Run lake.mend(name): it brings the other change in on top of the lake's. Then write this table only "
+        "through the lake.",
+    )

@@ -1,0 +1,368 @@
+"""A lake: a folder of tables that move as one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, TypeVar
+
+import pyarrow as pa
+
+from conroi.catalog.catalog import Catalog, location_of, table_files
+from conroi.catalog.heads import Published
+from conroi.catalog.names import object_id, shown
+from conroi.catalog.opening import open_catalog
+from conroi.catalog.publishing import LakePublisher, Order, Publishing
+from conroi.catalog.records import Notes
+from conroi.catalog.rows import NAMESPACE, TABLE, Row
+from conroi.catalog.state import LakeState
+from conroi.commit.backoff import pause_s
+from conroi.commit.files import TableFiles
+from conroi.commit.run import checked_retries, checked_texts
+from conroi.environment import SYSTEM, Environment
+from conroi.errors import ExpectedVersionMismatch, InvalidInputError, NotFoundError, RetryableConflict, about
+from conroi.history import find
+from conroi.refs.tags import Tags
+from conroi.retrying import DEFAULT_RETRIES
+from conroi.table import Table
+from conroi.transaction import Isolation, Transaction, TransactionResult
+from conroi.verbs.create import DEFAULT_DATA_FORMAT
+
+if TYPE_CHECKING:
+    from conroi.data.incoming import Data
+    from conroi.data.writing import Progress
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class LakeCommit:
+    """One version of a lake, as history() lists it."""
+
+    version: int
+    timestamp: datetime
+    message: str | None
+    author: str | None
+    tables: dict[str, int | None] = field(default_factory=dict[str, "int | None"])
+    """The tables it changed, with the version each got; None for one that was dropped."""
+    properties: dict[str, str] = field(default_factory=dict[str, str])
+    idempotency_key: str | None = None
+    operation: str = ""
+    """What was done to `__manifest`; anything but `Update` was another software."""
+
+
+class Lake:
+    """A folder of Lance tables with one history: `conroi.connect(uri)` opens one, and makes it on first use.
+
+    >>> import conroi
+    >>> lake = conroi.connect("memory://lake-example")
+    >>> lake.create_table("orders", [{"id": 1, "amount": 5.0}], key="id").version
+    1
+    >>> with lake.begin("nightly") as tx:
+    ...     changed = tx["orders"].append([{"id": 2, "amount": 7.5}])
+    >>> lake["orders"].count_rows(), lake.tables()
+    (2, ['orders'])
+    """
+
+    def __init__(
+        self, catalog: Catalog, manifest: TableFiles | None = None, *, pinned: LakeState | None = None
+    ) -> None:
+        self._catalog = catalog
+        self._publisher = LakePublisher(catalog)
+        self._pinned = pinned
+        self._manifest = manifest
+
+    # ------------------------------------------------------------------------ facts
+
+    @property
+    def uri(self) -> str:
+        """Where the lake is."""
+        return self._catalog.uri
+
+    @property
+    def version(self) -> int:
+        """The lake's newest version; for a lake at a version, that one."""
+        return self._state().version
+
+    def _state(self) -> LakeState:
+        return self._pinned or self._catalog.state()
+
+    def tables(self, namespace: str | None = None) -> list[str]:
+        """The names of all tables, or of those in a namespace."""
+        names = [shown(row.object_id) for row in self._state().tables()]
+        if namespace is None:
+            return names
+        object_id(namespace)
+        return [name for name in names if name.startswith(f"{namespace}.")]
+
+    def namespaces(self) -> list[str]:
+        """The names of all namespaces."""
+        return sorted(shown(row.object_id) for row in self._state().rows.values() if row.object_type == NAMESPACE)
+
+    def __contains__(self, name: str) -> bool:
+        return self._state().table(object_id(name)) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.tables())
+
+    def __len__(self) -> int:
+        return len(self._state().tables())
+
+    # ------------------------------------------------------------------------ tables
+
+    def __getitem__(self, name: str) -> Table:
+        """The table of this name, pinned at the version that the lake has now."""
+        return self._open(self._catalog.row(object_id(name), self._state()))
+
+    def _open(self, row: Row) -> Table:
+        files = table_files(self._catalog, row, self._publisher)
+        with about(shown(row.object_id)):
+            return Table(files, self._catalog.snapshot(row))
+
+    def table(
+        self,
+        name: str,
+        version: int | None = None,
+        *,
+        tag: str | None = None,
+        as_of: datetime | str | None = None,
+    ) -> Table:
+        """The table of this name; with a version or tag of its own, or as it was at a moment, that version."""
+        row = self._catalog.row(object_id(name), self._state())
+        if version is None and tag is None and as_of is None:
+            return self._open(row)
+        files = table_files(self._catalog, row, self._publisher)
+        with about(shown(row.object_id)):
+            return Table(files, find(files, version, tag, as_of))
+
+    def create_table(
+        self,
+        name: str,
+        schema_or_data: pa.Schema | Data,
+        *,
+        key: str | Sequence[str] | None = None,
+        stable_row_ids: bool = False,
+        config: Mapping[str, str] | None = None,
+        data_format: str = DEFAULT_DATA_FORMAT,
+        message: str | None = None,
+        progress: Progress | None = None,
+    ) -> Table:
+        """Make a table from a pyarrow schema (empty) or from data. Namespaces in its name are made with it."""
+        with self.begin(message or f"create {name}") as tx:
+            tx.create_table(
+                name,
+                schema_or_data,
+                key=key,
+                stable_row_ids=stable_row_ids,
+                config=config,
+                data_format=data_format,
+                progress=progress,
+            )
+        return self[name]
+
+    def drop_table(self, name: str, *, message: str | None = None) -> None:
+        """Take a table out of the lake; `lake.at(older)` still has it."""
+        with self.begin(message or f"drop {name}") as tx:
+            tx.drop_table(name)
+
+    def rename_table(self, name: str, new_name: str, *, message: str | None = None) -> Table:
+        """Give a table another name."""
+        with self.begin(message or f"rename {name} to {new_name}") as tx:
+            tx.rename_table(name, new_name)
+        return self[new_name]
+
+    def create_namespace(self, name: str, *, message: str | None = None) -> None:
+        """Make a namespace; `lake.create_table("sales.orders", …)` makes `sales` by itself."""
+        key = object_id(name)
+        self._publish_rows({key: Row(key, NAMESPACE)}, message or f"create namespace {name}")
+
+    def drop_namespace(self, name: str, *, message: str | None = None) -> None:
+        """Take an empty namespace out of the lake."""
+        key = object_id(name)
+        row = self._state().rows.get(key)
+        if row is None or row.is_table:
+            raise NotFoundError(f"There is no namespace {name!r}.", hint="lake.namespaces() lists what there is.")
+        self._publish_rows({key: None}, message or f"drop namespace {name}")
+
+    def register(self, name: str, location: str, *, message: str | None = None) -> Table:
+        """Bring a Lance table that is in a folder of this lake into its list, at its newest version."""
+        key = object_id(name)
+        located = self._catalog.folder(location).latest()
+        if located is None:
+            raise NotFoundError(
+                f"There is no Lance table in the folder {location!r} of the lake.",
+                table=name,
+                hint="Give the folder as it is called inside the lake, such as orders.lance.",
+            )
+        self._publish_rows({key: Row(key, TABLE, location)}, message or f"register {name}")
+        return self[name]
+
+    def deregister(self, name: str, *, message: str | None = None) -> str:
+        """Take a table out of the list and leave its folder alone; the answer is where that is."""
+        location = location_of(self._catalog.row(object_id(name), self._state()))
+        self.drop_table(name, message=message or f"deregister {name}")
+        return location
+
+    def adopt(self, message: str | None = None) -> list[str]:
+        """Bring every Lance table in the lake's folder that it does not know into its list; the answer: their names."""
+        known = {row.location for row in self._state().rows.values()}
+        found: dict[str, Row | None] = {}
+        for folder in self._folders():
+            if folder.endswith(".lance") and folder not in known:
+                key = object_id(folder.removesuffix(".lance"))
+                if self._catalog.folder(folder).latest() is not None:
+                    found[key] = Row(key, TABLE, folder)
+        if found:
+            self._publish_rows(found, message or f"adopt {len(found)} tables")
+        return sorted(shown(key) for key in found)
+
+    def _folders(self) -> list[str]:
+        names = {path.partition("/")[0] for path in self._catalog.root.list_names("") if "/" in path}
+        return sorted(names)
+
+    def _publish_rows(self, rows: Mapping[str, Row | None], message: str) -> None:
+        self._refuse_pinned()
+        order = Order(self._catalog.state(), rows=rows, notes=Notes(message))
+        Publishing(self._catalog, order).run()
+
+    # ------------------------------------------------------------------------ transactions
+
+    def begin(
+        self,
+        message: str | None = None,
+        *,
+        author: str | None = None,
+        isolation: Isolation = "snapshot",
+        expect: Mapping[str, int] | None = None,
+        idempotency_key: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        retries: int | None = None,
+    ) -> Transaction:
+        """Begin a transaction: `with lake.begin("nightly") as tx:`; all of it happens, or nothing.
+
+        `expect` names tables that must be at a version when it commits. With an `idempotency_key` that was published
+        before, nothing is done again. `retries` is how often to try again when others publish to the same tables.
+        """
+        self._refuse_pinned()
+        notes = Notes(message, author, idempotency_key, checked_texts(properties or {}))
+        checked_texts(notes.to_properties())
+        return Transaction(self._catalog, notes=notes, isolation=isolation, expect=expect, retries=retries)
+
+    def run(
+        self,
+        work: Callable[[Transaction], T],
+        *,
+        retries: int = DEFAULT_RETRIES,
+        message: str | None = None,
+        author: str | None = None,
+        isolation: Isolation = "snapshot",
+        idempotency_key: str | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> T:
+        """Call `work(tx)` in a transaction and commit; if others were first, do both again in a new transaction."""
+        environment = self._catalog.environment
+        for attempt in range(1, checked_retries(retries) + 2):
+            started = environment.monotonic()
+            try:
+                with self.begin(
+                    message,
+                    author=author,
+                    isolation=isolation,
+                    idempotency_key=idempotency_key,
+                    properties=properties,
+                ) as tx:
+                    done = work(tx)
+            except (RetryableConflict, ExpectedVersionMismatch) as conflict:
+                if isinstance(conflict, ExpectedVersionMismatch) and not conflict.is_retryable:
+                    raise
+                if attempt > retries:
+                    raise
+                environment.sleep(pause_s(environment, attempt, environment.monotonic() - started))
+            else:
+                return done
+        raise AssertionError("unreachable")
+
+    # ------------------------------------------------------------------------ the past
+
+    def at(self, version: int | None = None, *, tag: str | None = None, as_of: datetime | str | None = None) -> Lake:
+        """The lake as it was: by version, by tag, or at a moment. It can only be read."""
+        given = [value for value in (version, tag, as_of) if value is not None]
+        if len(given) != 1:
+            raise InvalidInputError("Say which version of the lake.", hint="Give one of version, tag and as_of.")
+        if as_of is not None:
+            state = self._catalog.heads.as_of(as_of)
+        else:
+            wanted = self.tags.get(tag).version if tag is not None else version
+            assert wanted is not None
+            known = self._catalog.known_state()
+            state = known if known.version == wanted else self._catalog.heads.at(wanted)
+        return Lake(self._catalog, self._manifest, pinned=state)
+
+    def history(self, limit: int | None = None) -> list[LakeCommit]:
+        """What was published, newest first."""
+        return [_commit(each) for each in self._catalog.heads.history(self._state().version, limit)]
+
+    @property
+    def tags(self) -> Tags:
+        """Names for versions of the lake."""
+        if self._manifest is None:
+            raise InvalidInputError("This lake's store keeps no tags.", hint="Use a lake without store=.")
+        return Tags(self._manifest, self.version)
+
+    # ------------------------------------------------------------------------ looking at it
+
+    def _refuse_pinned(self) -> None:
+        if self._pinned is not None:
+            raise InvalidInputError(
+                f"This is the lake as it was at version {self._pinned.version}; it can only be read.",
+                hint="Use the lake itself, as conroi.connect() gave it.",
+            )
+
+    def __repr__(self) -> str:
+        state = self._state()
+        return f"Lake({self.uri!r}, version={state.version}, {len(state.tables())} tables)"
+
+
+def _commit(published: Published) -> LakeCommit:
+    changes = published.changes or {}
+    tables = {
+        shown(key): None if row is None or row.pin is None else row.pin.version
+        for key, row in changes.items()
+        if row is None or row.is_table
+    }
+    return LakeCommit(
+        version=published.version,
+        timestamp=published.timestamp,
+        message=published.notes.message,
+        author=published.notes.author,
+        tables=tables,
+        properties=dict(published.notes.properties),
+        idempotency_key=published.notes.idempotency_key,
+        operation=published.operation,
+    )
+
+
+def connect(
+    uri: str | os.PathLike[str],
+    *,
+    store: str | None = None,
+    locks: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    durable: bool = False,
+    environment: Environment = SYSTEM,
+) -> Lake:
+    """Open the lake at a path or URI; an empty place becomes a new lake.
+
+    `durable=True` syncs on local disk before a commit answers.
+    """
+    if locks is not None:
+        raise InvalidInputError("Insert locks are not there yet.", hint="Leave out locks.")
+    catalog, manifest = open_catalog(
+        uri, store=store, storage_options=storage_options, durable=durable, environment=environment
+    )
+    return Lake(catalog, manifest)
+
+
+__all__ = ["Lake", "LakeCommit", "Transaction", "TransactionResult", "connect"]
