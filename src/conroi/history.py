@@ -87,7 +87,7 @@ def find(
             hint="Give one of version, tag and as_of; latest() gives the newest.",
         )
     if as_of is not None:
-        return _as_of(files, _moment(as_of, files.root))
+        return _as_of(files, moment_ns(as_of, files.root))
     wanted = Tags(files, 0).get(tag).version if tag is not None else version
     assert wanted is not None
     return _by_number(files, wanted)
@@ -107,7 +107,8 @@ def _by_number(files: TableFiles, version: int) -> Snapshot:
     return load_snapshot(files.objects, located)
 
 
-def _moment(as_of: datetime | str, table: str) -> int:
+def moment_ns(as_of: datetime | str, table: str) -> int:
+    """A moment in nanoseconds since 1970."""
     try:
         when = datetime.fromisoformat(as_of) if isinstance(as_of, str) else as_of
         return int(when.timestamp() * 1e9)

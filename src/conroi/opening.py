@@ -24,18 +24,23 @@ from conroi.format.manifest import Manifest
 from conroi.format.naming import ManifestNaming
 from conroi.format.transaction import COMMIT_MESSAGE_PROPERTY, Transaction
 from conroi.history import find
+from conroi.stores.addresses import open_records, split_uri
+from conroi.stores.external_versions import ExternalVersions
 from conroi.stores.objects import open_objects
-from conroi.stores.putters import CommitLock, ConditionalPut, LockedPut, PutNew, RenameIfAbsent
+from conroi.stores.putters import CommitLock, LockedPut, PutNew, RenameIfAbsent
+from conroi.stores.records import RecordStore
 from conroi.stores.versions import FolderVersions
 from conroi.table import Table
 from conroi.verbs.create import DEFAULT_DATA_FORMAT, create
 
 Uri = str | os.PathLike[str]
+Store = str | RecordStore
 
 
 def table_files(
     uri: Uri,
     *,
+    store: Store | None = None,
     storage_options: Mapping[str, str] | None = None,
     durable: bool = False,
     commit_lock: CommitLock | None = None,
@@ -43,12 +48,16 @@ def table_files(
     environment: Environment = SYSTEM,
 ) -> TableFiles:
     """The storage of one table; nothing is looked up yet."""
+    uri, store = split_uri(uri, store)
     objects = open_objects(uri, storage_options, durable=durable)
     if put not in ("conditional", "rename"):
         raise InvalidInputError(f"put={put!r} is not known.", hint='Give "conditional" or "rename".')
-    putter: PutNew = ConditionalPut() if put == "conditional" else RenameIfAbsent(environment)
+    putter: PutNew | None = None if put == "conditional" else RenameIfAbsent(environment)
     if commit_lock is not None:
         putter = LockedPut(commit_lock)
+    if store is not None:
+        records = open_records(store, storage_options)
+        return TableFiles(objects, ExternalVersions(objects, records, putter, environment), environment)
     return TableFiles(objects, FolderVersions(objects, putter, environment), environment)
 
 
@@ -57,6 +66,7 @@ def open_table(
     *,
     version: int | None = None,
     tag: str | None = None,
+    store: Store | None = None,
     storage_options: Mapping[str, str] | None = None,
     durable: bool = False,
     commit_lock: CommitLock | None = None,
@@ -65,6 +75,8 @@ def open_table(
 ) -> Table:
     """Open a Lance table at its newest version, or at another by number or tag.
 
+    `store` is the external manifest store that the table is under, if it is under one: `sqlite:///file.db`,
+    `postgresql://user:password@host/database` or `dynamodb://table?region=…`; all its writers must name it.
     `storage_options` also reach pylance. `durable=True` syncs on local disk before a commit answers. `commit_lock`
     (called with the version, gives a context manager) makes commits safe on storage without conditional writes.
 
@@ -75,6 +87,7 @@ def open_table(
     """
     files = table_files(
         uri,
+        store=store,
         storage_options=storage_options,
         durable=durable,
         commit_lock=commit_lock,
@@ -96,6 +109,7 @@ def create_table(
     data_format: str = DEFAULT_DATA_FORMAT,
     naming: ManifestNaming = ManifestNaming.V2,
     message: str | None = None,
+    store: Store | None = None,
     storage_options: Mapping[str, str] | None = None,
     durable: bool = False,
     commit_lock: CommitLock | None = None,
@@ -110,6 +124,7 @@ def create_table(
     """
     files = table_files(
         uri,
+        store=store,
         storage_options=storage_options,
         durable=durable,
         commit_lock=commit_lock,
@@ -142,6 +157,7 @@ def commit(
     transaction: Transaction,
     *,
     retries: int = COMMIT_RETRIES,
+    store: Store | None = None,
     storage_options: Mapping[str, str] | None = None,
     durable: bool = False,
     commit_lock: CommitLock | None = None,
@@ -153,7 +169,7 @@ def commit(
     a read version of 0 creates the table. Two transactions that delete rows of one fragment are a RetryableConflict
     here, because the wire does not say which rows; the verbs of Table know and merge them.
     """
-    files = table_files(uri, storage_options=storage_options, durable=durable, commit_lock=commit_lock)
+    files = table_files(uri, store=store, storage_options=storage_options, durable=durable, commit_lock=commit_lock)
     with about(files.root):
         change = replace(_change_of(files, transaction), is_detached=detached)
         options = CommitOptions(retries=checked_retries(retries))

@@ -20,7 +20,7 @@ from conroi.merging.builder import MergeBuilder, checked_on, source_rows
 from conroi.reading import ReadableTable
 from conroi.verbs.columns import ColumnChange, NewColumns
 from conroi.verbs.compact import CompactOptions
-from conroi.verbs.plan import IfMoved, Plan
+from conroi.verbs.plan import IfMoved, Plan, Preparing
 from conroi.verbs.settings import Values
 from conroi.verbs.update import Mode
 
@@ -43,13 +43,20 @@ class Table(ReadableTable):
         return self._planned(verb, how)[0]
 
     def _planned(self, verb: Callable[[Pinned], Plan | None], how: How) -> tuple[Table, Plan | None]:
+        def prepare(head: Snapshot) -> None:
+            if isinstance(verb, Preparing):
+                verb.prepare(self._at_head(head))
+
         with about(self.uri):
-            done = run(self._files, self._pinned.snapshot, lambda head: verb(self._at_head(head)), how)
+            done = run(self._files, self._pinned.snapshot, lambda head: verb(self._at_head(head)), how, prepare)
         return Table(self._files, done.snapshot, self._pinned), done.work
 
     def _at_head(self, head: Snapshot) -> Pinned:
         """Our own handle, with what it has open, if the head is the version we are pinned at."""
-        return self._pinned if head is self._pinned.snapshot else Pinned(self._files, head)
+        is_contended = self._files.publisher is None and self._files.turns.is_contended()
+        if head is self._pinned.snapshot and not is_contended:
+            return self._pinned
+        return Pinned(self._files, head, self._pinned, is_contended=is_contended)
 
     # ------------------------------------------------------------------------- which version
 

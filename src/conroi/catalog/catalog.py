@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from conroi.catalog.heads import Heads, Seen
 from conroi.catalog.names import shown
 from conroi.catalog.rows import Row
 from conroi.catalog.state import LakeState
 from conroi.commit.files import Publisher, TableFiles
-from conroi.commit.pins import Pin, load_pinned
+from conroi.commit.pins import Pin, finalize, load_pinned
 from conroi.commit.snapshot import Snapshot, load_snapshot, load_transaction
 from conroi.environment import Environment
-from conroi.errors import CorruptionError, NotFoundError
+from conroi.errors import CorruptionError, ForkedTableError, NotFoundError, StoreError
 from conroi.format.naming import ManifestNaming, check_relative_path
 from conroi.stores.objects import Objects, open_objects
 from conroi.stores.versions import FolderVersions, Located
 
+_log = logging.getLogger(__name__)
+
+LEAVE_TO_PUBLISHER_NS = 1_000_000_000
+"""A reader leaves a version that was published so recently to its publisher to finish."""
 MOST_SNAPSHOTS = 512
 """So many manifests of tables are kept at hand."""
 
 SnapshotKey = tuple[str, int, str]
+Wrap = Callable[[Objects], Objects]
+"""Puts an instrument around the files of a table."""
+
+
+def unwrapped(objects: Objects) -> Objects:
+    """The files as they are."""
+    return objects
 
 
 class Catalog:
@@ -38,12 +50,14 @@ class Catalog:
         *,
         storage_options: Mapping[str, str] | None = None,
         durable: bool = False,
+        wrap: Wrap = unwrapped,
     ) -> None:
         self.root = root
         self.heads = heads
         self.environment = environment
         self._storage_options = storage_options
         self._durable = durable
+        self._wrap = wrap
         self._state: LakeState | None = None
         self._objects: dict[str, Objects] = {}
         self._folders: dict[str, FolderVersions] = {}
@@ -94,7 +108,7 @@ class Catalog:
             found = self._objects.get(location)
             if found is None:
                 uri = self._uri_of(location)
-                found = open_objects(uri, self._storage_options, durable=self._durable)
+                found = self._wrap(open_objects(uri, self._storage_options, durable=self._durable))
                 self._objects[location] = found
             return found
 
@@ -120,9 +134,27 @@ class Catalog:
             if known is not None:
                 self._snapshots.move_to_end(key)
                 return known
-        loaded = load_pinned(self.objects(location), row.pin)
+        loaded = self._completed(location, row.pin, load_pinned(self.objects(location), row.pin))
         self.keep(location, row.pin, loaded)
         return loaded
+
+    def _completed(self, location: str, pin: Pin, snapshot: Snapshot) -> Snapshot:
+        """A published version that is not final, made final by who finds it; its publisher may be dead.
+
+        Best effort: who only reads may not be allowed to. Far away it is left to the publisher for a moment.
+        """
+        if snapshot.is_final or self._is_young(snapshot):
+            return snapshot
+        try:
+            finalize(self.objects(location), pin)
+        except (StoreError, ForkedTableError, NotFoundError) as error:
+            _log.debug("version %d of %s stays unfinished: %s", pin.version, location, error)
+            return snapshot
+        return replace(snapshot, located=pin.final, is_final=True)
+
+    def _is_young(self, snapshot: Snapshot) -> bool:
+        age_ns = self.environment.now_ns() - snapshot.timestamp_ns
+        return not self.root.is_local and age_ns < LEAVE_TO_PUBLISHER_NS
 
     def keep(self, location: str, pin: Pin, snapshot: Snapshot) -> None:
         """Have a manifest at hand for whoever asks next."""

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from conroi.catalog.records import Notes
 from conroi.catalog.state import Changes, LakeState
+from conroi.commit.baton import Baton
 from conroi.commit.turns import Turns
 
 Task = Callable[[], object]
@@ -58,6 +59,10 @@ class Heads(Protocol):
     @property
     def turns(self) -> Turns:
         """Who else publishes just now."""
+        ...
+
+    def baton(self) -> Baton:
+        """How a publication that keeps losing asks the others to wait."""
         ...
 
     def newest(self, known: LakeState | None) -> Seen:

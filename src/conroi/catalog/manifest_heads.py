@@ -19,6 +19,7 @@ from conroi.catalog.layout import Layout, laid_out, lay_out_rows
 from conroi.catalog.manifest_rows import check_columns, key_filter, load_rows, write_deletions, write_rows
 from conroi.catalog.records import Notes, decode_records, encode_records
 from conroi.catalog.state import Changes, LakeState
+from conroi.commit.baton import Baton
 from conroi.commit.files import TableFiles
 from conroi.commit.putting import Putting
 from conroi.commit.snapshot import Snapshot, load_snapshot, load_transaction
@@ -48,6 +49,9 @@ class ManifestHeads:
     @property
     def turns(self) -> Turns:
         return self._files.turns
+
+    def baton(self) -> Baton:
+        return Baton(self._files.objects, self._files.environment, self.turns.me)
 
     # ------------------------------------------------------------------------ looking
 
@@ -200,12 +204,16 @@ class ManifestAttempt:
                 WRITER_PROPERTY: files.turns.me,
             },
         )
+        self._encoded = encode_transaction(self._transaction)
         self._data, self._file = self._manifest()
         self._putting = Putting(files, uuid)
 
     @property
     def tasks(self) -> Sequence[Task]:
-        return [partial(self._files.objects.put, path, data) for path, data in self._writes]
+        put, put_unseen = self._files.objects.put, self._files.objects.put_unseen
+        # An attempt before this one, on the same state, has left the same name with other content.
+        transaction = partial(put, f"{TRANSACTIONS_DIR}/{self._transaction.file_name}", self._encoded)
+        return [transaction, *(partial(put_unseen, path, data) for path, data in self._writes)]
 
     def put(self) -> LakeState | None:
         version = self._base.version + 1
@@ -246,8 +254,6 @@ class ManifestAttempt:
         return fragment
 
     def _manifest(self) -> tuple[bytes, ManifestFile]:
-        encoded = encode_transaction(self._transaction)
-        self._writes.append((f"{TRANSACTIONS_DIR}/{self._transaction.file_name}", encoded))
         manifest = operations.build(
             self._head.manifest,
             self._transaction,
@@ -256,4 +262,4 @@ class ManifestAttempt:
             timestamp_ns=max(self._files.environment.now_ns(), self._base.timestamp_ns + 1),
             writer_version=WRITER,
         )
-        return lay_out(manifest, encoded)
+        return lay_out(manifest, self._encoded)

@@ -90,7 +90,6 @@ def load_rows(files: TableFiles, snapshot: Snapshot) -> LakeState:
         snapshot.timestamp_ns,
         rows,
         places,
-        small=max(physical, default=None),
         dead={number: gone for number, gone in dead.items() if gone},
         physical=physical,
     )

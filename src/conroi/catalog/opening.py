@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 from collections.abc import Mapping
 
-from conroi.catalog.catalog import Catalog
+from conroi.catalog.catalog import Catalog, Wrap, unwrapped
 from conroi.catalog.manifest_heads import ManifestHeads
 from conroi.catalog.manifest_rows import SCHEMA
+from conroi.catalog.sql_heads import SqlHeads
 from conroi.commit.files import TableFiles
 from conroi.commit.loop import commit
 from conroi.environment import Environment
-from conroi.errors import AlreadyExistsError, InvalidInputError
+from conroi.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from conroi.format.naming import ManifestNaming
-from conroi.stores.objects import Objects, open_objects
+from conroi.stores.addresses import sqlite_path
+from conroi.stores.lake_tables import open_lake_tables
+from conroi.stores.objects import NameTaken, Objects, open_objects
+from conroi.stores.table_keys import full_key
 from conroi.stores.versions import FolderVersions
 from conroi.verbs.create import DEFAULT_DATA_FORMAT, create
 
 MANIFEST = "__manifest"
+MARKER = "__conroi.json"
+"""Says, in the folder of a lake with a store, that there is one; never where, since that may hold a password."""
 
 
 def open_catalog(
@@ -28,24 +35,65 @@ def open_catalog(
     storage_options: Mapping[str, str] | None,
     durable: bool,
     environment: Environment,
+    wrap: Wrap = unwrapped,
 ) -> tuple[Catalog, TableFiles | None]:
-    """The lake at a place, which becomes one if there is none."""
-    root = open_objects(uri, storage_options, durable=durable)
+    """The lake at a place, which becomes one if there is none. `wrap` puts an instrument around all its files."""
+    root = wrap(open_objects(uri, storage_options, durable=durable))
+    check_marker(root, store)
     if store is not None:
-        raise InvalidInputError("A store for lakes is not there yet.", hint="Leave out store.")
-    files = manifest_files(root, storage_options, durable=durable, environment=environment)
+        heads = SqlHeads(open_lake_tables(store), full_key(root), root, environment)
+        heads.create()
+        catalog = Catalog(root, heads, environment, storage_options=storage_options, durable=durable, wrap=wrap)
+        catalog.state()
+        return catalog, None
+    files = manifest_files(root, storage_options, durable=durable, environment=environment, wrap=wrap)
     if files.versions.latest() is None:
         _create(files)
-    catalog = Catalog(root, ManifestHeads(files), environment, storage_options=storage_options, durable=durable)
+    catalog = Catalog(
+        root, ManifestHeads(files), environment, storage_options=storage_options, durable=durable, wrap=wrap
+    )
     catalog.state()
     return catalog, files
 
 
+def check_marker(root: Objects, store: str | None) -> None:
+    """A lake keeps its history in one place: whoever would look for it in another gets an error, not an empty lake."""
+    try:
+        kept: str = json.loads(root.get(MARKER))["history"]
+    except NotFoundError:
+        if store is None:
+            return
+        if next(iter(root.list_names(MANIFEST)), None) is not None:
+            raise InvalidInputError(
+                "This lake keeps its history in its own folder, not in a store.",
+                table=root.root,
+                hint="Leave out store.",
+            ) from None
+        with contextlib.suppress(NameTaken):
+            root.put_if_absent(MARKER, json.dumps({"history": _kind(store)}).encode())
+        return
+    if store is None or _kind(store) != kept:
+        raise InvalidInputError(
+            f"This lake keeps its history in a {kept} store.",
+            table=root.root,
+            hint=f'Give its address: conroi.connect(uri, store="{kept}://…").',
+        )
+
+
+def _kind(store: str) -> str:
+    return "postgresql" if sqlite_path(store) is None else "sqlite"
+
+
 def manifest_files(
-    root: Objects, storage_options: Mapping[str, str] | None, *, durable: bool, environment: Environment
+    root: Objects,
+    storage_options: Mapping[str, str] | None,
+    *,
+    durable: bool,
+    environment: Environment,
+    wrap: Wrap = unwrapped,
 ) -> TableFiles:
     """The storage of a lake's `__manifest`."""
-    objects = open_objects(f"{root.root}/{MANIFEST}", storage_options, durable=durable)
+    objects = wrap(open_objects(f"{root.root}/{MANIFEST}", storage_options, durable=durable))
     return TableFiles(objects, FolderVersions(objects, environment=environment), environment)
 
 

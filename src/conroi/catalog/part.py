@@ -13,9 +13,10 @@ from conroi.catalog.names import shown
 from conroi.catalog.rows import Row
 from conroi.catalog.state import LakeState
 from conroi.commit.change import Change, CommitResult
+from conroi.commit.foreign import ForeignManifest, read_final
 from conroi.commit.pending import Built, Pending
-from conroi.commit.pins import Pin, finalize, staged_path
-from conroi.commit.snapshot import Snapshot, load_snapshot, load_transaction
+from conroi.commit.pins import Pin, finalize, forked, staged_path
+from conroi.commit.snapshot import Snapshot
 from conroi.errors import (
     AlreadyExistsError,
     ForkedTableError,
@@ -41,6 +42,8 @@ class Wanted:
     changes: Sequence[Change]
     row: Row
     """Its row at the base, or the row that it is to get."""
+    foreign: ForeignManifest | None = None
+    """The next manifest, if other software has built it already: then there are no changes."""
 
 
 class Part:
@@ -58,7 +61,6 @@ class Part:
         """Whether the next final name was found to be there already."""
         self.moved = False
         """Whether others were found to have changed this table."""
-        self._is_adopted = False
 
     @property
     def is_new(self) -> bool:
@@ -82,7 +84,9 @@ class Part:
             self._refuse_chain(snapshot)
             self._pending.catch_up(snapshot.located, snapshot)
             self.moved = True
-        elif snapshot.version < seen.version and row.pin is not None and not self._is_adopted:
+        elif row.pin is not None and self._is_forked(snapshot):
+            raise forked(self._objects, row.pin)
+        elif snapshot.version < seen.version and row.pin is not None:
             raise RetryableConflict(
                 f"The lake went back to version {snapshot.version} of the table.",
                 table=self.name,
@@ -91,27 +95,22 @@ class Part:
                 hint="Run the work again in a new transaction.",
             )
 
-    def adopt(self) -> None:
-        """Rebase over versions that somebody committed by path: they count as the lake's from now on."""
+    def _is_forked(self, snapshot: Snapshot) -> bool:
+        """Whether the lake has published a version that goes by the number of one which we took from the folder."""
+        seen = self._seen()
+        return snapshot.version == seen.version and _uuid_of(snapshot) != _uuid_of(seen)
+
+    def adopt(self) -> Wanted | None:
+        """What to publish first, because somebody committed it by path and so took our final name."""
         if self.is_new:
             raise AlreadyExistsError(
                 f"The folder of the new table {self.name!r} has a table in it already.",
                 table=self.name,
                 hint="lake.adopt(path) brings an existing table into the lake.",
             )
-        self.is_taken = False
-        while (snapshot := self._foreign()) is not None:
-            self._refuse_chain(snapshot)
-            _log.warning("version %d of %s was written past the lake; adopting it", snapshot.version, self.name)
-            self._pending.meet(snapshot, load_transaction(self._objects, snapshot))
-            self._is_adopted = self.moved = True
-
-    def _foreign(self) -> Snapshot | None:
-        located = self._pending.located(self._seen().version + 1)
-        try:
-            return load_snapshot(self._objects, located)
-        except NotFoundError:
-            return None
+        assert self.wanted.was is not None
+        foreign = read_final(self._objects, self._seen().version + 1, self._seen().naming)
+        return foreign and Wanted(self.wanted.was, self.wanted.was, self.wanted.files, [], self.wanted.row, foreign)
 
     def _row(self, state: LakeState) -> Row:
         """The row of this table now; a table that was dropped, renamed or made again is not it."""
@@ -160,8 +159,9 @@ class Part:
             pending = Pending(self.wanted.files, following)
             self._built.append(pending.build())
         self._built_on = self._pending.seen
-        uuids = [str(self._catalog.environment.new_uuid()) for _ in self._built]
-        self._staged = [staged_path(built.located, uuid) for built, uuid in zip(self._built, uuids, strict=True)]
+        # The same for all of a chain, so that whoever completes the last one finds those before it.
+        uuid = str(self._catalog.environment.new_uuid())
+        self._staged = [staged_path(built.located, uuid) for built in self._built]
         self._is_staged = False
 
     def tasks(self) -> list[Task]:
@@ -172,7 +172,7 @@ class Part:
             tasks.append(self._finalize_before)
         if not self._is_staged:
             for built, path in zip(self._built, self._staged, strict=True):
-                tasks.append(partial(self._objects.put, path, built.data))
+                tasks.append(partial(self._objects.put_unseen, path, built.data))
                 tasks.append(partial(self._pending.write_transaction, built.transaction, built.encoded_transaction))
         return tasks
 
@@ -189,9 +189,7 @@ class Part:
         seen = self._seen()
         pin = Pin(seen.version, seen.located.path, _uuid_of(seen))
         future = self._catalog.finalizing.get((location_of(row), pin.version, pin.transaction))
-        if future is not None:
-            future.result()
-        else:
+        if future is None or not future.result():
             finalize(self._objects, pin)
 
     def pinned_row(self, state: LakeState) -> Row:

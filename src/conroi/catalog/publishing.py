@@ -10,6 +10,7 @@ finalize each table's manifest under its final name
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from conroi.catalog.expectations import Expectation, ListingExpectation
 from conroi.catalog.heads import Published, Seen
 from conroi.catalog.names import parents, shown
 from conroi.catalog.part import Part, Wanted
+from conroi.catalog.prebuilt import PrebuiltPart
 from conroi.catalog.records import Notes
 from conroi.catalog.rows import NAMESPACE, Row
 from conroi.catalog.state import LakeState
@@ -28,6 +30,7 @@ from conroi.commit.change import Change, CommitOptions, CommitResult
 from conroi.commit.files import TableFiles
 from conroi.errors import (
     AlreadyExistsError,
+    ExpectedVersionMismatch,
     IncompatibleConflict,
     InvalidInputError,
     TooMuchContention,
@@ -37,6 +40,10 @@ _log = logging.getLogger(__name__)
 
 RETRIES = 5
 """So often a publication is tried again after others published to the same table."""
+SLACK = 3.0
+"""For so many times their usual length we wait for the turns of others."""
+LOOKS_PER_TURN = 8
+"""How often we look during a turn whether it is over."""
 PATIENCE_S = 30.0
 """For so long a publication is tried again when it only lost the race for the lake's next number."""
 
@@ -75,14 +82,24 @@ class Publishing:
     def __init__(self, catalog: Catalog, order: Order) -> None:
         self._catalog = catalog
         self._order = order
-        self._parts = [Part(catalog, wanted) for wanted in order.tables]
+        self._parts: list[Part | PrebuiltPart] = [
+            Part(catalog, wanted) if wanted.foreign is None else PrebuiltPart(catalog, wanted, wanted.foreign)
+            for wanted in order.tables
+        ]
         self._uuid = order.uuid or str(catalog.environment.new_uuid())
         self._is_local = catalog.root.is_local
+        self._baton = catalog.heads.baton()
         self.checks = 0
         """How often the expectations were checked."""
 
     def run(self) -> Outcome:
         """Publish, or raise what forbids it."""
+        try:
+            return self._run()
+        finally:
+            self._baton.pass_on()
+
+    def _run(self) -> Outcome:
         environment = self._catalog.environment
         turns = self._catalog.heads.turns
         started = environment.monotonic()
@@ -95,13 +112,15 @@ class Publishing:
                 break
             attempt_started = environment.monotonic()
             published = self._attempt(state)
+            turns.took(environment.monotonic() - attempt_started)
             if published is not None:
-                turns.took(environment.monotonic() - attempt_started)
                 return self._published(published, attempt)
             if any(part.moved for part in self._parts):
                 conflicts += 1
             self._refuse_contention(conflicts, attempt, environment.monotonic() - started)
-            environment.sleep(pause_s(environment, min(attempt, 4), environment.monotonic() - attempt_started))
+            self._baton.ask(attempt)
+            if not self._baton.is_mine:
+                environment.sleep(pause_s(environment, min(attempt, 4), environment.monotonic() - attempt_started))
         if earlier.uuid == self._uuid:  # an earlier put of ours had landed after all
             return self._published(self._catalog.state(), attempt)
         return Outcome(earlier.version, {}, attempt, None, earlier)
@@ -114,13 +133,29 @@ class Publishing:
         if is_first and not self._is_local and not turns.is_contended():
             return state, None  # spare the request: the put will tell
         state, mine = self._refresh(state)
-        if mine is not None or not turns.is_contended():
+        if mine is not None or not turns.is_contended() or self._baton.is_mine:
             return state, mine
-        places = turns.places_to_wait()
-        if places:
-            heads = self._catalog.heads
-            turns.wait(places, (lambda n: heads.has_moved(state, n)) if self._is_local else None)
-        return self._refresh(state)
+        state, mine = self._wait_for_turn(state)
+        self._baton.give_way(turns.turn_s())
+        return (state, mine) if mine is not None else self._refresh(state)
+
+    def _wait_for_turn(self, state: LakeState) -> tuple[LakeState, Published | None]:
+        """Until those before us have published, or for as long as that may take them.
+
+        What they publish is caught up with while waiting, so that little is left to do when it is our turn.
+        """
+        environment, turns = self._catalog.environment, self._catalog.heads.turns
+        places, turn_s = turns.places_to_wait(), turns.turn_s()
+        until = environment.monotonic() + SLACK * places * turn_s
+        mine: Published | None = None
+        while places and mine is None and environment.monotonic() < until:
+            environment.sleep(turn_s / LOOKS_PER_TURN if self._is_local else places * turn_s)
+            if self._is_local and not self._catalog.heads.has_moved(state, 1):
+                continue
+            state, mine = self._refresh(state)
+            self._catch_up(state)
+            places = turns.places_to_wait() if self._is_local else 0
+        return state, mine
 
     def _refresh(self, state: LakeState) -> tuple[LakeState, Published | None]:
         seen = self._catalog.refresh(state)
@@ -134,6 +169,10 @@ class Publishing:
                 return published
         return None if seen.is_complete else self._published_before()
 
+    def _catch_up(self, state: LakeState) -> None:
+        for part in self._parts:
+            part.catch_up(state)
+
     def _published_before(self) -> Published | None:
         key = self._order.notes.idempotency_key
         return None if key is None else self._catalog.heads.published_as(key)
@@ -143,8 +182,7 @@ class Publishing:
     def _attempt(self, state: LakeState) -> LakeState | None:
         """Check, build and put on this state; None to go round again."""
         self.check(state)
-        for part in self._parts:
-            part.catch_up(state)
+        self._catch_up(state)
         for part in self._parts:
             part.build()
         changes = self._changes(state)
@@ -227,11 +265,20 @@ class Publishing:
         return row
 
     def _adopt(self, state: LakeState) -> None:
-        """A final name was taken: by a publication that we have not seen, or by somebody who writes by path."""
-        newest = self._catalog.refresh(state).state
+        """A final name was taken: by a publication that we have not seen, or by somebody who writes by path.
+
+        What was written by path becomes a publication of its own, and stays one if it forbids ours.
+        """
+        if self._catalog.refresh(state).state.version != state.version:
+            return
         for part in self._parts:
-            if part.is_taken and newest.version == state.version:
-                part.adopt()
+            adopted = part.adopt() if part.is_taken else None
+            if adopted is None or adopted.foreign is None:
+                continue
+            notes = Notes(f"adopt version {adopted.foreign.version} of {part.name}, which was written past the lake")
+            _log.warning("%s", notes.message)
+            with contextlib.suppress(ExpectedVersionMismatch):  # somebody published to it meanwhile: look again
+                Publishing(self._catalog, Order(self._catalog.known_state(), [adopted], notes=notes)).run()
 
     # ------------------------------------------------------------------------ published
 
@@ -244,7 +291,7 @@ class Publishing:
         _log.debug("published version %d of %s in %d attempts", state.version, self._catalog.uri, attempts)
         return Outcome(state.version, results, attempts, state)
 
-    def _finalize_later(self, part: Part) -> None:
+    def _finalize_later(self, part: Part | PrebuiltPart) -> None:
         finalizing = self._catalog.finalizing
         future = later(part.finalize)
         finalizing[part.key] = future

@@ -26,12 +26,18 @@ class LakeState:
     timestamp_ns: int
     rows: Mapping[str, Row]
     places: Mapping[str, Place] = field(default_factory=dict[str, Place])
-    small: int | None = None
-    """The fragment that is written anew with every publication, because it is small."""
     dead: Mapping[int, BitMap] = field(default_factory=dict[int, BitMap])
     """The deleted rows of each other fragment."""
     physical: Mapping[int, int] = field(default_factory=dict[int, int])
     """How many rows each fragment has, deleted ones included."""
+
+    @property
+    def small(self) -> int | None:
+        """The fragment that is written anew with every publication, as long as it is small: the newest one.
+
+        Whoever has the same fragments must name the same one, whether he followed or read everything.
+        """
+        return max(self.physical, default=None)
 
     def table(self, object_id: str) -> Row | None:
         """The row of a table of this id."""
@@ -70,8 +76,7 @@ class LakeState:
         places.update(written_places(layout.written, new_fragment))
         if layout.written:
             physical[new_fragment] = len(layout.written)
-        small = new_fragment if layout.written else (self.small if self.small in physical else None)
-        return LakeState(version, timestamp_ns, rows, places, small, dead, physical)
+        return LakeState(version, timestamp_ns, rows, places, dead, physical)
 
 
 def written_places(object_ids: Iterable[str], fragment: int) -> dict[str, Place]:

@@ -12,17 +12,28 @@ from conroi.format.deletions import decode_deletions, encode_deletions
 from conroi.format.manifest import Manifest
 from conroi.format.naming import deletion_path
 from conroi.stores.bases import objects_of_base
+from conroi.stores.cache import BoundedCache
 from conroi.stores.objects import Objects
+
+VECTORS: BoundedCache[BitMap] = BoundedCache(16 * 1024 * 1024)
+"""By table and path: the rows that are gone. Files of deletions never change, and their names are never used twice."""
+_OVERHEAD_BYTES = 16 * 1024
+"""What a vector may take in memory beyond the size of its file."""
 
 
 def load_deletions(objects: Objects, manifest: Manifest, fragment: pb.DataFragment) -> BitMap:
-    """The rows of the fragment that are gone; empty if it has no deletion vector."""
+    """The rows of the fragment that are gone; empty if it has no deletion vector. Read only: others get it too."""
     if not fragment.HasField("deletion_file"):
         return BitMap()
     file = fragment.deletion_file
     where = objects_of_base(objects, manifest, file.base_id if file.HasField("base_id") else None)
-    data = where.get(deletion_path(fragment.id, file))
-    return decode_deletions(data, file, physical_rows=fragment.physical_rows)
+    path = deletion_path(fragment.id, file)
+    known = VECTORS.get((where.root, path))
+    if known is None:
+        data = where.get(path)
+        known = decode_deletions(data, file, physical_rows=fragment.physical_rows)
+        VECTORS.put((where.root, path), known, len(data) + _OVERHEAD_BYTES)
+    return known
 
 
 def write_deletions(
@@ -40,5 +51,6 @@ def write_deletions(
         )
         path = deletion_path(fragment_id, file)
         files.objects.put(path, data)
+        VECTORS.put((files.root, path), gone, len(data) + _OVERHEAD_BYTES)
         written[fragment_id] = (file, path)
     return written

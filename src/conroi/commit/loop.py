@@ -89,7 +89,7 @@ class _Commit:
         if not turns.is_contended():
             return None
         places = turns.places_to_wait()
-        if places:
+        if places and not is_first and not turns.works_in_vain():  # who does waits before the work
             turns.wait(places, self._has_moved if self._is_local else None)
         self.baton.give_way(turns.turn_s())
         return self._catch_up()

@@ -182,8 +182,11 @@ class Pending:
         return Built(self.located(self.next_version), data, file, transaction, encoded)
 
     def write_first_transaction(self) -> None:
-        """As long as nobody committed since our base: it is then out of the way when it is our turn."""
-        if self.change.base is not None:
+        """As long as nobody committed since our base: it is then out of the way when it is our turn.
+
+        Not for one that is made on the newest version, whichever that will be.
+        """
+        if self.change.base is not None and not self.change.staged.unwritten:
             self.write_transaction(*self._transaction(self.change.staged.operation, self.base_version))
 
     def write_transaction(self, transaction: Transaction, encoded: bytes) -> None:

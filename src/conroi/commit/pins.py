@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from conroi.commit.snapshot import Snapshot, load_snapshot, load_transaction
 from conroi.errors import CorruptionError, ForkedTableError, NotFoundError, StoreError
-from conroi.format.naming import VERSION_HINT_PATH, VERSIONS_DIR, parse_manifest_name
+from conroi.format.naming import VERSIONS_DIR, parse_manifest_name
 from conroi.stores.objects import NameTaken, Objects
 from conroi.stores.versions import Located
 
@@ -107,7 +107,7 @@ def finalize(objects: Objects, pin: Pin, data: bytes | None = None) -> bool:
             objects.put_if_absent(final.path, objects.get(pin.manifest) if data is None else data)
     except NameTaken:
         if _final(objects, pin) is None:
-            raise _forked(objects, pin) from None
+            raise forked(objects, pin) from None
         return False
     except NotFoundError:  # who finalized it took the staged copy away
         load_pinned(objects, pin)
@@ -117,17 +117,16 @@ def finalize(objects: Objects, pin: Pin, data: bytes | None = None) -> bool:
 
 
 def _tidy(objects: Objects, pin: Pin) -> None:
-    """Best effort: the staged copy is not needed any more, and a hint helps readers by path."""
+    """Best effort: the staged copy is not needed any more; on local disk it has moved."""
     try:
-        if objects.is_local:
-            objects.jot(VERSION_HINT_PATH, b'{"version":%d}' % pin.version)
-        else:
+        if not objects.is_local:
             objects.delete([pin.manifest])
     except StoreError as error:
         _log.debug("version %d of %s is final, but not tidy: %s", pin.version, objects.root, error)
 
 
-def _forked(objects: Objects, pin: Pin) -> ForkedTableError:
+def forked(objects: Objects, pin: Pin) -> ForkedTableError:
+    """The error for a version of the lake whose final name somebody else has."""
     return ForkedTableError(
         f"The lake published version {pin.version} of this table, but somebody who writes by its path took the name of "
         "that version first. Both are there; the lake reads its own.",

@@ -11,7 +11,7 @@ from conroi.commit.baton import Baton
 from conroi.commit.change import Change, CommitOptions, CommitResult
 from conroi.commit.files import TableFiles
 from conroi.commit.loop import commit
-from conroi.commit.snapshot import Snapshot
+from conroi.commit.snapshot import Snapshot, load_transaction
 from conroi.commit.winning import naming_the_winner
 from conroi.errors import ExpectedVersionMismatch, InvalidInputError, RetryableConflict
 from conroi.format.transaction import COMMIT_MESSAGE_PROPERTY
@@ -61,25 +61,69 @@ class Done(Generic[W]):
     result: CommitResult | None
 
 
-def run(files: TableFiles, known: Snapshot, verb: Callable[[Snapshot], W | None], how: How) -> Done[W]:
-    """Do the verb's work on the newest version and commit it. `known` is the newest version seen so far."""
+def run(
+    files: TableFiles,
+    known: Snapshot,
+    verb: Callable[[Snapshot], W | None],
+    how: How,
+    prepare: Callable[[Snapshot], None] | None = None,
+) -> Done[W]:
+    """Do the verb's work on the newest version and commit it. `known` is the newest version seen so far.
+
+    `prepare` does what can be done of it before it is our turn.
+    """
     settings = _settings(how)
     baton = Baton(files.objects, files.environment, files.turns.me)
     try:
         for execution in range(settings.executions + 1):
-            head = known if settings.is_detached else files.newest(known)
+            head = known if settings.is_detached else _head_in_turn(files, known, baton, prepare)
             started = files.environment.monotonic()
             try:
-                return _execute(files, head, verb, settings, baton)
+                done = _execute(files, head, verb, settings, baton)
             except RetryableConflict as conflict:
+                took_s = files.environment.monotonic() - started
+                files.turns.worked(took_s, in_vain=True)
                 if execution == settings.executions:
                     raise
                 _log.info("%s: doing the work again on a newer version (%s)", files.root, conflict.message)
                 known = head
-                _before_doing_it_again(files, baton, execution + 1, files.environment.monotonic() - started)
+                _before_doing_it_again(files, baton, execution + 1, took_s)
+            else:
+                files.turns.worked(files.environment.monotonic() - started, in_vain=False)
+                return done
     finally:
         baton.pass_on()
     raise AssertionError("unreachable")
+
+
+def _head_in_turn(
+    files: TableFiles, known: Snapshot, baton: Baton, prepare: Callable[[Snapshot], None] | None
+) -> Snapshot:
+    """The newest version; where our work was in vain a moment ago, not before it is our turn to work."""
+    head = files.newest(known)
+    turns = files.turns
+    if baton.is_mine or files.publisher is not None or not turns.works_in_vain():
+        return head
+    _note_writer(files, head)
+    places = turns.places_to_wait()
+    if not places:
+        return head
+    if prepare is not None:
+        prepare(head)
+
+    def has_moved(versions: int) -> bool:
+        return files.objects.head(head.naming.path(head.version + versions)) is not None
+
+    turns.wait(places, has_moved if files.objects.is_local else None, turns.work_s())
+    newest = files.newest(head)
+    _note_writer(files, newest)
+    return newest
+
+
+def _note_writer(files: TableFiles, snapshot: Snapshot) -> None:
+    transaction = load_transaction(files.objects, snapshot)
+    if transaction is not None:
+        files.turns.saw(snapshot.version, transaction)
 
 
 def _before_doing_it_again(files: TableFiles, baton: Baton, losses: int, took_s: float) -> None:

@@ -10,11 +10,19 @@ from conroi.format.flags import require_readable
 from conroi.format.lance_pb2 import IndexMetadata
 from conroi.format.manifest import Manifest
 from conroi.format.manifest_checks import check_transaction_fits
-from conroi.format.manifest_file import ManifestFile, decode_inline_transaction, decode_manifest_file
+from conroi.format.manifest_file import (
+    ManifestFile,
+    decode_inline_transaction,
+    decode_manifest_file,
+    transaction_at_front,
+)
 from conroi.format.naming import TRANSACTIONS_DIR, ManifestNaming
 from conroi.format.transaction import Transaction, decode_transaction
 from conroi.stores.objects import Objects
 from conroi.stores.versions import Located
+
+FRONT_BYTES = 8192
+"""So much of a manifest's front is read for the transaction alone, where a second read costs little."""
 
 
 @dataclass(frozen=True)
@@ -101,5 +109,9 @@ def _fitting(snapshot: Snapshot, transaction: Transaction) -> Transaction:
 
 def load_only_transaction(objects: Objects, located: Located) -> Transaction | None:
     """The transaction inside a manifest, without the rest: for versions that are only passed over."""
+    if objects.is_local:
+        front = transaction_at_front(objects.get_range(located.path, 0, FRONT_BYTES))
+        if front is not None:
+            return decode_transaction(front)
     inline = decode_inline_transaction(objects.get(located.path))
     return None if inline is None else decode_transaction(inline)

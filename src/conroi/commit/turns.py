@@ -25,6 +25,8 @@ ACTIVE_FOR_S = 2.0
 SLACK = 2.0
 """A writer is given so many times the turns that it should take."""
 SHORTEST_S = 0.0005
+LONGEST_PAUSE_S = 0.001
+"""Between two looks whether it is our turn, where looking costs nothing."""
 
 
 class Turns:
@@ -38,6 +40,8 @@ class Turns:
         self._seen_at: dict[str, float] = {}
         """When each other writer was last seen to commit."""
         self._attempts: deque[float] = deque(maxlen=16)
+        self._works: deque[float] = deque(maxlen=16)
+        self._in_vain_at: float | None = None
         self._lock = threading.Lock()
 
     def saw(self, version: int, transaction: Transaction) -> None:
@@ -75,16 +79,34 @@ class Turns:
         with self._lock:
             return min(self._attempts, default=SHORTEST_S)
 
-    def wait(self, places: int, has_moved: Callable[[int], bool] | None) -> None:
+    def worked(self, seconds: float, *, in_vain: bool) -> None:
+        """How long a verb took, work and commit; `in_vain` if what others committed meanwhile undid the work."""
+        with self._lock:
+            self._works.append(seconds)
+            if in_vain:
+                self._in_vain_at = self._environment.monotonic()
+
+    def works_in_vain(self) -> bool:
+        """Whether work of ours was undone just now: then it is better to wait first, and work when it is our turn."""
+        at = self._in_vain_at
+        return at is not None and self._environment.monotonic() - at < ACTIVE_FOR_S
+
+    def work_s(self) -> float:
+        """How long a turn is if the work is done in it."""
+        with self._lock:
+            return sorted(self._works)[len(self._works) // 2] if self._works else SHORTEST_S
+
+    def wait(self, places: int, has_moved: Callable[[int], bool] | None, turn_s: float | None = None) -> None:
         """Until so many others have committed, or for as long as that may take them.
 
         `has_moved` says whether so many versions are there, where looking costs nothing.
         """
-        turn_s = self.turn_s()
+        turn_s = self.turn_s() if turn_s is None else turn_s
         self._environment.sleep((places - 1) * turn_s)
         until = self._environment.monotonic() + SLACK * places * turn_s
+        pause_s = min(turn_s / 2, LONGEST_PAUSE_S)
         while has_moved is not None and self._environment.monotonic() < until and not has_moved(places):
-            self._environment.sleep(turn_s / 2)
+            self._environment.sleep(pause_s)
 
     def _others(self) -> list[str]:
         """Who else is writing just now."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from conroi.conflicts.catalog import CATALOG
-from conroi.conflicts.prechecks import PRECHECKS
+from conroi.conflicts.prechecks import PRECHECKS, SEVERAL
 from conroi.conflicts.reason import COMPATIBLE, Reason, Verdict, Winner
 from conroi.conflicts.rule import OK, Finding, Rule, always, first_of
 from conroi.conflicts.rules import columns, indices, keys, overlays, replacements, rewrites, rows, settings, streaming
@@ -125,6 +125,9 @@ def are_unrelated(mine: str, theirs: str) -> bool:
 def meet(staged: Staged, winner: Winner) -> Verdict:
     """What becomes of my staged operation now that the winner was committed first."""
     mine, theirs = staged.operation, winner.operation
+    finding = SEVERAL.decide(staged, theirs)
+    if finding is not None:
+        return _verdict(finding, staged, winner)
     for precheck in PRECHECKS:
         finding = precheck.rule.decide(staged, theirs) if precheck.concerns(mine.name, theirs.name) else None
         if finding is not None:

@@ -102,7 +102,8 @@ def merge_row_changes(meeting: Meeting) -> Merged:
     affected = facts.affected_rows(meeting.staged) or {}
     if gone := missing(meeting):
         return meeting.refused("rows/fragment-gone", gone)
-    deleted = {number: meeting.deleted_at_head(number) for number in meeting.contested}
+    changed = meeting.staged.unwritten.union(meeting.contested)
+    deleted = {number: meeting.deleted_at_head(number) for number in changed}
     if same := _common(deleted, affected):
         return meeting.refused("rows/same-rows", same)
     if facts.rewrites_columns(meeting.staged.operation):

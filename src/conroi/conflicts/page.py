@@ -11,7 +11,7 @@ from conroi.conflicts.catalog import CATALOG
 from conroi.conflicts.differences import DELIBERATE_DIFFERENCES
 from conroi.conflicts.matrix import MATRIX, OPERATIONS
 from conroi.conflicts.outcome import Outcome
-from conroi.conflicts.prechecks import PRECHECKS, Precheck
+from conroi.conflicts.prechecks import PRECHECKS, SEVERAL, Precheck
 from conroi.conflicts.reason import Reason
 from conroi.conflicts.rule import OK, Rule
 
@@ -112,6 +112,8 @@ def page() -> str:
         *_table(),
         "\nBefore the table come two questions that do not care who was first:\n",
         *prechecks,
+        f"\nAnd before those, for a transaction with several statements on one table: {SEVERAL.title}",
+        f"*({', '.join(f'`{name}`' for name in SEVERAL.findings)})*",
         "\n## The rules\n",
         *_rules(),
         "\n## Where we differ from pylance on purpose\n",

@@ -8,7 +8,7 @@ from conroi.conflicts import facts
 from conroi.conflicts.rule import Finding, Rule, found
 from conroi.conflicts.rules.settings import changes_schema
 from conroi.conflicts.staged import Staged
-from conroi.operations import Append, DataOverlay, DataReplacement, Merge, Update
+from conroi.operations import Append, CreateIndex, DataOverlay, DataReplacement, Merge, Update, UpdateConfig, is_folded
 from conroi.operations.base import Operation
 
 BRINGS_VALUES = (Append, Update, DataReplacement, DataOverlay)
@@ -60,3 +60,17 @@ PRECHECKS = (
         ),
     ),
 )
+
+
+def _several(mine: Staged, theirs: Operation) -> Finding | None:
+    is_hidden = is_folded(theirs) and isinstance(mine.operation, CreateIndex | UpdateConfig)
+    return found("table/several") if is_hidden or is_folded(mine.operation) else None
+
+
+SEVERAL = Rule(
+    "Retried if yours is several changes in one version, which fit only the version they were made on. Retried also if "
+    "the other one is, and you build an index or change settings: it may have done that too, and does not say so.",
+    ("table/several",),
+    _several,
+)
+"""The very first question: whether one of the two is several changes of one table in one transaction."""

@@ -39,7 +39,8 @@ class Winner:
 
     version: int
     transaction: Transaction
-    operation: Operation
+    operation: Operation = field(repr=False)
+    """Not shown: it may have thousands of fragments, or a filter of many bytes. The transaction says its name."""
     timestamp_ns: int | None = None
     writer: str | None = None
     message: str | None = None

@@ -74,7 +74,7 @@ class Rebase:
 
     def needs(self, head: Manifest) -> tuple[pb.DataFragment, ...]:
         """The fragments, in the state at my base or at the newest version, whose deletion vectors `merge` wants."""
-        newest = [head.fragments_by_id.get(number) for number in sorted(self.contested)]
+        newest = [head.fragments_by_id.get(number) for number in sorted(self.staged.unwritten.union(self.contested))]
         oldest: list[pb.DataFragment] = []
         if isinstance(self.staged.operation, Rewrite | DataOverlay):
             oldest = [self.staged.base.fragments_by_id[number] for number in sorted(self.contested)]
@@ -88,7 +88,7 @@ class Rebase:
             return Merged(self.refusal, self.staged.base.version)
         if isinstance(self.staged.operation, CreateIndex):
             return replace_system_indices(meeting)
-        if not self.contested:
+        if not self.contested and not self.staged.unwritten:
             return meeting.unchanged()
         if isinstance(self.staged.operation, Rewrite):
             return translate_rewrite(meeting)

@@ -22,5 +22,8 @@ class Staged:
     """By fragment id, the physical offsets of the rows that I delete, move or change in place. None: not known."""
     keys_checked_exactly: bool = False
     """The caller compares the keys I insert with every newer commit itself, so the filters need not be asked."""
+    unwritten: frozenset[int] = frozenset()
+    """Updated fragments whose new list of deleted rows is not written yet: the affected rows, joined with those that
+    are gone at the newest version when it is."""
     rewrite_keeps_order: bool = False
     """My compaction puts the rows that were alive into its new fragments in their order, so deletions can follow."""

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from conroi.data.arrow_types import chunked
+from conroi.data.live import live_keys
 from conroi.data.pinned import Pinned
 from conroi.data.pylance import pylance_errors
 from conroi.data.quoting import quoted
@@ -19,6 +20,9 @@ SAMPLE = 5
 """So many keys an error message names."""
 FEW_KEYS = 200
 """Up to so many keys are looked up one by one where the key has an index."""
+
+MANY_ROWS = 50_000
+"""From so many on it pays to set up a join."""
 
 
 def key_columns_of(table: pa.Table, columns: Sequence[str]) -> pa.Table:
@@ -67,9 +71,25 @@ def scan_keys(
     columns: Sequence[str],
     *,
     fragment_ids: Sequence[int] | None = None,
-    filter: str | None = None,
+    among: pa.Table | None = None,
 ) -> pa.Table:
-    """The keys of live rows (as k0, k1, …) with their `_rowaddr`, of the whole table or of some fragments."""
+    """The keys of live rows (as k0, k1, …) with their `_rowaddr`, of the whole table or of some fragments.
+
+    With `among`, rows whose key is not among these may be left out: where an index knows them, or what is kept does.
+    """
+    filter_ = None if among is None or fragment_ids is not None else lookup(pinned, among, columns)
+    if filter_ is None:
+        known = pinned.manifest.fragments_by_id
+        fragments = list(known.values()) if fragment_ids is None else [known[number] for number in fragment_ids]
+        kept = live_keys(pinned, fragments, columns, among)
+        if kept is not None:
+            return kept
+    return _scanned(pinned, columns, fragment_ids, filter_)
+
+
+def _scanned(
+    pinned: Pinned, columns: Sequence[str], fragment_ids: Sequence[int] | None, filter_: str | None
+) -> pa.Table:
     with pylance_errors(pinned.root):
         chosen = None
         if fragment_ids is not None:
@@ -77,7 +97,7 @@ def scan_keys(
         wanted = {name: quoted(column) for name, column in zip(_names(columns), columns, strict=True)}
         is_plain = all(column in pinned.schema.names for column in columns)
         scanned = pinned.dataset.scanner(
-            columns=list(columns) if is_plain else wanted, filter=filter, fragments=chosen, with_row_address=True
+            columns=list(columns) if is_plain else wanted, filter=filter_, fragments=chosen, with_row_address=True
         ).to_table()
     keys = key_columns_of(scanned, columns if is_plain else list(wanted))
     return keys.append_column("_rowaddr", scanned["_rowaddr"])
@@ -126,7 +146,17 @@ def in_common(mine: pa.Table, theirs: pa.Table) -> pa.Table:
     names = [name for name in mine.column_names if name != "_rowaddr"]
     if not mine.num_rows or not theirs.num_rows:
         return mine.select(names).slice(0, 0)
+    if _is_quick(mine.select(names), theirs.num_rows):
+        values = theirs.column(names[0]).combine_chunks()
+        return mine.select(names).filter(pc.is_in(mine.column(names[0]), value_set=values, skip_nulls=True))
     return mine.select(names).join(theirs.select(names), keys=names, join_type="left semi")
+
+
+def _is_quick(keys: pa.Table, others: int) -> bool:
+    """Whether single values are looked up: for few rows, and maybe many chunks, that is much faster than a join."""
+    type_ = keys.schema.field(0).type
+    is_simple = pa.types.is_integer(type_) or pa.types.is_string(type_) or pa.types.is_binary(type_)
+    return keys.num_columns == 1 and is_simple and keys.num_rows + others <= MANY_ROWS
 
 
 def matches(target: pa.Table, source: pa.Table) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -134,6 +164,11 @@ def matches(target: pa.Table, source: pa.Table) -> tuple[npt.NDArray[np.int64], 
     if not target.num_rows or not source.num_rows:
         return np.empty(0, np.int64), np.empty(0, np.int64)
     names = source.column_names
+    if _is_quick(source, target.num_rows):
+        values = source.column(0).combine_chunks()
+        found = pc.index_in(target.column(names[0]).combine_chunks(), value_set=values, skip_nulls=True)
+        rows = np.flatnonzero(found.is_valid().to_numpy(zero_copy_only=False))
+        return rows, found.drop_null().to_numpy().astype(np.int64)
     left = target.select(names).append_column("target", pa.array(np.arange(target.num_rows)))
     right = source.append_column("source", pa.array(np.arange(source.num_rows)))
     joined = left.join(right, keys=names, join_type="inner", coalesce_keys=True)

@@ -33,6 +33,8 @@ class Pinned:
     snapshot: Snapshot
     earlier: InitVar[Pinned | None] = None
     """The same table at a version before: what did not change since need not be worked out again."""
+    is_contended: bool = False
+    """Others write at the same time, so what depends on the newest version is best left to the commit."""
 
     def __post_init__(self, earlier: Pinned | None) -> None:
         known = None if earlier is None else earlier.__dict__.get("schema")
@@ -74,11 +76,20 @@ class Pinned:
         )
 
     def staged(
-        self, operation: Operation, affected_rows: Mapping[int, BitMap] | None = None, *, keys_checked: bool = False
+        self,
+        operation: Operation,
+        affected_rows: Mapping[int, BitMap] | None = None,
+        *,
+        keys_checked: bool = False,
+        unwritten: frozenset[int] = frozenset(),
     ) -> Staged:
         """The operation as made on this version; `keys_checked` if a guard compares the keys it brings in."""
         return Staged(
-            operation=operation, base=self.manifest, affected_rows=affected_rows, keys_checked_exactly=keys_checked
+            operation=operation,
+            base=self.manifest,
+            affected_rows=affected_rows,
+            keys_checked_exactly=keys_checked,
+            unwritten=unwritten,
         )
 
     def field(self, column: str) -> pb.Field:

@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 @cache
 def _session() -> Any:
     """One session, so that all handles of the process share their caches."""
+    return _new_session()
+
+
+def _new_session() -> Any:
+    """Caches of its own: a private version may have the number, or fragments of the number, of another one."""
     import lance
 
     return cast("Any", lance).Session()  # pylance exports it, but not to type checkers
@@ -56,7 +61,7 @@ def open_dataset(objects: Objects, snapshot: Snapshot) -> lance.LanceDataset:
             version=snapshot.version,
             serialized_manifest=_message_for_pylance(snapshot),
             storage_options=dict(objects.storage_options) or None,
-            session=_session(),
+            session=_new_session() if snapshot.is_private else _session(),
         )
 
 

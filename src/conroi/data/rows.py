@@ -46,13 +46,18 @@ class TakenOut:
     """Fragments with a new deletion vector."""
     removed: tuple[int, ...]
     """Fragments none of whose rows is left."""
+    unwritten: frozenset[int] = frozenset()
+    """Of those with a new deletion vector, the ones for which it is still to be written."""
 
 
-def take_out(files: TableFiles, manifest: Manifest, version: int, rows: Rows) -> TakenOut:
-    """Write the deletion vectors by which these rows are gone."""
+def take_out(files: TableFiles, manifest: Manifest, version: int, rows: Rows, *, later: bool = False) -> TakenOut:
+    """Write the deletion vectors by which these rows are gone; `later` leaves that to the commit."""
     unions = {fragment: _union(files, manifest, fragment, gone) for fragment, gone in rows.items() if gone}
     removed = [f for f, gone in unions.items() if len(gone) >= manifest.fragments_by_id[f].physical_rows]
     left = {fragment: gone for fragment, gone in unions.items() if fragment not in set(removed)}
+    if later:
+        unchanged = [manifest.fragments_by_id[fragment] for fragment in sorted(left)]
+        return TakenOut(tuple(unchanged), tuple(sorted(removed)), frozenset(left))
     written = write_deletions(files, left, version)
     updated = [with_deletions(manifest.fragments_by_id[f], file) for f, (file, _) in sorted(written.items())]
     return TakenOut(tuple(updated), tuple(sorted(removed)))

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from conroi.data.arrow_types import positions
-from conroi.data.keys import lookup, matches, sample, scan_keys, shown
+from conroi.data.keys import matches, sample, scan_keys, shown
 from conroi.data.pinned import Pinned
 from conroi.data.pylance import pylance_errors
 from conroi.data.rows import addresses_of, offsets_by_fragment
@@ -39,7 +39,7 @@ class Match:
 
 def match(pinned: Pinned, source_keys: pa.Table, on: Sequence[str], *, needs_target_only: bool) -> Match:
     """Compare the keys. `source_keys` has no key twice."""
-    target = _target_keys(pinned, source_keys, on, everything=needs_target_only)
+    target = scan_keys(pinned, on, among=None if needs_target_only else source_keys)
     target_rows, source_rows = matches(target, source_keys)
     addresses = addresses_of(target["_rowaddr"])
     is_matched = np.zeros(source_keys.num_rows, bool)
@@ -50,11 +50,6 @@ def match(pinned: Pinned, source_keys: pa.Table, on: Sequence[str], *, needs_tar
         is_alone[target_rows] = False
         unmatched = addresses[is_alone]
     return Match(addresses[target_rows], source_rows, np.flatnonzero(~is_matched), unmatched)
-
-
-def _target_keys(pinned: Pinned, source_keys: pa.Table, on: Sequence[str], *, everything: bool) -> pa.Table:
-    filter_ = None if everything else lookup(pinned, source_keys, on)
-    return scan_keys(pinned, on, filter=filter_)
 
 
 def refuse_doubled(pinned: Pinned, found: Match, source_keys: pa.Table, on: Sequence[str]) -> None:

@@ -35,6 +35,9 @@ class Decided:
     updated: list[Addresses] = field(default_factory=list[Addresses])
     updated_rows: list[pa.Table] = field(default_factory=list[pa.Table])
     inserted_rows: list[pa.Table] = field(default_factory=list[pa.Table])
+    """Of an upsert of whole rows, only the columns that keys are made of."""
+    whole: pa.Table | None = None
+    """Of an upsert of whole rows, all rows that come in, in the order of the source."""
 
 
 @dataclass(frozen=True)
@@ -48,12 +51,30 @@ class Decision:
     """Its columns that the table has, in the table's types."""
     found: Match
 
-    def decide(self, clauses: Sequence[Clause]) -> Decided:
+    def decide(self, clauses: Sequence[Clause], keys: Sequence[str]) -> Decided:
+        """What the clauses do; `keys` are the columns that keys are made of."""
+        if takes_whole_rows(clauses, self.fitted, self.pinned):
+            return self._upsert(keys)
         decided = Decided()
         self._matched([c for c in clauses if c.rows is Rows.MATCHED], decided)
         self._target_only([c for c in clauses if c.rows is Rows.TARGET_ONLY], decided)
         self._source_only([c for c in clauses if c.rows is Rows.SOURCE_ONLY], decided)
         return decided
+
+    # --------------------------------------------------------------------- the common case
+
+    def _upsert(self, keys: Sequence[str]) -> Decided:
+        """No row is copied here, and whichever rows match, the same rows come in: they are written only once."""
+        new = self.found.unmatched_source
+        rows = self.fitted
+        if len(self.found.source_rows) + len(new) != rows.num_rows:  # the table has a key twice
+            rows = rows.take(positions(np.sort(np.concatenate([self.found.source_rows, new]))))
+        tops = list(dict.fromkeys(column.partition(".")[0] for column in keys))
+        return Decided(
+            updated=[self.found.addresses],
+            inserted_rows=[self.fitted.select(tops).take(positions(new))],
+            whole=in_schema(rows, self.pinned),
+        )
 
     # ------------------------------------------------------------------------ matched rows
 
@@ -211,8 +232,27 @@ class Decision:
     def _in_schema(self, columns: Mapping[str, pa.ChunkedArray[Any]], rows: int) -> pa.Table:
         schema = self.pinned.schema
         complete = {f.name: columns.get(f.name, pa.chunked_array([pa.nulls(rows, f.type)])) for f in schema}
-        batches = table_of(complete).combine_chunks().to_batches()
-        return pa.Table.from_batches([cast_batch(batch, schema, self.pinned.root) for batch in batches], schema)
+        return in_schema(table_of(complete).combine_chunks(), self.pinned)
+
+
+def takes_whole_rows(clauses: Sequence[Clause], fitted: pa.Table, pinned: Pinned) -> bool:
+    """Whether every row of the source comes in as it is, whichever rows match.
+
+    With stable row ids it does not: there the rows that are updated come first, to keep their ids.
+    """
+    plain = {clause.rows for clause in clauses if clause.takes_all and clause.condition is None}
+    return (
+        plain == {Rows.MATCHED, Rows.SOURCE_ONLY}
+        and len(clauses) == len(plain)
+        and set(pinned.schema.names) <= set(fitted.column_names)
+        and not pinned.manifest.has_stable_row_ids
+    )
+
+
+def in_schema(rows: pa.Table, pinned: Pinned) -> pa.Table:
+    """The rows in exactly the table's schema."""
+    batches = [cast_batch(batch, pinned.schema, pinned.root) for batch in rows.to_batches()]
+    return pa.Table.from_batches(batches, pinned.schema)
 
 
 def _columns(table: pa.Table) -> dict[str, pa.ChunkedArray[Any]]:

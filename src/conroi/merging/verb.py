@@ -15,6 +15,7 @@ from conroi.data.fitting import checked_columns, fit
 from conroi.data.keys import is_comparable, key_columns_of
 from conroi.data.pinned import Pinned, unknown_column
 from conroi.data.rows import offsets_by_fragment, take_out
+from conroi.data.stored import remember
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import column_field_ids, fields_by_path, key_columns
@@ -22,8 +23,9 @@ from conroi.format.keyfilter import bloom_filter, is_hashable_by_pylance
 from conroi.format.rowids import encode_row_ids
 from conroi.merging.clauses import Action, Clause, Rows
 from conroi.merging.matching import Addresses, match, refuse_doubled, row_ids_of
-from conroi.merging.outcome import Decided, Decision
+from conroi.merging.outcome import Decided, Decision, in_schema, takes_whole_rows
 from conroi.operations import Update
+from conroi.operations.base import copied
 from conroi.verbs.keyed import KeyGuard, KeysSeen, checked_new_keys, refuse_repeated
 from conroi.verbs.plan import Plan
 
@@ -38,17 +40,34 @@ class Merging:
         self._source = source
         self._on = tuple(on)
         self._clauses = tuple(clauses)
+        self._fitting: tuple[list[pb.Field], pa.Table, pa.Table] | None = None
+        self._written: tuple[list[pb.Field], pa.Table, list[pb.DataFragment]] | None = None
+
+    def prepare(self, pinned: Pinned) -> None:
+        """Do what does not depend on the rows of the table, before it is our turn."""
+        fitted, _ = self._incoming(pinned)
+        if takes_whole_rows(self._clauses, fitted, pinned):
+            self._write(pinned, in_schema(fitted, pinned))
 
     def __call__(self, pinned: Pinned) -> Plan | None:
         """The change; None if no clause finds a row."""
-        fitted = self._fitted(pinned)
-        keys = key_columns_of(fitted, self._on)
-        refuse_repeated(keys, self._on, pinned.root)
+        fitted, keys = self._incoming(pinned)
         found = match(pinned, keys, self._on, needs_target_only=self._has(Rows.TARGET_ONLY))
         if self._on_key(pinned):
             refuse_doubled(pinned, found, keys, self._on)
-        decided = Decision(pinned, self._source, fitted, found).decide(self._clauses)
+        key = key_columns(pinned.manifest.fields)
+        decided = Decision(pinned, self._source, fitted, found).decide(self._clauses, (*self._on, *key))
         return self._plan(pinned, decided)
+
+    def _incoming(self, pinned: Pinned) -> tuple[pa.Table, pa.Table]:
+        """The source in the table's types, and its keys; worked out once as long as the columns stay the same."""
+        fields = list(pinned.manifest.fields)
+        if self._fitting is None or self._fitting[0] != fields:
+            fitted = self._fitted(pinned)
+            keys = key_columns_of(fitted, self._on)
+            refuse_repeated(keys, self._on, pinned.root)
+            self._fitting = fields, fitted, keys
+        return self._fitting[1], self._fitting[2]
 
     def _has(self, rows: Rows) -> bool:
         return any(clause.rows is rows for clause in self._clauses)
@@ -97,17 +116,17 @@ class Merging:
 
     def _plan(self, pinned: Pinned, decided: Decided) -> Plan | None:
         updated, deleted = _joined(decided.updated), _joined(decided.deleted)
-        inserted = pa.concat_tables([pinned.schema.empty_table(), *decided.inserted_rows])
+        inserted = _inserted(pinned, decided)
         if not len(updated) and not len(deleted) and not inserted.num_rows:
             return None
         leaving = np.concatenate([updated, deleted])
         guards = self._guards(pinned, decided, inserted, leaving)
-        new_rows = pa.concat_tables([*decided.updated_rows, inserted])
-        fragments = pinned.writer().write(new_rows.to_reader()).fragments
+        new_rows = pa.concat_tables([*decided.updated_rows, inserted]) if decided.whole is None else decided.whole
+        fragments = self._write(pinned, new_rows)
         if pinned.manifest.has_stable_row_ids and len(updated):
             _keep_row_ids(pinned, fragments, updated)
         rows = offsets_by_fragment(leaving)
-        left = take_out(pinned.files, pinned.manifest, pinned.version, rows)
+        left = take_out(pinned.files, pinned.manifest, pinned.version, rows, later=pinned.is_contended)
         operation = Update(
             removed_fragment_ids=left.removed,
             updated_fragments=left.updated,
@@ -120,7 +139,17 @@ class Merging:
             "rows_updated": len(updated),
             "rows_deleted": len(deleted),
         }
-        return Plan(pinned.staged(operation, rows, keys_checked=True), guard=_all_of(guards), counts=counts)
+        staged = pinned.staged(operation, rows, keys_checked=True, unwritten=left.unwritten)
+        return Plan(staged, guard=_all_of(guards), counts=counts)
+
+    def _write(self, pinned: Pinned, rows: pa.Table) -> list[pb.DataFragment]:
+        """The rows in new fragments; if the merge is done again and the rows are the same, those of the last time."""
+        fields = list(pinned.manifest.fields)
+        if self._written is None or self._written[0] != fields or not self._written[1].equals(rows):
+            fragments = pinned.writer().write(rows.to_reader()).fragments
+            self._written = fields, rows, fragments
+            remember(pinned, fragments, rows, self._on)
+        return [copied(fragment) for fragment in self._written[2]]
 
     def _guards(self, pinned: Pinned, decided: Decided, inserted: pa.Table, leaving: Addresses) -> list[Guard]:
         """Nobody else may bring in a key that we insert: neither by the columns we match on, nor by the table's key."""
@@ -147,6 +176,8 @@ class Merging:
         }
         if not key or (key == set(self._on) and key.isdisjoint(changed) and not self._inserts_other_keys(key)):
             return None
+        if decided.whole is not None:
+            return decided.whole
         return pa.concat_tables([pinned.schema.empty_table(), *decided.updated_rows, inserted])
 
     def _inserts_other_keys(self, key: set[str]) -> bool:
@@ -175,6 +206,13 @@ class Merging:
         # cannot be compared with it, and what cannot be compared counts as a conflict.
         bloom = pb.KeyExistenceFilter.Bloom(bitmap=bytes(32), num_bits=256, number_of_items=1, probability=0.5)
         return pb.KeyExistenceFilter(field_ids=field_ids, bloom=bloom)
+
+
+def _inserted(pinned: Pinned, decided: Decided) -> pa.Table:
+    """The rows that are new, or those of their columns that matter."""
+    if decided.inserted_rows:
+        return pa.concat_tables(decided.inserted_rows)
+    return pinned.schema.empty_table()
 
 
 def _nullable(schema: pa.Schema) -> pa.Schema:

@@ -73,6 +73,9 @@ class CloudObjects:
     def jot(self, path: str, data: bytes) -> None:
         self.put(path, data)
 
+    def put_unseen(self, path: str, data: bytes) -> None:
+        self.put(path, data)
+
     def put_if_absent(self, path: str, data: bytes) -> None:
         self._ask("create", path, lambda: self._store_once.put(path, data, mode="create", use_multipart=False))
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 CloudStore = S3Store | GCSStore | AzureStore
 
 # What only pylance understands.
-PYLANCE_ONLY = frozenset({"client_max_retries", "client_retry_timeout", "download_retry_count"})
+PYLANCE_ONLY = frozenset({"client_max_retries", "client_retry_timeout", "download_retry_count", "dynamodb_endpoint"})
 # What is about the HTTP connection and not about the storage; obstore wants these apart.
 CLIENT_OPTIONS = frozenset(
     {

@@ -84,6 +84,11 @@ class LocalObjects:
         except OSError as error:
             raise store_error(error, "write", path, self.root) from error
 
+    def put_unseen(self, path: str, data: bytes) -> None:
+        full = self._full(path)
+        self._write_new(full, full, path, [data])
+        self._sync_folder_of(full)
+
     def put_if_absent(self, path: str, data: bytes) -> None:
         full = self._full(path)
         temporary = self._write_temporary(full, path, [data])
@@ -183,7 +188,9 @@ class LocalObjects:
         return NotFoundError(f"There is no file {path}", table=self.root)
 
     def _write_temporary(self, full: str, path: str, data: Iterable[bytes]) -> str:
-        temporary = temporary_name(full)
+        return self._write_new(temporary_name(full), full, path, data)
+
+    def _write_new(self, temporary: str, full: str, path: str, data: Iterable[bytes]) -> str:
         try:
             try:
                 file = os.open(temporary, _CREATE, 0o666)

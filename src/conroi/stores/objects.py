@@ -79,6 +79,10 @@ class Objects(Protocol):
         """Write a small file whose readers forgive a torn or stale one: no rename, no sync."""
         ...
 
+    def put_unseen(self, path: str, data: bytes) -> None:
+        """Write a file under a name that nobody else has or looks at before we are through."""
+        ...
+
     def put_if_absent(self, path: str, data: bytes) -> None:
         """Create a file, or raise NameTaken: of many who try, one succeeds."""
         ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from conroi.environment import SYSTEM, Environment
 from conroi.format.naming import parse_manifest_name, staged_name
@@ -14,7 +14,17 @@ from conroi.stores.objects import NameTaken, Objects
 CommitLock = Callable[[int], AbstractContextManager[object]]
 """Called with the version to be created, gives a context manager that only one holder is inside of.
 
-The same shape as pylance's `commit_lock`, so that one lock can serve both."""
+The same shape as pylance's `commit_lock`, so that one lock can serve both. If what is entered has a method
+`confirm()`, it is called right before the write, and raises if the lock was lost meanwhile."""
+
+
+@runtime_checkable
+class HeldLock(Protocol):
+    """A lock that can be lost while it is held, and knows."""
+
+    def confirm(self) -> None:
+        """StoreUnavailable if it may be somebody else's by now."""
+        ...
 
 
 class PutNew(Protocol):
@@ -63,9 +73,11 @@ class LockedPut:
     lock: CommitLock
 
     def put_new(self, objects: Objects, path: str, data: bytes) -> None:
-        with self.lock(_version_of(path)):
+        with self.lock(_version_of(path)) as held:
             if objects.head(path) is not None:
                 raise NameTaken(path)
+            if isinstance(held, HeldLock):
+                held.confirm()
             objects.put(path, data)
 
 

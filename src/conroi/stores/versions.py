@@ -97,7 +97,7 @@ class FolderVersions:
         self._putter.put_new(self._objects, located.path, data)
         self.saw(located)
         if not self._objects.is_listing_ordered and not is_detached(version):
-            self._write_hint(version)
+            self.write_hint(version)
         return located
 
     def saw(self, located: Located) -> None:
@@ -170,8 +170,8 @@ class FolderVersions:
             if parsed is not None and not parsed.is_detached:
                 yield Located(parsed.version, path, parsed.naming)
 
-    def _write_hint(self, version: int) -> None:
-        """Best effort: without a good hint a reader lists the folder."""
+    def write_hint(self, version: int) -> None:
+        """Tell readers of the folder where to look first. Best effort: without a good hint they list it."""
         try:
             self._objects.jot(VERSION_HINT_PATH, b'{"version":%d}' % version)
         except ConroiError as error:

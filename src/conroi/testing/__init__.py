@@ -1,21 +1,26 @@
 """Instruments to test what is built on conroi: count requests, inject faults, slow a store down, replay from a seed.
 
-All of them wrap an `Objects`, so they can be put around any store and around each other.
+Most of them wrap an `Objects`, so they can be put around any storage and around each other; those called …Records wrap
+an external manifest store.
 """
 
-from conroi.testing.counting import CountingObjects, Measurement, kind_of
+from conroi.testing.counting import CountingObjects, Measurement, Meter, kind_of
 from conroi.testing.environment import SeededEnvironment
 from conroi.testing.faults import (
     ChanceFaults,
     Fault,
     FaultyObjects,
     Gate,
+    NthRequest,
     Script,
     call_after,
     call_before,
+    die,
     fail,
     lose_answer,
 )
+from conroi.testing.lakes import connect_through
+from conroi.testing.records import FaultyRecords, WrappedRecords
 from conroi.testing.slow import SlowObjects
 from conroi.testing.wrapping import Request, WrappedObjects
 
@@ -24,15 +29,21 @@ __all__ = [
     "CountingObjects",
     "Fault",
     "FaultyObjects",
+    "FaultyRecords",
     "Gate",
     "Measurement",
+    "Meter",
+    "NthRequest",
     "Request",
     "Script",
     "SeededEnvironment",
     "SlowObjects",
     "WrappedObjects",
+    "WrappedRecords",
     "call_after",
     "call_before",
+    "connect_through",
+    "die",
     "fail",
     "kind_of",
     "lose_answer",

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TypeVar, cast
 
 from conroi.format.naming import (
@@ -55,6 +56,7 @@ class Measurement:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._counts: Counter[tuple[str, str]] = Counter()
+        self._spans: list[tuple[float, float]] = []
         self.bytes_read = 0
         self.bytes_written = 0
 
@@ -67,14 +69,30 @@ class Measurement:
                 if verb in (None, counted_verb) and kind in (None, counted_kind)
             )
 
+    @property
+    def serial(self) -> int:
+        """How many requests came one after the other: of those that overlapped in time, one counts.
+
+        It means something only where a request takes longer than to start a few of them: put SlowObjects below.
+        """
+        with self._lock:
+            spans = sorted(self._spans, key=lambda span: span[1])
+        count, free_at = 0, float("-inf")
+        for started, ended in spans:
+            if started >= free_at:
+                count, free_at = count + 1, ended
+        return count
+
     def by_verb_and_kind(self) -> dict[tuple[str, str], int]:
         """All counts, for a message or a comparison."""
         with self._lock:
             return dict(self._counts)
 
-    def add(self, request: Request, bytes_read: int) -> None:
-        """Count one request."""
+    def add(self, request: Request, bytes_read: int, span: tuple[float, float] | None = None) -> None:
+        """Count one request, which took from one moment to another."""
         with self._lock:
+            if span is not None:
+                self._spans.append(span)
             self._counts[request.verb, kind_of(request.path)] += 1
             self.bytes_read += bytes_read
             self.bytes_written += request.bytes_sent
@@ -84,22 +102,26 @@ class Measurement:
         return f"Measurement({counts or 'nothing'}; {self.bytes_read} bytes read, {self.bytes_written} written)"
 
 
-class CountingObjects(WrappedObjects):
-    """Counts each request, also one that fails; a listing counts once for each thousand names.
+class Meter:
+    """Counts the requests of any number of `Objects` together, such as those of all tables of a lake.
 
-    >>> from conroi.stores.objects import open_objects
-    >>> counting = CountingObjects(open_objects("memory://counting"))
-    >>> with counting.measure() as measured:
-    ...     counting.put("_versions/1.manifest", b"abc")
-    >>> measured.requests("put", "manifest"), measured.requests("get"), measured.bytes_written
-    (1, 0, 3)
+    >>> from conroi.testing import connect_through
+    >>> meter = Meter()
+    >>> lake = connect_through("memory://metered", meter.counting)
+    >>> with meter.measure() as measured:
+    ...     version = lake.version
+    >>> measured.requests("head", "manifest"), measured.requests("get")
+    (1, 0)
     """
 
-    def __init__(self, inner: Objects) -> None:
-        super().__init__(inner)
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self.ever = Measurement()
         self._open = (self.ever,)
+
+    def counting(self, inner: Objects) -> CountingObjects:
+        """The same files, counted here."""
+        return CountingObjects(inner, self)
 
     @contextmanager
     def measure(self) -> Generator[Measurement]:
@@ -113,15 +135,45 @@ class CountingObjects(WrappedObjects):
             with self._lock:
                 self._open = tuple(other for other in self._open if other is not measurement)
 
+    def add(self, request: Request, bytes_read: int, span: tuple[float, float]) -> None:
+        """Count one request in all measurements that are being taken."""
+        for measurement in self._open:
+            measurement.add(request, bytes_read, span)
+
+
+class CountingObjects(WrappedObjects):
+    """Counts each request, also one that fails; a listing counts once for each thousand names.
+
+    >>> from conroi.stores.objects import open_objects
+    >>> counting = CountingObjects(open_objects("memory://counting"))
+    >>> with counting.measure() as measured:
+    ...     counting.put("_versions/1.manifest", b"abc")
+    >>> measured.requests("put", "manifest"), measured.requests("get"), measured.bytes_written
+    (1, 0, 3)
+    """
+
+    def __init__(self, inner: Objects, meter: Meter | None = None) -> None:
+        super().__init__(inner)
+        self._meter = meter or Meter()
+
+    @property
+    def ever(self) -> Measurement:
+        """All requests so far."""
+        return self._meter.ever
+
+    def measure(self) -> AbstractContextManager[Measurement]:
+        """Count what all threads do while inside."""
+        return self._meter.measure()
+
     def around(self, request: Request, call: Callable[[], T]) -> T:
         bytes_read = 0
+        started = time.monotonic()
         try:
             answer = call()
             bytes_read = _length(answer)
             return answer
         finally:
-            for measurement in self._open:
-                measurement.add(request, bytes_read)
+            self._meter.add(request, bytes_read, (started, time.monotonic()))
 
 
 def _length(answer: object) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -100,6 +102,28 @@ class ChanceFaults:
         if drawn < self._fail_share:
             return self._fail
         return self._lose if drawn < self._fail_share + self._lose_share else None
+
+
+class NthRequest:
+    """One fault for the n-th request, counted from 1 over all `Objects` that share this plan."""
+
+    def __init__(self, number: int, fault: Fault) -> None:
+        self._number = number
+        self._fault = fault
+        self._count = 0
+        self._lock = threading.Lock()
+
+    def choose(self, request: Request) -> Fault | None:
+        if not self._fault.matches(request):
+            return None
+        with self._lock:
+            self._count += 1
+            return self._fault if self._count == self._number else None
+
+
+def die(_request: Request) -> None:
+    """A hook: end this process at once, as `kill -9` does."""
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 class FaultyObjects(WrappedObjects):

@@ -69,6 +69,9 @@ class WrappedObjects:
     def jot(self, path: str, data: bytes) -> None:
         self.around(Request("jot", path, len(data)), lambda: self.inner.jot(path, data))
 
+    def put_unseen(self, path: str, data: bytes) -> None:
+        self.around(Request("put", path, len(data)), lambda: self.inner.put_unseen(path, data))
+
     def put_if_absent(self, path: str, data: bytes) -> None:
         self.around(Request("put_if_absent", path, len(data)), lambda: self.inner.put_if_absent(path, data))
 

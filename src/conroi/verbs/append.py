@@ -28,6 +28,11 @@ class Appending:
         self._progress = progress
         self._written: tuple[list[pb.Field], list[pb.Field], WrittenFiles, KeysSeen] | None = None
 
+    @property
+    def adds_only_rows(self) -> bool:
+        """Whether what it does depends on nothing of the table but its columns and key."""
+        return not self._evolve_schema
+
     def __call__(self, pinned: Pinned) -> Plan | None:
         """Add the rows; None if there are none."""
         before = list(pinned.manifest.fields)

@@ -19,7 +19,7 @@ from conroi.commit.files import TableFiles
 from conroi.commit.snapshot import Snapshot
 from conroi.conflicts import Reason, Winner
 from conroi.data.arrow_types import table_of
-from conroi.data.keys import SAMPLE, in_common, key_columns_of, lookup, repeated, sample, scan_keys, shown
+from conroi.data.keys import SAMPLE, in_common, key_columns_of, repeated, sample, scan_keys, shown
 from conroi.data.pinned import Pinned
 from conroi.data.rows import addresses_of
 from conroi.errors import DuplicateKeyError, RetryableConflict
@@ -98,8 +98,8 @@ def checked_new_keys(
 
 
 def _present(pinned: Pinned, keys: pa.Table, columns: Sequence[str], leaving: pa.ChunkedArray[Any] | None) -> pa.Table:
-    """The table's keys, without those that leave; if an index helps, only those among `keys`."""
-    present = scan_keys(pinned, columns, filter=lookup(pinned, keys, columns))
+    """The table's keys, without those that leave; maybe only those among `keys`."""
+    present = scan_keys(pinned, columns, among=keys)
     if leaving is None or not len(leaving):
         return present
     return present.join(table_of({"_rowaddr": leaving}), keys="_rowaddr", join_type="left anti")
@@ -132,7 +132,7 @@ class KeyGuard:
         if not new or not self._keys.num_rows:
             return
         columns = self._columns_at(head, winners)
-        theirs = scan_keys(Pinned(self._files, head), columns, fragment_ids=[f.id for f in new])
+        theirs = scan_keys(Pinned(self._files, head), columns, fragment_ids=[f.id for f in new], among=self._keys)
         there = in_common(self._keys, theirs)
         if there.num_rows:
             raise self._same_keys(head, winners, there, theirs)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from conroi.commit.change import Change, Guard
 from conroi.commit.snapshot import Snapshot
 from conroi.conflicts import Staged
+from conroi.data.pinned import Pinned
 from conroi.errors import InvalidInputError
 
 IfMoved: TypeAlias = Literal["fail", "win"]
@@ -24,6 +25,13 @@ def must_not_move(if_moved: str, table: str) -> bool:
             hint='"fail" refuses if somebody else commits meanwhile, "win" goes ahead.',
         )
     return if_moved == "fail"
+
+
+@runtime_checkable
+class Preparing(Protocol):
+    """A verb that can do a part of its work on whatever version, so that the rest takes less time in its turn."""
+
+    def prepare(self, pinned: Pinned) -> None: ...
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,77 @@
+"""How a request reaches the lake, and how its errors become those that clients of a namespace know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, wraps
+from typing import ParamSpec, TypeVar
+
+import lance_namespace
+
+from conroi import errors
+from conroi.catalog.names import shown
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+KINDS: tuple[tuple[type[errors.ConroiError], type[lance_namespace.LanceNamespaceError]], ...] = (
+    (errors.ConflictError, lance_namespace.ConcurrentModificationError),
+    (errors.AlreadyExistsError, lance_namespace.TableAlreadyExistsError),
+    (errors.UnsupportedError, lance_namespace.UnsupportedOperationError),
+    (errors.InvalidInputError, lance_namespace.InvalidInputError),
+    (errors.NotFoundError, lance_namespace.TableNotFoundError),
+    (errors.CorruptionError, lance_namespace.InvalidTableStateError),
+    (errors.StoreUnavailable, lance_namespace.ServiceUnavailableError),
+    (errors.ConroiError, lance_namespace.InternalError),
+)
+"""The first that fits."""
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(max_workers=32, thread_name_prefix="conroi-namespace")
+
+
+def answered(method: Callable[P, R]) -> Callable[P, R]:
+    """A method of a namespace: done in a thread of ours, and its errors are those of lance_namespace.
+
+    pylance asks from threads of its own, and the interpreter dies if pylance is called from one of those in turn.
+    """
+
+    @wraps(method)
+    def with_typed_errors(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return _pool().submit(method, *args, **kwargs).result()
+        except errors.ConroiError as error:
+            raise as_namespace_error(error) from error
+
+    return with_typed_errors
+
+
+def as_namespace_error(error: errors.ConroiError) -> lance_namespace.LanceNamespaceError:
+    """The error that says the same to a client of a namespace."""
+    for kind, theirs in KINDS:
+        if isinstance(error, kind):
+            return theirs(str(error))
+    raise AssertionError("unreachable")
+
+
+def no_namespace(object_id: str) -> lance_namespace.NamespaceNotFoundError:
+    return lance_namespace.NamespaceNotFoundError(
+        f"The lake has no namespace {shown(object_id)!r}. Hint: create_namespace() makes one."
+    )
+
+
+def no_table(object_id: str) -> lance_namespace.TableNotFoundError:
+    # lancedb tells a missing table from other errors by these words.
+    return lance_namespace.TableNotFoundError(
+        f"Table not found: {shown(object_id)!r} is not in the lake. Hint: list_tables() says what is."
+    )
+
+
+def no_version(object_id: str, version: int | None) -> lance_namespace.TableVersionNotFoundError:
+    return lance_namespace.TableVersionNotFoundError(
+        f"Table {shown(object_id)!r} has no version {version or 'yet'} in the lake. "
+        "Hint: list_table_versions() says which it has."
+    )

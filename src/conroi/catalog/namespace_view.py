@@ -1,0 +1,99 @@
+"""What a namespace looks at: a lake as it is now, or as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from lance_namespace import PermissionDeniedError
+
+from conroi.catalog.catalog import Catalog, LakeTableFiles, location_of, table_files
+from conroi.catalog.expectations import Expectation
+from conroi.catalog.names import parents
+from conroi.catalog.namespace_errors import no_namespace, no_table
+from conroi.catalog.part import Wanted
+from conroi.catalog.publishing import LakePublisher, Order, Outcome, Publishing
+from conroi.catalog.records import Notes
+from conroi.catalog.rows import Row
+from conroi.catalog.state import LakeState
+
+
+class LakeLike(Protocol):
+    """A lake: `conroi.connect(uri)`, or `lake.at(version)`."""
+
+    @property
+    def catalog(self) -> Catalog: ...
+
+    @property
+    def pinned(self) -> LakeState | None: ...
+
+
+@dataclass(frozen=True)
+class View:
+    """A lake, maybe at one of its versions."""
+
+    catalog: Catalog
+    pinned: LakeState | None = None
+
+    def state(self) -> LakeState:
+        """What is read."""
+        return self.pinned or self.catalog.state()
+
+    def newest(self) -> LakeState:
+        """What is written to; refused for a lake as it was."""
+        if self.pinned is not None:
+            raise PermissionDeniedError(
+                f"This is the lake as it was at version {self.pinned.version}; it can only be read. "
+                "Hint: use ConroiNamespace(lake) with the lake itself."
+            )
+        return self.catalog.state()
+
+    # ------------------------------------------------------------------------ rows
+
+    def row(self, object_id: str, state: LakeState) -> Row:
+        """The row of a table; the error of a namespace if there is none."""
+        row = state.table(object_id)
+        if row is None:
+            self.check_parents(object_id, state)
+            raise no_table(object_id)
+        return row
+
+    def check_parents(self, object_id: str, state: LakeState) -> None:
+        """The namespaces that it is in must be there."""
+        for parent in parents(object_id):
+            if not is_namespace(parent, state):
+                raise no_namespace(parent)
+
+    def files(self, row: Row) -> LakeTableFiles:
+        return table_files(self.catalog, row, LakePublisher(self.catalog))
+
+    def uri(self, row: Row) -> str:
+        """Where the table is, as pylance takes it."""
+        return self.catalog.objects(location_of(row)).pylance_uri()
+
+    def storage_options(self, row: Row) -> dict[str, str] | None:
+        """What pylance needs to get there."""
+        return dict(self.catalog.objects(location_of(row)).storage_options) or None
+
+    # ------------------------------------------------------------------------ publishing
+
+    def publish(
+        self,
+        base: LakeState,
+        message: str | None,
+        *,
+        rows: Mapping[str, Row | None] | None = None,
+        tables: Sequence[Wanted] = (),
+        expects: Sequence[Expectation] = (),
+        properties: Mapping[str, str] | None = None,
+    ) -> Outcome:
+        """Publish rows and tables, all or nothing."""
+        notes = Notes(message, properties=properties or {})
+        order = Order(base, tables, rows=rows or {}, expects=expects, notes=notes)
+        return Publishing(self.catalog, order).run()
+
+
+def is_namespace(object_id: str, state: LakeState) -> bool:
+    row = state.rows.get(object_id)
+    return row is not None and not row.is_table

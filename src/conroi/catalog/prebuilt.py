@@ -1,0 +1,183 @@
+"""One table's part in a publication when other software has built its next manifest already.
+
+It cannot be rebased here: it is the next version, or it is refused and its writer rebases it.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from conroi.catalog.catalog import Catalog, location_of
+from conroi.catalog.foreign_keys import refuse_duplicate_keys
+from conroi.catalog.heads import Task
+from conroi.catalog.names import shown
+from conroi.catalog.part import Wanted
+from conroi.catalog.rows import Row
+from conroi.catalog.state import LakeState
+from conroi.commit.change import CommitResult
+from conroi.commit.foreign import ForeignManifest
+from conroi.commit.pins import Pin, finalize
+from conroi.commit.snapshot import Snapshot
+from conroi.errors import (
+    CorruptionError,
+    ExpectedVersionMismatch,
+    ForkedTableError,
+    IncompatibleConflict,
+    InvalidInputError,
+    NotFoundError,
+    RetryableConflict,
+    StoreError,
+)
+from conroi.stores.objects import Objects
+from conroi.stores.versions import Located
+
+_log = logging.getLogger(__name__)
+
+
+class PrebuiltPart:
+    """A foreign manifest in a publication."""
+
+    def __init__(self, catalog: Catalog, wanted: Wanted, foreign: ForeignManifest) -> None:
+        self.wanted = wanted
+        self.is_taken = False
+        self.moved = False
+        self._catalog = catalog
+        self._foreign = foreign
+        self._before: Row | None = None
+        self._is_checked = False
+        self._is_final = not foreign.pin.is_staged
+
+    @property
+    def is_new(self) -> bool:
+        return self.wanted.was is None
+
+    @property
+    def name(self) -> str:
+        return shown(self.wanted.object_id)
+
+    # ------------------------------------------------------------------------ what others did
+
+    def catch_up(self, state: LakeState) -> None:
+        """It must be the very next version of the table."""
+        self._before = None if self.is_new else self._row(state)
+        current = 0 if self._before is None else current_version(self._catalog, self._before)
+        if current + 1 != self._foreign.version:
+            raise ExpectedVersionMismatch(
+                f"Version {self._foreign.version} of table {self.name!r} cannot be made: the lake has {current}.",
+                table=self.name,
+                expected=self._foreign.version - 1,
+                actual=current,
+                hint="Rebase over the versions that are there, and ask for the next.",
+                is_retryable=True,
+            )
+
+    def _row(self, state: LakeState) -> Row:
+        assert self.wanted.was is not None
+        row = state.table(self.wanted.was)
+        if row is None or row.incarnation != self.wanted.row.incarnation:
+            raise IncompatibleConflict(
+                f"The table {shown(self.wanted.was)!r} was dropped or made again while this work was done.",
+                table=shown(self.wanted.was),
+                hint="Nothing was committed. Look at lake.history() for who did it.",
+            )
+        return row
+
+    def adopt(self) -> None:
+        """Its name is taken by somebody who writes by path, so its writer must rebase."""
+        raise RetryableConflict(
+            f"Version {self._foreign.version} of the table was written past the lake meanwhile.",
+            table=self.name,
+            version=self._foreign.version,
+            base_version=self._foreign.version - 1,
+            hint="Rebase over it, and ask for the next version.",
+        )
+
+    # ------------------------------------------------------------------------ our turn
+
+    def build(self) -> None:
+        """Nothing to build; but what it would make of the table is looked at, once."""
+        if self._is_checked or not self._foreign.pin.is_staged:
+            return
+        base = None if self._before is None else head_of(self._catalog, self._before)
+        if base is not None and base.naming is not self._foreign.snapshot.naming:
+            raise InvalidInputError(
+                f"The table names its manifests by the scheme {base.naming.value}.",
+                table=self.name,
+                hint="Stage the manifest under a name of the same scheme.",
+            )
+        refuse_duplicate_keys(self.wanted.files, base, self._foreign)
+        self._is_checked = True
+
+    def tasks(self) -> list[Task]:
+        tasks: list[Task] = [self._probe]
+        before = self._before
+        if before is not None and before.pin is not None:
+            tasks.append(lambda: make_final(self._catalog, before))
+        return tasks
+
+    def staged(self) -> None:
+        """Others staged it."""
+
+    def _probe(self) -> None:
+        pin = self._foreign.pin
+        self.is_taken = pin.is_staged and self._objects.head(pin.final.path) is not None
+
+    def pinned_row(self, state: LakeState) -> Row:
+        now = self.wanted.row if self.is_new else self._row(state)
+        return now.pinned_at(self._foreign.pin, str(self._catalog.environment.new_uuid()))
+
+    # ------------------------------------------------------------------------ published
+
+    def published(self, attempts: int) -> CommitResult:
+        """The lake has it; it gets its final name before its writer hears of it."""
+        self._catalog.keep(location_of(self.wanted.row), self._foreign.pin, self._foreign.snapshot)
+        snapshot = self._foreign.final_snapshot if self.finalize() else self._foreign.snapshot
+        return CommitResult(snapshot, self._foreign.transaction, attempts, ())
+
+    def finalize(self) -> bool:
+        if self._is_final:
+            return True
+        try:
+            finalize(self._objects, self._foreign.pin)
+        except (StoreError, ForkedTableError, NotFoundError) as error:
+            _log.warning("version %d of %s is published but not final: %s", self._foreign.version, self.name, error)
+            return False
+        self._catalog.keep(location_of(self.wanted.row), self._foreign.pin, self._foreign.final_snapshot)
+        self._is_final = True
+        return True
+
+    @property
+    def key(self) -> tuple[str, int, str]:
+        return location_of(self.wanted.row), self._foreign.pin.version, self._foreign.pin.transaction
+
+    @property
+    def _objects(self) -> Objects:
+        return self.wanted.files.objects
+
+
+def current_version(catalog: Catalog, row: Row) -> int:
+    """The newest version that the lake has of the table; 0 for one that is only declared."""
+    if row.pin is not None:
+        return row.pin.version
+    located = catalog.folder(location_of(row)).latest()
+    return 0 if located is None else located.version
+
+
+def head_of(catalog: Catalog, row: Row) -> Snapshot | None:
+    """That version, loaded; None for a table that is only declared."""
+    return catalog.snapshot(row) if current_version(catalog, row) else None
+
+
+def make_final(catalog: Catalog, row: Row) -> Located:
+    """Where the table's pinned version is under its final name, which it gets now if it has none yet."""
+    pin: Pin | None = row.pin
+    if pin is None:
+        raise CorruptionError("A table that is not managed has no pinned version.", hint="Publish to it first.")
+    location = location_of(row)
+    snapshot = catalog.snapshot(row)
+    if not snapshot.is_final:
+        under_way = catalog.finalizing.get((location, pin.version, pin.transaction))
+        if under_way is None or not under_way.result():
+            finalize(catalog.objects(location), pin)
+        catalog.keep(location, pin, Snapshot(snapshot.manifest, pin.final, snapshot.inline_transaction))
+    return pin.final

@@ -1,0 +1,120 @@
+"""A manifest that other software built, to be published by the lake: found, read, and checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from conroi.commit.pins import Pin
+from conroi.commit.snapshot import Snapshot, load_snapshot, load_transaction
+from conroi.errors import InvalidInputError, NotFoundError
+from conroi.format.flags import require_writable
+from conroi.format.manifest_checks import validate_manifest
+from conroi.format.naming import VERSIONS_DIR, ManifestNaming, parse_staged_name
+from conroi.format.transaction import Transaction
+from conroi.stores.location import CloudLocation, parse_location
+from conroi.stores.objects import Objects
+from conroi.stores.versions import Located
+
+CLEANUP_CONFIG = "lance.auto_cleanup."
+"""Settings by which writers delete old versions on their own, which a lake may still need."""
+
+
+@dataclass(frozen=True)
+class ForeignManifest:
+    """A version that others built: what it says, which transaction made it, and where it waits."""
+
+    snapshot: Snapshot
+    transaction: Transaction
+    pin: Pin
+
+    @property
+    def version(self) -> int:
+        return self.pin.version
+
+    @property
+    def final_snapshot(self) -> Snapshot:
+        """The version, once it has its final name."""
+        return Snapshot(self.snapshot.manifest, self.pin.final, self.snapshot.inline_transaction)
+
+
+def key_in_store(objects: Objects, path: str = "") -> str:
+    """The path of a table's file as pylance's stores count it: from the root of the disk, or of the bucket."""
+    location = parse_location(objects.root)
+    root = location.key if isinstance(location, CloudLocation) else location.folder.lstrip("/")
+    return "/".join(part for part in (root, path) if part)
+
+
+def read_staged(objects: Objects, version: int, key: str) -> ForeignManifest:
+    """The manifest that waits under this key to become this version; InvalidInputError if it cannot."""
+    located = _located(objects, version, key)
+    try:
+        snapshot = load_snapshot(objects, located)
+    except NotFoundError:
+        raise InvalidInputError(
+            f"There is no staged manifest {located.path}.",
+            table=objects.root,
+            version=version,
+            hint="Write the manifest to its staged name before asking for the version.",
+        ) from None
+    foreign = _foreign(objects, snapshot)
+    _check(objects, foreign)
+    return foreign
+
+
+def read_final(objects: Objects, version: int, naming: ManifestNaming) -> ForeignManifest | None:
+    """The version that somebody wrote by the table's path; None if there is none."""
+    try:
+        snapshot = load_snapshot(objects, Located(version, naming.path(version), naming))
+    except NotFoundError:
+        return None
+    return _foreign(objects, snapshot)
+
+
+def _located(objects: Objects, version: int, key: str) -> Located:
+    folder, _, name = key.lstrip("/").rpartition("/")
+    parsed = parse_staged_name(name)
+    if folder != key_in_store(objects, VERSIONS_DIR) or parsed is None:
+        raise InvalidInputError(
+            f"{key!r} is not a staged manifest of this table.",
+            table=objects.root,
+            version=version,
+            hint=f"Stage it in {VERSIONS_DIR} of the table's folder, as its final name with -{{uuid}} behind. If the "
+            "table was dropped and made again, it has another folder now: open it again.",
+        )
+    if parsed[0].version != version or parsed[0].is_detached:
+        raise InvalidInputError(
+            f"The staged manifest {name} has the name of another version than {version}.",
+            table=objects.root,
+            version=version,
+            hint="Name it after the version that is to be made.",
+        )
+    return Located(version, f"{VERSIONS_DIR}/{name}", parsed[0].naming)
+
+
+def _foreign(objects: Objects, snapshot: Snapshot) -> ForeignManifest:
+    transaction = load_transaction(objects, snapshot)
+    if transaction is None:
+        raise InvalidInputError(
+            f"Version {snapshot.version} has no transaction, inside or beside it, so nobody could rebase over it.",
+            table=objects.root,
+            version=snapshot.version,
+            hint="Write the transaction into the manifest, or its file, first.",
+        )
+    pin = Pin(snapshot.version, snapshot.located.path, transaction.uuid)
+    if pin.is_staged:
+        snapshot = Snapshot(snapshot.manifest, snapshot.located, snapshot.inline_transaction, is_final=False)
+    return ForeignManifest(snapshot, transaction, pin)
+
+
+def _check(objects: Objects, foreign: ForeignManifest) -> None:
+    """Everything it says about itself must fit together, with every path inside the table or a base of it."""
+    manifest = foreign.snapshot.manifest
+    require_writable(manifest.head)
+    validate_manifest(manifest)
+    if any(key.startswith(CLEANUP_CONFIG) for key in manifest.head.config):
+        raise InvalidInputError(
+            "The table would delete its old versions by itself, but other versions of the lake need them.",
+            table=objects.root,
+            version=foreign.version,
+            hint=f"Write it without auto_cleanup_options ({CLEANUP_CONFIG}* in its config).",
+        )

@@ -1,0 +1,119 @@
+"""The addresses of stores: `sqlite:///file.db`, `postgresql://host/database`, `dynamodb://table?region=…`.
+
+An address may hold a password, so none is ever repeated in a message.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+from urllib.parse import parse_qsl, quote, unquote
+from weakref import WeakValueDictionary
+
+from conroi.errors import InvalidInputError
+from conroi.stores.dynamodb_client import DynamoTable
+from conroi.stores.dynamodb_records import DynamoRecords
+from conroi.stores.postgres_records import PostgresRecords
+from conroi.stores.records import RecordStore
+from conroi.stores.sqlite_records import SqliteRecords
+
+_HINT = "Write sqlite:///file.db, postgresql://user:password@host/database, or dynamodb://table?region=eu-central-1."
+_CREDENTIALS = {
+    "aws_access_key_id": ("aws_access_key_id", "access_key_id"),
+    "aws_secret_access_key": ("aws_secret_access_key", "secret_access_key"),
+    "aws_session_token": ("aws_session_token", "session_token", "aws_token", "token"),
+}
+_REGION = ("aws_region", "region")
+_opened: WeakValueDictionary[tuple[object, ...], RecordStore] = WeakValueDictionary()
+_opening = threading.Lock()
+
+
+def split_uri(
+    uri: str | os.PathLike[str], store: str | RecordStore | None
+) -> tuple[str | os.PathLike[str], str | RecordStore | None]:
+    """What pylance writes as one, `s3+ddb://bucket/path?ddbTableName=T`, as the table's URI and its store's address."""
+    text = os.fspath(uri)
+    if not isinstance(text, str) or not text.lower().startswith("s3+ddb://"):  # pyright: ignore[reportUnnecessaryIsInstance]
+        return uri, store
+    path, _, query = text[len("s3+ddb://") :].partition("?")
+    settings = parse_qsl(query)
+    if store is not None or [name for name, _ in settings] != ["ddbTableName"]:
+        raise InvalidInputError(
+            "An s3+ddb:// URI names its store itself, by ddbTableName and nothing else.",
+            hint="Write s3+ddb://bucket/path?ddbTableName=T, or s3://bucket/path with store=.",
+        )
+    return f"s3://{path}", f"dynamodb://{quote(settings[0][1])}"
+
+
+def open_records(store: str | RecordStore, storage_options: Mapping[str, str] | None = None) -> RecordStore:
+    """The store at an address; tables of one process that name the same one share its connection.
+
+    DynamoDB takes region and credentials from `storage_options` if they are there, else as boto3 always does.
+    """
+    if not isinstance(store, str):
+        return store
+    options = {name.lower(): str(value) for name, value in (storage_options or {}).items()}
+    key = (store, *sorted(options.items())) if store.startswith("dynamodb:") else (store,)
+    with _opening:
+        found = _opened.get(key)
+        if found is None:
+            found = _opened[key] = _open(store, options)
+        return found
+
+
+def _open(address: str, options: Mapping[str, str]) -> RecordStore:
+    scheme, separator, rest = address.partition("://")
+    if separator and scheme == "sqlite":
+        return SqliteRecords(_sqlite_path(rest))
+    if separator and scheme in ("postgresql", "postgres"):
+        return PostgresRecords(address)
+    if separator and scheme == "dynamodb":
+        return DynamoRecords(dynamo_table(address, options))
+    raise InvalidInputError("This is not the address of a store that conroi knows.", hint=_HINT)
+
+
+def dynamo_table(address: str, options: Mapping[str, str] | None = None) -> DynamoTable:
+    """What an address and storage options say about a DynamoDB table."""
+    options = options or {}
+    name, _, query = address.removeprefix("dynamodb://").partition("?")
+    settings = dict(parse_qsl(query, keep_blank_values=True))
+    if not address.startswith("dynamodb://") or not name.strip("/") or "/" in name or "@" in name:
+        raise InvalidInputError("The address of a DynamoDB store must be dynamodb://table.", hint=_HINT)
+    if unknown := sorted(settings.keys() - {"region", "endpoint"}):
+        raise InvalidInputError(
+            f"The address of the DynamoDB store has settings that are not known: {', '.join(unknown)}.",
+            hint="It takes region and endpoint; credentials come from the environment or storage_options.",
+        )
+    given = {name: _first(options, names) for name, names in _CREDENTIALS.items()}
+    return DynamoTable(
+        name=unquote(name),
+        region=settings.get("region") or _first(options, _REGION),
+        endpoint=settings.get("endpoint") or options.get("dynamodb_endpoint"),
+        credentials={name: value for name, value in given.items() if value is not None},
+    )
+
+
+def sqlite_path(address: str) -> str | None:
+    """The file of a SQLite store; None if the address is PostgreSQL's. Lakes know only these two."""
+    scheme, separator, rest = address.partition("://")
+    if separator and scheme == "sqlite":
+        return _sqlite_path(rest)
+    if separator and scheme in ("postgresql", "postgres"):
+        return None
+    raise InvalidInputError(
+        "This is not the address of a store for lakes.",
+        hint="Write sqlite:///file.db or postgresql://user:password@host/database.",
+    )
+
+
+def _sqlite_path(rest: str) -> str:
+    """As SQLAlchemy reads it: three slashes and a path from here, four and one from the root."""
+    host, slash, path = rest.partition("/")
+    if host or not slash or not path or "?" in path:
+        raise InvalidInputError("The address of a SQLite store must be sqlite:///file.db.", hint=_HINT)
+    return unquote(path)
+
+
+def _first(options: Mapping[str, str], names: tuple[str, ...]) -> str | None:
+    return next((options[name] for name in names if name in options), None)

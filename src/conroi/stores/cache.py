@@ -1,0 +1,62 @@
+"""Values kept in memory for files that never change.
+
+A file of a Lance table is written once, and its name is never used again. So what was read from it stays right, and
+only memory limits how long it is kept: each cache has so many bytes, and forgets what was not asked for longest.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+V = TypeVar("V")
+
+
+class BoundedCache(Generic[V]):
+    """The values asked for last, up to so many bytes; threads may share it."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self.most_bytes = most_bytes
+        self._values: OrderedDict[Hashable, tuple[V, int]] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable) -> V | None:
+        """The value, which then counts as just used; None if it is not kept (any more)."""
+        with self._lock:
+            found = self._values.get(key)
+            if found is None:
+                return None
+            self._values.move_to_end(key)
+            return found[0]
+
+    def put(self, key: Hashable, value: V, size: int) -> None:
+        """Keep a value of so many bytes in place of an older one; one that is bigger than the cache is not kept."""
+        with self._lock:
+            self._drop(key)
+            if size > self.most_bytes:
+                return
+            self._values[key] = value, size
+            self._bytes += size
+            while self._bytes > self.most_bytes:
+                self._drop(next(iter(self._values)))
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            self._values.clear()
+            self._bytes = 0
+
+    def _drop(self, key: Hashable) -> None:
+        _, size = self._values.pop(key, (None, 0))
+        self._bytes -= size
+
+    @property
+    def bytes(self) -> int:
+        """How much is kept just now."""
+        return self._bytes
+
+    def __len__(self) -> int:
+        return len(self._values)

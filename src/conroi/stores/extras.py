@@ -1,0 +1,13 @@
+"""What to say when a package is missing that only some users need."""
+
+from __future__ import annotations
+
+from conroi.errors import UnsupportedError
+
+
+def missing_extra(what: str, extra: str, package: str) -> UnsupportedError:
+    """The error for a store whose client library is not installed."""
+    return UnsupportedError(
+        f"{what} needs the package {package}, which is not installed.",
+        hint=f"Install it with: pip install 'conroi[{extra}]'.",
+    )

@@ -1,0 +1,32 @@
+"""The tables that we make in somebody's database, by counted steps, so that every version can become the next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from conroi.errors import UnsupportedError
+
+SCHEMA_TABLE = "conroi_schema"
+CREATE_SCHEMA_TABLE = "CREATE TABLE IF NOT EXISTS conroi_schema (component TEXT PRIMARY KEY, version BIGINT NOT NULL)"
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """The statements that make each version out of the one before; never change a step that was released."""
+
+    component: str
+    steps: tuple[tuple[str, ...], ...]
+
+    @property
+    def version(self) -> int:
+        return len(self.steps)
+
+    def missing(self, found: int, where: str) -> list[str]:
+        """The statements that a database at version `found` still needs; UnsupportedError if it is ahead of us."""
+        if found > self.version:
+            raise UnsupportedError(
+                f"The {self.component} in {where} have schema {found}, and this conroi knows schemas up to "
+                f"{self.version}.",
+                hint="A newer conroi wrote there. Install that version or a newer one.",
+            )
+        return [statement for step in self.steps[found:] for statement in step]

@@ -1,0 +1,138 @@
+"""A SQLite database that many threads and processes of one machine share: waits are bounded, errors are typed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, TypeVar
+
+from conroi.errors import ConroiError, CorruptionError, InvalidInputError, StoreError, StoreUnavailable
+from conroi.stores.sql_schema import CREATE_SCHEMA_TABLE, SCHEMA_TABLE, Schema
+
+T = TypeVar("T")
+Row = tuple[Any, ...]
+DEFAULT_TIMEOUT_S = 30.0
+_WAL_PAUSE_S = 0.01
+_of_parents: list[sqlite3.Connection] = []
+"""Connections that came over a fork: SQLite forbids to use or close them here."""
+
+
+class SqliteDatabase:
+    """One connection, opened at first use, in write-ahead mode: readers and writers do not wait for each other.
+
+    Writers wait for each other, `timeout_s` at most.
+    """
+
+    def __init__(self, path: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+        self.path: str = os.path.abspath(path)
+        self.timeout_s = timeout_s
+        self._lock = threading.RLock()
+        self._connection: sqlite3.Connection | None = None
+        self._owner = 0
+
+    def __repr__(self) -> str:
+        return f"SqliteDatabase({self.path!r})"
+
+    def read(self, sql: str, parameters: Sequence[object] = ()) -> list[Row]:
+        """The rows of one query."""
+        return self._guarded("read", lambda connection: connection.execute(sql, parameters).fetchall())
+
+    @contextlib.contextmanager
+    def transaction(self) -> Generator[sqlite3.Connection]:
+        """The only writer of the database while inside; all that is done inside lands, or nothing."""
+        with self._lock:
+            connection = self._guarded("write", lambda connection: connection.execute("BEGIN IMMEDIATE").connection)
+            try:
+                yield connection
+                self._guarded("write", lambda connection: connection.execute("COMMIT"))
+            except sqlite3.Error as error:
+                raise self._typed("write", error) from error
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+
+    def ensure(self, schema: Schema) -> None:
+        """Make the tables of this schema, or bring them up to date; a reader of a current database writes nothing."""
+        if self._version_of(schema) == schema.version:
+            return
+        with self.transaction() as connection:
+            connection.execute(CREATE_SCHEMA_TABLE)
+            for statement in schema.missing(self._version_of(schema), self.path):
+                connection.execute(statement)
+            connection.execute(
+                "INSERT INTO conroi_schema VALUES (?, ?) ON CONFLICT (component) DO UPDATE SET version = ?",
+                (schema.component, schema.version, schema.version),
+            )
+
+    def close(self) -> None:
+        """Let go of the file; the next call opens it again."""
+        with self._lock:
+            if self._connection is not None and self._owner == os.getpid():
+                self._connection.close()
+            self._connection = None
+
+    def _version_of(self, schema: Schema) -> int:
+        if not self.read("SELECT 1 FROM sqlite_master WHERE name = ?", (SCHEMA_TABLE,)):
+            return 0
+        found = self.read("SELECT version FROM conroi_schema WHERE component = ?", (schema.component,))
+        return int(found[0][0]) if found else 0
+
+    def _guarded(self, verb: str, request: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            with self._lock:
+                return request(self._opened())
+        except sqlite3.Error as error:
+            raise self._typed(verb, error) from error
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._connection is not None and self._owner != os.getpid():
+            _of_parents.append(self._connection)
+            self._connection = None
+        if self._connection is None:
+            self._connection, self._owner = self._open(), os.getpid()
+        return self._connection
+
+    def _open(self) -> sqlite3.Connection:
+        if not os.path.isdir(os.path.dirname(self.path)):
+            raise InvalidInputError(f"The folder of the database {self.path} does not exist.", hint="Create it first.")
+        connection = sqlite3.connect(self.path, timeout=self.timeout_s, isolation_level=None, check_same_thread=False)
+        try:
+            self._use_write_ahead_log(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _use_write_ahead_log(self, connection: sqlite3.Connection) -> None:
+        """The switch is made once in the life of a file, and SQLite does not wait for others that are at it."""
+        deadline = time.monotonic() + self.timeout_s
+        while True:
+            try:
+                if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+                    connection.execute("PRAGMA journal_mode = WAL")
+            except sqlite3.OperationalError as error:
+                if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                    raise
+                time.sleep(_WAL_PAUSE_S)
+            else:
+                return
+
+    def _typed(self, verb: str, error: sqlite3.Error) -> ConroiError:
+        code, asked = _code(error), f"Could not {verb} the database {self.path}"
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            message = f"{asked}: others were writing to it for {self.timeout_s:g} s"
+            return StoreUnavailable(message, hint="Try again; nothing of this was written.")
+        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            return CorruptionError(f"{asked}: it is damaged, or no SQLite database.", hint="Restore it from a backup.")
+        if code == sqlite3.SQLITE_IOERR:
+            return StoreUnavailable(f"{asked}: {error}", hint="It may pass; check the disk.")
+        return StoreError(f"{asked}: {error}", hint="Check the path, its permissions and the space on the disk.")
+
+
+def _code(error: sqlite3.Error) -> int:
+    """The primary result code; the rest of the bits say more than we ask."""
+    return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
