@@ -13,7 +13,7 @@ import pyarrow as pa
 from conroi.catalog.catalog import Catalog, location_of, table_files
 from conroi.catalog.heads import Published
 from conroi.catalog.names import object_id, shown
-from conroi.catalog.opening import open_catalog
+from conroi.catalog.opening import MANIFEST, open_catalog
 from conroi.catalog.publishing import LakePublisher, Order, Publishing
 from conroi.catalog.records import Notes
 from conroi.catalog.rows import NAMESPACE, TABLE, Row
@@ -22,8 +22,18 @@ from conroi.commit.backoff import pause_s
 from conroi.commit.files import TableFiles
 from conroi.commit.run import checked_retries, checked_texts
 from conroi.environment import SYSTEM, Environment
-from conroi.errors import ExpectedVersionMismatch, InvalidInputError, NotFoundError, RetryableConflict, about
+from conroi.errors import (
+    AlreadyExistsError,
+    CorruptionError,
+    ExpectedVersionMismatch,
+    InvalidInputError,
+    NotFoundError,
+    RetryableConflict,
+    about,
+)
+from conroi.format.naming import check_relative_path
 from conroi.history import find
+from conroi.maintenance.mend import mend
 from conroi.refs.tags import Tags
 from conroi.retrying import DEFAULT_RETRIES
 from conroi.table import Table
@@ -86,6 +96,16 @@ class Lake:
         """The lake's newest version; for a lake at a version, that one."""
         return self._state().version
 
+    @property
+    def catalog(self) -> Catalog:
+        """The lower layer, for what publishes through this lake besides its own verbs."""
+        return self._catalog
+
+    @property
+    def pinned(self) -> LakeState | None:
+        """The state that this lake stays at, as at() gave it; None for the lake itself."""
+        return self._pinned
+
     def _state(self) -> LakeState:
         return self._pinned or self._catalog.state()
 
@@ -120,6 +140,13 @@ class Lake:
         files = table_files(self._catalog, row, self._publisher)
         with about(shown(row.object_id)):
             return Table(files, self._catalog.snapshot(row))
+
+    def files_at(self, folder: str) -> TableFiles | None:
+        """The storage of the table in this folder of the lake; None if the lake has none there."""
+        for row in self._state().tables():
+            if row.location == folder:
+                return table_files(self._catalog, row, self._publisher)
+        return None
 
     def table(
         self,
@@ -176,19 +203,21 @@ class Lake:
     def create_namespace(self, name: str, *, message: str | None = None) -> None:
         """Make a namespace; `lake.create_table("sales.orders", …)` makes `sales` by itself."""
         key = object_id(name)
-        self._publish_rows({key: Row(key, NAMESPACE)}, message or f"create namespace {name}")
+        self._publish_new({key: Row(key, NAMESPACE)}, message or f"create namespace {name}")
 
     def drop_namespace(self, name: str, *, message: str | None = None) -> None:
         """Take an empty namespace out of the lake."""
         key = object_id(name)
-        row = self._state().rows.get(key)
+        state = self._state()
+        row = state.rows.get(key)
         if row is None or row.is_table:
             raise NotFoundError(f"There is no namespace {name!r}.", hint="lake.namespaces() lists what there is.")
-        self._publish_rows({key: None}, message or f"drop namespace {name}")
+        self._publish_rows({key: None}, message or f"drop namespace {name}", state)
 
     def register(self, name: str, location: str, *, message: str | None = None) -> Table:
         """Bring a Lance table that is in a folder of this lake into its list, at its newest version."""
         key = object_id(name)
+        location = self._checked_location(location)
         located = self._catalog.folder(location).latest()
         if located is None:
             raise NotFoundError(
@@ -196,8 +225,30 @@ class Lake:
                 table=name,
                 hint="Give the folder as it is called inside the lake, such as orders.lance.",
             )
-        self._publish_rows({key: Row(key, TABLE, location)}, message or f"register {name}")
+        self._publish_new({key: Row(key, TABLE, location)}, message or f"register {name}")
         return self[name]
+
+    def _checked_location(self, location: str) -> str:
+        """A folder that no table of the lake has."""
+        location = location.strip("/")
+        try:
+            check_relative_path(location)
+        except CorruptionError:
+            raise InvalidInputError(
+                f"{location!r} is not a folder inside the lake.", hint="Give its name there, such as orders.lance."
+            ) from None
+        if location.partition("/")[0] == MANIFEST:
+            raise InvalidInputError(
+                f"{MANIFEST} is the lake's own table.", table=location, hint="Register another folder."
+            )
+        for row in self._state().tables():
+            if row.location is not None and row.location.strip("/") == location:
+                raise AlreadyExistsError(
+                    f"The folder {location!r} is that of the table {shown(row.object_id)!r}.",
+                    table=shown(row.object_id),
+                    hint="Open it by that name, or rename_table() it.",
+                )
+        return location
 
     def deregister(self, name: str, *, message: str | None = None) -> str:
         """Take a table out of the list and leave its folder alone; the answer is where that is."""
@@ -215,16 +266,39 @@ class Lake:
                 if self._catalog.folder(folder).latest() is not None:
                     found[key] = Row(key, TABLE, folder)
         if found:
-            self._publish_rows(found, message or f"adopt {len(found)} tables")
+            self._publish_new(found, message or f"adopt {len(found)} tables")
         return sorted(shown(key) for key in found)
+
+    def mend(self, name: str, *, discard: bool = False) -> Table:
+        """Bring a forked table together again (see ForkedTableError): what was written by its path, on top of the lake.
+
+        Where the two changes do not fit together, IncompatibleConflict says why; `discard=True` then goes on from the
+        lake's version. The other one stays readable by path under its number. A table that is fine stays as it is.
+        """
+        self._refuse_pinned()
+        with about(name):
+            mend(self._catalog, object_id(name), discard=discard)
+        return self[name]
 
     def _folders(self) -> list[str]:
         names = {path.partition("/")[0] for path in self._catalog.root.list_names("") if "/" in path}
         return sorted(names)
 
-    def _publish_rows(self, rows: Mapping[str, Row | None], message: str) -> None:
+    def _publish_new(self, rows: Mapping[str, Row | None], message: str) -> None:
+        """Names that must be free: at first here, and then until they are published."""
+        state = self._catalog.state()
+        for key in rows:
+            if key in state.rows:
+                raise AlreadyExistsError(
+                    f"There is a {state.rows[key].object_type} {shown(key)!r} in the lake already.",
+                    table=shown(key),
+                    hint="Choose another name, or drop or deregister that one first.",
+                )
+        self._publish_rows(rows, message, state)
+
+    def _publish_rows(self, rows: Mapping[str, Row | None], message: str, base: LakeState) -> None:
         self._refuse_pinned()
-        order = Order(self._catalog.state(), rows=rows, notes=Notes(message))
+        order = Order(base, rows=rows, notes=Notes(message))
         Publishing(self._catalog, order).run()
 
     # ------------------------------------------------------------------------ transactions

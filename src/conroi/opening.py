@@ -10,6 +10,7 @@ from typing import Literal
 import pyarrow as pa
 
 from conroi import operations
+from conroi.catalog.inside import split_inside
 from conroi.commit.change import Change, CommitOptions, CommitResult
 from conroi.commit.files import TableFiles
 from conroi.commit.loop import commit as commit_change
@@ -24,6 +25,7 @@ from conroi.format.manifest import Manifest
 from conroi.format.naming import ManifestNaming
 from conroi.format.transaction import COMMIT_MESSAGE_PROPERTY, Transaction
 from conroi.history import find
+from conroi.lake import Lake, connect
 from conroi.stores.addresses import open_records, split_uri
 from conroi.stores.external_versions import ExternalVersions
 from conroi.stores.objects import open_objects
@@ -47,7 +49,17 @@ def table_files(
     put: Literal["conditional", "rename"] = "conditional",
     environment: Environment = SYSTEM,
 ) -> TableFiles:
-    """The storage of one table; nothing is looked up yet."""
+    """The storage of one table; of a table in a lake, through that lake."""
+    lake = lake_around(uri, store=store, storage_options=storage_options, durable=durable, environment=environment)
+    inside = None if lake is None else lake[0].files_at(lake[1])
+    if inside is not None:
+        if commit_lock is not None or put != "conditional":
+            raise InvalidInputError(
+                "This table belongs to a lake, which commits for it.",
+                table=os.fspath(uri),
+                hint="Leave out commit_lock and put.",
+            )
+        return inside
     uri, store = split_uri(uri, store)
     objects = open_objects(uri, storage_options, durable=durable)
     if put not in ("conditional", "rename"):
@@ -59,6 +71,34 @@ def table_files(
         records = open_records(store, storage_options)
         return TableFiles(objects, ExternalVersions(objects, records, putter, environment), environment)
     return TableFiles(objects, FolderVersions(objects, putter, environment), environment)
+
+
+def lake_around(
+    uri: Uri,
+    *,
+    store: Store | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    durable: bool = False,
+    environment: Environment = SYSTEM,
+) -> tuple[Lake, str] | None:
+    """The lake that a path is in, and the folder in it; None if the folder above is no lake."""
+    if isinstance(uri, str) and uri.lower().startswith("s3+ddb://"):
+        return None
+    found = split_inside(uri, storage_options)
+    if found is None:
+        return None
+    root, folder, has_store = found
+    if has_store and not isinstance(store, str | None):
+        raise InvalidInputError(
+            "This table belongs to a lake, which keeps its history in a store.",
+            table=os.fspath(uri),
+            hint="Give the address of the lake's store.",
+        )
+    if store is not None and not has_store:
+        return None  # a store of the table's own
+    address = store if isinstance(store, str) else None
+    lake = connect(root, store=address, storage_options=storage_options, durable=durable, environment=environment)
+    return lake, folder
 
 
 def open_table(
@@ -120,8 +160,22 @@ def create_table(
     """Make a Lance table from a pyarrow schema (empty) or from data.
 
     `key` declares the column or columns by which rows are told apart; they may not be null. With `stable_row_ids` rows
-    keep their id when they are updated or compacted.
+    keep their id when they are updated or compacted. A path inside a lake makes a table of that lake.
     """
+    lake = lake_around(uri, store=store, storage_options=storage_options, durable=durable, environment=environment)
+    if lake is not None:
+        if naming is not ManifestNaming.V2:
+            raise InvalidInputError("Tables of a lake have manifest names of the newer kind.", hint="Leave out naming.")
+        return lake[0].create_table(
+            lake[1].removesuffix(".lance"),
+            schema_or_data,
+            key=key,
+            stable_row_ids=stable_row_ids,
+            config=config,
+            data_format=data_format,
+            message=message,
+            progress=progress,
+        )
     files = table_files(
         uri,
         store=store,

@@ -31,6 +31,7 @@ VALUES: dict[str, Any] = {
     "reason": Reason("keys/same", "Update", "Append", names=("5",)),
     "expected": 5,
     "actual": 7,
+    "is_retryable": True,
     "attempts": 21,
     "transaction_uuid": "abc",
     "keys": ({"id": 5},),

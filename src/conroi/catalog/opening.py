@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 from collections.abc import Mapping
 
@@ -14,18 +13,17 @@ from conroi.catalog.sql_heads import SqlHeads
 from conroi.commit.files import TableFiles
 from conroi.commit.loop import commit
 from conroi.environment import Environment
-from conroi.errors import AlreadyExistsError, InvalidInputError, NotFoundError
+from conroi.errors import AlreadyExistsError, InvalidInputError
 from conroi.format.naming import ManifestNaming
-from conroi.stores.addresses import sqlite_path
+from conroi.stores.addresses import store_kind
+from conroi.stores.lake_marker import mark, marker
 from conroi.stores.lake_tables import open_lake_tables
-from conroi.stores.objects import NameTaken, Objects, open_objects
+from conroi.stores.objects import Objects, open_objects
 from conroi.stores.table_keys import full_key
 from conroi.stores.versions import FolderVersions
 from conroi.verbs.create import DEFAULT_DATA_FORMAT, create
 
 MANIFEST = "__manifest"
-MARKER = "__conroi.json"
-"""Says, in the folder of a lake with a store, that there is one; never where, since that may hold a password."""
 
 
 def open_catalog(
@@ -42,7 +40,7 @@ def open_catalog(
     check_marker(root, store)
     if store is not None:
         heads = SqlHeads(open_lake_tables(store), full_key(root), root, environment)
-        heads.create()
+        heads.ensure()
         catalog = Catalog(root, heads, environment, storage_options=storage_options, durable=durable, wrap=wrap)
         catalog.state()
         return catalog, None
@@ -58,30 +56,21 @@ def open_catalog(
 
 def check_marker(root: Objects, store: str | None) -> None:
     """A lake keeps its history in one place: whoever would look for it in another gets an error, not an empty lake."""
-    try:
-        kept: str = json.loads(root.get(MARKER))["history"]
-    except NotFoundError:
-        if store is None:
-            return
+    kept = marker(root)
+    if kept is None and store is not None:
         if next(iter(root.list_names(MANIFEST)), None) is not None:
             raise InvalidInputError(
                 "This lake keeps its history in its own folder, not in a store.",
                 table=root.root,
                 hint="Leave out store.",
-            ) from None
-        with contextlib.suppress(NameTaken):
-            root.put_if_absent(MARKER, json.dumps({"history": _kind(store)}).encode())
-        return
-    if store is None or _kind(store) != kept:
+            )
+        kept = mark(root, store_kind(store))
+    if kept is not None and (store is None or store_kind(store) != kept):
         raise InvalidInputError(
             f"This lake keeps its history in a {kept} store.",
             table=root.root,
             hint=f'Give its address: conroi.connect(uri, store="{kept}://…").',
         )
-
-
-def _kind(store: str) -> str:
-    return "postgresql" if sqlite_path(store) is None else "sqlite"
 
 
 def manifest_files(

@@ -41,7 +41,7 @@ class SqlHeads:
     def baton(self) -> Baton:
         return Baton(self._root, self._environment, self._turns.me)
 
-    def create(self) -> None:
+    def ensure(self) -> None:
         """Make the lake, unless it is there."""
         if self._queries.head() is None:
             self._tables.create(self._lake)

@@ -107,6 +107,11 @@ def sqlite_path(address: str) -> str | None:
     )
 
 
+def store_kind(address: str) -> str:
+    """What kind of store for lakes this is the address of."""
+    return "postgresql" if sqlite_path(address) is None else "sqlite"
+
+
 def _sqlite_path(rest: str) -> str:
     """As SQLAlchemy reads it: three slashes and a path from here, four and one from the root."""
     host, slash, path = rest.partition("/")
