@@ -17,12 +17,13 @@ from conroi.commit.snapshot import Snapshot
 from conroi.conflicts import Staged, Winner
 from conroi.data.pinned import Pinned
 from conroi.data.pylance import pylance_errors
+from conroi.errors import RetryableConflict
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import fields_by_path, key_columns
 from conroi.format.manifest import Manifest
 from conroi.format.naming import ManifestNaming
 from conroi.format.rowids import decode_row_ids, encode_row_ids
-from conroi.operations import Append, Delete, Operation, Overwrite, Step, Update
+from conroi.operations import Append, Delete, Operation, Overwrite, Step, Update, folded
 from conroi.operations.update import REWRITE_ROWS
 from conroi.stores.versions import Located
 from conroi.verbs.plan import Plan
@@ -89,43 +90,48 @@ class Statements:
     def _private(self, manifest: Manifest, number: int) -> Snapshot:
         """The version after a statement. It keeps the number of the base: nobody else ever sees it."""
         head = manifest.editable_head()
-        head.version = max(number, 1)
+        head.version = number
         naming = self.base.naming if self.base is not None else ManifestNaming.V2
         located = Located(head.version, naming.path(head.version), naming)
         return Snapshot(manifest.changed(head=head), located, is_final=False, is_private=True)
 
     # ------------------------------------------------------------------------ at the end
 
-    def folded(self) -> list[Plan]:
-        """One plan that does it all where Lance has such an operation; else one after the other."""
-        if len(self.plans) < 2:
-            return list(self.plans)
-        kinds = {type(plan.staged.operation) for plan in self.plans}
-        if self.base is None:
-            if kinds == {Overwrite, Append} and isinstance(self.plans[0].staged.operation, Overwrite):
-                return [_created_with_rows(self.plans)]
-            return [self.plans[0], *replace(self, base=self._created(), plans=self.plans[1:]).folded()]
-        if kinds == {Append}:
-            return [self._plan(Append(fragments=_all_fragments(self.plans)), None)]
-        if kinds <= set(_ROW_CHANGES) and all(_moves_rows(plan.staged.operation) for plan in self.plans):
-            return [self._row_changes()]
-        return list(self.plans)
+    def folded(self) -> Plan | None:
+        """One plan that does it all; None if there is nothing to do.
 
-    def _created(self) -> Snapshot:
-        """The new table as its creation left it."""
-        return Statements(self.files, None).then(self.plans[0]).current
+        Where Lance has an operation for it, that can be put on top of what others commit. Else it is the result as it
+        is, which fits only the version that the statements were made on.
+        """
+        if len(self.plans) < 2:
+            return self.plans[0] if self.plans else None
+        done = [plan.staged.operation for plan in self.plans]
+        if self.base is None:
+            is_filled = all(isinstance(operation, Append) for operation in done[1:])
+            return _created_with_rows(self.plans) if is_filled else self._several(done)
+        if all(isinstance(operation, Append) for operation in done):
+            return self._plan(Append(fragments=_all_fragments(self.plans)), None)
+        if all(map(_moves_rows, done)):
+            return self._row_changes()
+        return self._several(done)
+
+    def _several(self, done: Sequence[Operation]) -> Plan:
+        """The result as it is; others see the nearest operation that Lance has."""
+        before = None if self.base is None else self.base.manifest
+        plan = self._plan(folded(before, self.current.manifest, done), None)
+        return plan if before is None else replace(plan, guard=_only_on(before))
 
     def _plan(self, operation: Operation, affected: dict[int, BitMap] | None) -> Plan:
-        assert self.base is not None
         counts: dict[str, int] = {}
         for plan in self.plans:
             for key, value in plan.counts.items():
                 counts[key] = counts.get(key, 0) + value
-        checked = all(plan.staged.keys_checked_exactly for plan in self.plans)
+        bringing = [plan for plan in self.plans if not isinstance(plan.staged.operation, Delete)]
+        checked = all(plan.staged.keys_checked_exactly for plan in bringing)
         return Plan(
             Staged(
                 operation=operation,
-                base=self.base.manifest,
+                base=self.plans[0].staged.base if self.base is None else self.base.manifest,
                 affected_rows=affected,
                 keys_checked_exactly=checked,
             ),
@@ -257,7 +263,7 @@ def _unnumbered(fragment: pb.DataFragment, first_new_id: int, is_stable: bool) -
 def _moves_rows(operation: Operation) -> bool:
     """Whether the change only deletes rows and adds fragments."""
     if not isinstance(operation, Update):
-        return True
+        return isinstance(operation, Append | Delete)
     return operation.update_mode == REWRITE_ROWS and not operation.compacted_sstables and not operation.fields_modified
 
 
@@ -280,6 +286,21 @@ def _created_with_rows(plans: Sequence[Plan]) -> Plan:
     assert isinstance(first, Overwrite)
     operation = replace(first, fragments=_all_fragments(plans))
     return replace(plans[0], staged=replace(plans[0].staged, operation=operation))
+
+
+def _only_on(base: Manifest) -> Guard:
+    """The guard of what fits only this version; having one also means that every newer commit is looked at."""
+
+    def check(head: Snapshot, winners: Sequence[Winner]) -> None:  # noqa: ARG001
+        if head.version != base.version:
+            raise RetryableConflict(
+                f"Several changes were made on version {base.version}, and the table is at version {head.version} now.",
+                version=head.version,
+                base_version=base.version,
+                hint="Run the work again in a new transaction; lake.run(function) does that for you.",
+            )
+
+    return check
 
 
 def _all_of(guards: Sequence[Guard]) -> Guard | None:

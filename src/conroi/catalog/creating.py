@@ -14,8 +14,9 @@ def new_location(catalog: Catalog, object_id: str) -> str:
     A table that is dropped and made again gets another folder, so that a writer of the old one that was stalled can
     touch nothing of the new one.
     """
-    plain = f"{folder_name(object_id)}.lance"
-    if "$" not in object_id and next(iter(catalog.objects(plain).list_names("")), None) is None:
+    plain = f"{object_id}.lance"
+    # Of names that are not fit for a folder, two could get the same one.
+    if folder_name(object_id) == object_id and next(iter(catalog.objects(plain).list_names("")), None) is None:
         return plain
     uuid = catalog.environment.new_uuid()
     digest = hashlib.sha256(uuid.bytes).hexdigest()[:8]

@@ -30,7 +30,7 @@ def refuse_duplicate_keys(files: TableFiles, base: Snapshot | None, foreign: For
         return
     pinned = Pinned(files, replace(foreign.snapshot, is_private=True))
     arriving = scan_keys(pinned, columns, fragment_ids=new)
-    keys = arriving.drop_columns(["_rowaddr"])
+    keys = arriving.select([name for name in arriving.column_names if name != "_rowaddr"])
     refuse_repeated(keys, columns, files.root)
     others = [fragment.id for fragment in after.fragments if fragment.id not in set(new)]
     there = in_common(keys, scan_keys(pinned, columns, fragment_ids=others, among=keys)) if others else None

@@ -165,12 +165,16 @@ class ConroiNamespace(ln.LanceNamespace):
 def _opened(properties: dict[str, str]) -> View:
     """The lake that these properties name."""
     root = properties.get("root") or properties.get("uri")
-    unknown = sorted(key for key in properties if key not in ("root", "uri", "version") and not key.startswith(STORAGE))
+    unknown = sorted(
+        key for key in properties if key not in ("root", "uri", "version", "store") and not key.startswith(STORAGE)
+    )
     if root is None or unknown:
         what = f"Properties that are not known: {', '.join(unknown)}." if unknown else "No lake was named."
-        raise InvalidInputError(what, hint="Give root, and maybe version and storage.*.")
+        raise InvalidInputError(what, hint="Give root, and maybe version, store and storage.*.")
     options = {key.removeprefix(STORAGE): value for key, value in properties.items() if key.startswith(STORAGE)}
-    catalog, _ = open_catalog(root, store=None, storage_options=options or None, durable=False, environment=SYSTEM)
+    catalog, _ = open_catalog(
+        root, store=properties.get("store"), storage_options=options or None, durable=False, environment=SYSTEM
+    )
     version = properties.get("version")
     return View(catalog, None if version is None else catalog.heads.at(_number(version)))
 

@@ -59,8 +59,8 @@ class Batch:
 
     def publish(self) -> None:
         """All of it, in one commit."""
-        rows: dict[str, Row | None] = {key: row for key, row in self.declared.items() if key not in self.versions}
-        rows.update(dict.fromkeys(self.leaving))
+        rows: dict[str, Row | None] = dict.fromkeys(self.leaving)
+        rows |= {key: row for key, row in self.declared.items() if key not in self.versions}
         for row in self.declared.values():
             reserve(self.view, row)
         publish_versions(self.view, self.base, list(self.versions.values()), rows)

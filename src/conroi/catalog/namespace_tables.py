@@ -33,7 +33,7 @@ from conroi.catalog.prebuilt import current_version
 from conroi.catalog.rows import TABLE, Row, new_table_row
 from conroi.catalog.state import LakeState
 from conroi.commit.snapshot import load_snapshot
-from conroi.errors import AlreadyExistsError, InvalidInputError, NotFoundError
+from conroi.errors import AlreadyExistsError, CorruptionError, InvalidInputError, NotFoundError
 from conroi.format.naming import ManifestNaming, check_relative_path
 from conroi.format.schema import schema_from_fields
 from conroi.verbs.create import DEFAULT_DATA_FORMAT, create
@@ -137,15 +137,25 @@ def declared_row(view: View, request: Request, base: LakeState) -> Row:
     """The row of a table that is declared: it has a folder and no version yet."""
     key = request.object_id()
     view.check_parents(key, base)
+    _refuse_taken(key, base)
+    wanted = request.text("location")
+    location = new_location(view.catalog, key) if wanted is None else _inside(view, wanted, base)
+    if wanted is not None and view.catalog.folder(location).latest() is not None:
+        raise AlreadyExistsError(
+            f"The folder {location} has a table in it already.",
+            table=shown(key),
+            hint="register_table() brings it into the lake.",
+        )
+    return _new_row(view, key, location, request.texts("properties"))
+
+
+def _refuse_taken(key: str, base: LakeState) -> None:
     if key in base.rows:
         raise AlreadyExistsError(
             f"There is a {base.rows[key].object_type} {shown(key)!r} in the lake already.",
             table=shown(key),
             hint="Open it, or choose another name.",
         )
-    wanted = request.text("location")
-    location = new_location(view.catalog, key) if wanted is None else _inside(view, wanted, base)
-    return _new_row(view, key, location, request.texts("properties"))
 
 
 def _new_row(view: View, key: str, location: str, properties: Mapping[str, str]) -> Row:
@@ -164,7 +174,7 @@ def _inside(view: View, location: str, base: LakeState) -> str:
     inside = location.removeprefix("file://").removeprefix(f"{view.catalog.uri}/").rstrip("/")
     try:
         check_relative_path(inside)
-    except Exception as error:
+    except CorruptionError as error:
         raise InvalidInputError(
             "The folder of a table must be inside the lake.", hint="Give it as it is called there: orders.lance."
         ) from error
@@ -240,12 +250,8 @@ def register_table(view: View, request: Request) -> RegisterTableResponse:
     mode = request.mode("create", ("create", "overwrite"))
     view.check_parents(key, base)
     there = base.table(key)
-    if there is not None and mode == "create":
-        raise AlreadyExistsError(
-            f"There is a table {shown(key)!r} in the lake already.",
-            table=shown(key),
-            hint="Choose another name, or mode overwrite.",
-        )
+    if there is None or mode == "create":
+        _refuse_taken(key, base)
     location = _inside(view, request.text("location") or "", base)
     if view.catalog.folder(location).latest() is None:
         raise NotFoundError(
@@ -294,5 +300,6 @@ def rename_table(view: View, request: Request) -> RenameTableResponse:
     namespace = request.parts("new_namespace_id") if request.get("new_namespace_id") else key.split(SEPARATOR)[:-1]
     new = joined([*namespace, request.text("new_table_name") or ""])
     view.check_parents(new, base)
+    _refuse_taken(new, base)
     view.publish(base, f"rename {shown(key)} to {shown(new)}", rows={new: row.renamed(new), key: None})
     return RenameTableResponse()

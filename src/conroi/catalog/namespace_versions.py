@@ -180,7 +180,7 @@ def _properties(foreign: Sequence[ForeignManifest]) -> dict[str, str]:
 def published_version(view: View, wanted: Wanted) -> TableVersion:
     """The version that was published; InvalidTableState if it could not get its final name."""
     assert wanted.foreign is not None
-    row = wanted.row.pinned_at(wanted.foreign.pin, wanted.row.incarnation)
+    row = wanted.row.pinned_at(wanted.foreign.pin)
     return table_version(view, row, make_final(view.catalog, row))
 
 
@@ -229,7 +229,8 @@ def delete_versions(view: View, request: Request) -> int:
             table=shown(row.object_id),
             hint=f"Only versions before {oldest} can be deleted here.",
         )
-    view.catalog.objects(location_of(row)).delete([each.path for each in chosen])
+    objects = view.catalog.objects(location_of(row))
+    objects.delete([each.path for each in chosen])
     return len(chosen)
 
 

@@ -81,6 +81,7 @@ class Part:
         snapshot = self._catalog.snapshot(row)
         seen = self._seen()
         if snapshot.version > seen.version:
+            self._refuse_mended(row)
             self._refuse_chain(snapshot)
             self._pending.catch_up(snapshot.located, snapshot)
             self.moved = True
@@ -93,6 +94,17 @@ class Part:
                 version=snapshot.version,
                 base_version=seen.version,
                 hint="Run the work again in a new transaction.",
+            )
+
+    def _refuse_mended(self, row: Row) -> None:
+        """The numbers between the two sides of a fork are those of the other side, so nobody can catch up past it."""
+        if self._seen().version < row.mended:
+            raise RetryableConflict(
+                f"The table was mended in version {row.mended}, after somebody had written it by its path.",
+                table=self.name,
+                version=row.mended,
+                base_version=self._pending.base_version,
+                hint="Run the work again in a new transaction; lake.run(function) does that for you.",
             )
 
     def _is_forked(self, snapshot: Snapshot) -> bool:
@@ -195,7 +207,7 @@ class Part:
     def pinned_row(self, state: LakeState) -> Row:
         """The row of this table when the publication is through."""
         now = self.wanted.row if self.is_new else self._row(state)
-        return now.pinned_at(self._pin, str(self._catalog.environment.new_uuid())).renamed(self.wanted.object_id)
+        return now.pinned_at(self._pin).renamed(self.wanted.object_id)
 
     @property
     def _pin(self) -> Pin:

@@ -124,7 +124,7 @@ class PrebuiltPart:
 
     def pinned_row(self, state: LakeState) -> Row:
         now = self.wanted.row if self.is_new else self._row(state)
-        return now.pinned_at(self._foreign.pin, str(self._catalog.environment.new_uuid()))
+        return now.pinned_at(self._foreign.pin)
 
     # ------------------------------------------------------------------------ published
 

@@ -56,6 +56,8 @@ class Order:
     tables: Sequence[Wanted] = ()
     rows: Mapping[str, Row | None] = field(default_factory=dict[str, "Row | None"])
     """Rows without a new version: names that are registered or renamed, None for those dropped."""
+    leaving: frozenset[str] = frozenset()
+    """Names whose tables are dropped or renamed; other tables may come in under them at the same time."""
     expects: Sequence[Expectation] = ()
     listing: ListingExpectation | None = None
     notes: Notes = field(default_factory=Notes)
@@ -115,15 +117,22 @@ class Publishing:
             turns.took(environment.monotonic() - attempt_started)
             if published is not None:
                 return self._published(published, attempt)
-            if any(part.moved for part in self._parts):
-                conflicts += 1
-            self._refuse_contention(conflicts, attempt, environment.monotonic() - started)
+            state, earlier = self._refresh(state)
+            if earlier is None:
+                conflicts += self._lost_to_same_table(state)
+                self._refuse_contention(conflicts, attempt, environment.monotonic() - started)
             self._baton.ask(attempt)
             if not self._baton.is_mine:
                 environment.sleep(pause_s(environment, min(attempt, 4), environment.monotonic() - attempt_started))
         if earlier.uuid == self._uuid:  # an earlier put of ours had landed after all
             return self._published(self._catalog.state(), attempt)
         return Outcome(earlier.version, {}, attempt, None, earlier)
+
+    def _lost_to_same_table(self, state: LakeState) -> bool:
+        """Whether who was faster changed a table of ours, too; what forbids ours altogether is raised."""
+        self.check(state)
+        self._catch_up(state)
+        return any(part.moved for part in self._parts)
 
     # ------------------------------------------------------------------------ what others did
 
@@ -211,12 +220,11 @@ class Publishing:
 
     def _check_rows(self, state: LakeState) -> None:
         """Names that come in must be free, names that go must be there."""
-        base = self._order.base
+        base, leaving = self._order.base, self._leaving
         new = {wanted.object_id for wanted in self._order.tables if wanted.was != wanted.object_id}
         new |= {
             object_id for object_id, row in self._order.rows.items() if row is not None and object_id not in base.rows
         }
-        leaving = {object_id for object_id, row in self._order.rows.items() if row is None}
         for object_id in sorted(new - leaving):
             if object_id in state.rows:
                 raise AlreadyExistsError(
@@ -241,6 +249,10 @@ class Publishing:
                     f"The namespace {shown(object_id)!r} is not empty.", hint="Drop its tables first."
                 )
 
+    @property
+    def _leaving(self) -> set[str]:
+        return {*self._order.leaving, *(object_id for object_id, row in self._order.rows.items() if row is None)}
+
     def _changes(self, state: LakeState) -> dict[str, Row | None]:
         changes: dict[str, Row | None] = {}
         for object_id, row in self._order.rows.items():
@@ -253,13 +265,15 @@ class Publishing:
         for object_id in list(changes):
             if changes[object_id] is not None:
                 for parent in parents(object_id):
-                    if parent not in state.rows and changes.get(parent) is None:
+                    there = changes[parent] if parent in changes else state.rows.get(parent)
+                    _refuse_table(parent, there)
+                    if there is None:
                         changes[parent] = Row(parent, NAMESPACE)
         return changes
 
     def _moved_on(self, row: Row, state: LakeState) -> Row:
         """A row that is only renamed keeps the version that the lake has of it now."""
-        for now in (state.rows.get(key) for key, value in self._order.rows.items() if value is None):
+        for now in map(state.rows.get, self._leaving):
             if now is not None and row.is_table and now.incarnation == row.incarnation:
                 return now.renamed(row.object_id)
         return row
@@ -306,6 +320,15 @@ class Publishing:
             table=names or None,
             attempts=attempts,
             hint="Allow more retries, write bigger batches, or use an insert lock.",
+        )
+
+
+def _refuse_table(parent: str, row: Row | None) -> None:
+    if row is not None and row.is_table:
+        raise AlreadyExistsError(
+            f"{shown(parent)!r} is a table, so nothing can be inside it.",
+            table=shown(parent),
+            hint="Choose another name, or rename the table first.",
         )
 
 

@@ -19,6 +19,7 @@ _MANIFEST = "conroi.manifest"
 _TRANSACTION = "conroi.transaction"
 _INCARNATION = "conroi.incarnation"
 _LOCK = "conroi.lock"
+_MENDED = "conroi.mended"
 
 
 @dataclass(frozen=True)
@@ -75,16 +76,25 @@ class Row:
         """The id of its insert lock, if it has one."""
         return int(self.notes[_LOCK]) if _LOCK in self.notes else None
 
-    def pinned_at(self, pin: Pin, incarnation: str) -> Row:
-        """The same table at another version."""
+    def pinned_at(self, pin: Pin) -> Row:
+        """The same table at another version; one that had no incarnation keeps the one that it went by so far."""
         return self.with_notes(
             {
                 _VERSION: str(pin.version),
                 _MANIFEST: pin.manifest,
                 _TRANSACTION: pin.transaction,
-                _INCARNATION: self.notes.get(_INCARNATION) or incarnation,
+                _INCARNATION: self.incarnation,
             }
         )
+
+    @property
+    def mended(self) -> int:
+        """The version in which a forked table came together again; who started before it must look again. 0: none."""
+        return int(self.notes.get(_MENDED, 0))
+
+    def mended_at(self, version: int) -> Row:
+        """The same table, with its two lines come together in this version."""
+        return self.with_notes({_MENDED: str(version)})
 
     def with_lock(self, lock: int) -> Row:
         """The same table with a lock id."""

@@ -1,0 +1,103 @@
+"""Which tables a transaction has made, dropped and renamed so far. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from conroi.catalog.catalog import no_table
+from conroi.catalog.names import parents, shown
+from conroi.catalog.rows import Row
+from conroi.catalog.state import LakeState
+from conroi.errors import AlreadyExistsError
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A table under the name that it has in the transaction."""
+
+    row: Row
+    was: str | None
+    """Its name at the base; None for a table that the transaction makes."""
+
+
+class Names:
+    """The names of tables as one transaction sees them, on top of the state that it began with."""
+
+    def __init__(self, base: LakeState) -> None:
+        self._base = base
+        self._changed: dict[str, Named | None] = {}
+        """By name: the table that has it now, None if there is none any more."""
+
+    def get(self, key: str) -> Named | None:
+        """The table of this name."""
+        if key in self._changed:
+            return self._changed[key]
+        row = self._base.table(key)
+        return None if row is None else Named(row, key)
+
+    def require(self, key: str) -> Named:
+        """The table of this name; NotFoundError if there is none."""
+        named = self.get(key)
+        if named is None:
+            raise no_table(key, self._base)
+        return named
+
+    def check_free(self, key: str) -> None:
+        """AlreadyExistsError if a table or a namespace has the name, or a table has the name of its namespace."""
+        taken = self.get(key)
+        there = taken.row if taken is not None else self._base.rows.get(key)
+        if there is not None and (taken is not None or not there.is_table):
+            raise AlreadyExistsError(
+                f"There is a {there.object_type} {shown(key)!r} already.",
+                table=shown(key),
+                hint="Open it with tx[name], or choose another name.",
+            )
+        for parent in parents(key):
+            if self.get(parent) is not None:
+                raise AlreadyExistsError(
+                    f"{shown(parent)!r} is a table, so nothing can be inside it.",
+                    table=shown(parent),
+                    hint="Choose another name, or rename the table first.",
+                )
+
+    def create(self, row: Row) -> None:
+        self.check_free(row.object_id)
+        self._changed[row.object_id] = Named(row, None)
+
+    def drop(self, key: str) -> Named:
+        """Take the name away; what had it."""
+        named = self.require(key)
+        self._changed[key] = None
+        return named
+
+    def rename(self, key: str, wanted: str) -> Named:
+        """Give a table another name; the table with that name."""
+        named = self.require(key)
+        self.check_free(wanted)
+        self._changed[key] = None
+        self._changed[wanted] = Named(named.row.renamed(wanted), named.was)
+        return Named(named.row.renamed(wanted), named.was)
+
+    def all(self) -> list[str]:
+        """The names of all tables."""
+        kept = {row.object_id for row in self._base.tables()} - self._changed.keys()
+        return sorted(kept | {key for key, named in self._changed.items() if named is not None})
+
+    # ------------------------------------------------------------------------ at the end
+
+    def leaving(self) -> frozenset[str]:
+        """The names of the base whose tables do not have them any more."""
+        return frozenset(
+            key
+            for key, named in self._changed.items()
+            if self._base.table(key) is not None and (named is None or named.was != key)
+        )
+
+    def rows(self, published: Collection[str]) -> dict[str, Row | None]:
+        """The rows that change though their tables get no new version; `published` are those that do."""
+        rows: dict[str, Row | None] = {key: None for key in self.leaving() if self._changed[key] is None}
+        for key, named in self._changed.items():
+            if named is not None and named.was not in (None, key) and key not in published:
+                rows[key] = named.row
+        return rows

@@ -1,0 +1,197 @@
+"""One table inside a transaction: opened once, read and changed by any number of statements."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Unpack
+
+from conroi.commit.files import TableFiles
+from conroi.commit.run import How
+from conroi.commit.snapshot import Snapshot
+from conroi.data.pinned import Pinned
+from conroi.data.predicates import Predicate
+from conroi.errors import ClosedError, InvalidInputError, about
+from conroi.format.fields import key_columns
+from conroi.staging import Statements, Verb
+from conroi.table import Table
+from conroi.verbs import Appending
+from conroi.verbs.plan import Plan
+from conroi.verbs.update import Mode
+
+
+class Life:
+    """Whether a transaction has ended, and how; its tables know it too."""
+
+    def __init__(self, begin: str) -> None:
+        self.ended: str | None = None
+        self.is_done = False
+        """Whether all of it was published before, under the same idempotency key, so that nothing is staged."""
+        self._begin = begin
+
+    def check_open(self) -> None:
+        """ClosedError if the transaction has ended."""
+        if self.ended is not None:
+            raise ClosedError(
+                f"The transaction {self.ended}; it and its tables cannot be used any more.",
+                hint=f"Begin a new one with {self._begin}.",
+            )
+
+
+class Handle:
+    """One table of a transaction: opened once, whatever the number of statements and threads."""
+
+    def __init__(self, name: str, files: TableFiles, statements: Statements, life: Life) -> None:
+        self.name = name
+        self.files = files
+        self.statements = statements
+        self.life = life
+        self.is_read = False
+        """Whether anything but its columns was looked at."""
+        self._pinned_at: tuple[Snapshot, Pinned] | None = None
+        self._lock = threading.RLock()
+
+    def pinned(self) -> Pinned:
+        """What the next statement sees."""
+        with self._lock:
+            current = self.statements.current
+            if self._pinned_at is None or self._pinned_at[0] is not current:
+                self._pinned_at = (current, Pinned(self.files, current))
+            return self._pinned_at[1]
+
+    def stage(self, verb: Verb) -> Plan | None:
+        """Do a statement's work and add it; threads take turns, except while rows are only being written."""
+        if self.life.is_done:
+            return None
+        is_append = isinstance(verb, Appending) and verb.adds_only_rows
+        before = self.statements
+        if is_append and not key_columns(before.fields):
+            plan = verb(self._pinned_for_append(before))
+            with self._lock:
+                if plan is None or self._still_fits(before):
+                    return self._add(plan)
+        with self._lock:
+            if not is_append:  # it looks for rows; new keys are looked up again when the transaction commits
+                self.is_read = True
+            return self._add(verb(self.pinned()))
+
+    def _pinned_for_append(self, statements: Statements) -> Pinned:
+        """What an append must know is the columns: those of the base, while only rows have changed."""
+        if statements.base is None or not statements.has_fields_of_base:
+            return self.pinned()
+        pinned_at = self._pinned_at
+        if pinned_at is None or pinned_at[0] is not statements.base:
+            pinned_at = self._pinned_at = (statements.base, Pinned(self.files, statements.base))
+        return pinned_at[1]
+
+    def _still_fits(self, before: Statements) -> bool:
+        return self.statements is before or self.statements.fields == before.fields
+
+    def _add(self, plan: Plan | None) -> Plan | None:
+        self.life.check_open()
+        if plan is not None:
+            self.statements = self.statements.then(plan)
+        return plan
+
+    def close(self) -> Statements:
+        """All statements, when the transaction has ended: none is added any more."""
+        with self._lock:
+            return self.statements
+
+
+class TransactionTable(Table):
+    """One table inside a transaction: reads what the transaction has made of it, and its verbs stage."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
+        self._files = handle.files
+
+    @property
+    def _pinned(self) -> Pinned:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """What the next statement sees; asking for it is reading."""
+        self._handle.life.check_open()
+        self._handle.is_read = True
+        return self._handle.pinned()
+
+    @property
+    def name(self) -> str:
+        """The name of the table."""
+        return self._handle.name
+
+    def update(
+        self,
+        values: Mapping[str, object],
+        where: Predicate | None = None,
+        *,
+        mode: Mode = "auto",
+        **how: Unpack[How],
+    ) -> Table:
+        """As outside; here "auto" means "rows", which folds with other changes of rows into one Lance operation."""
+        return super().update(values, where, mode="rows" if mode == "auto" else mode, **how)
+
+    def at(self, version: int | None = None, *, tag: str | None = None, as_of: datetime | str | None = None) -> Table:
+        """The table at a past version, to be read."""
+        self._handle.life.check_open()
+        return PastTable(self._files, self._find(version, tag, as_of))
+
+    def latest(self) -> Table:
+        raise InvalidInputError(
+            "A table inside a transaction stays at the transaction's snapshot.",
+            table=self.uri,
+            hint="lake[name] outside the transaction is the newest version.",
+        )
+
+    def migrate_manifest_names(self) -> Table:
+        raise InvalidInputError(
+            "Manifest names cannot be migrated inside a transaction.", table=self.uri, hint="Do it outside."
+        )
+
+    def clone(self, uri: str, *, deep: bool = False, storage_options: Mapping[str, str] | None = None) -> Table:  # noqa: ARG002
+        raise InvalidInputError(
+            "A table inside a transaction cannot be cloned: others cannot see this version yet.",
+            table=self.uri,
+            hint="Clone it after the commit, with lake[name].clone().",
+        )
+
+    def _planned(self, verb: Verb, how: How) -> tuple[Table, Plan | None]:
+        self._handle.life.check_open()
+        _check_how(how)
+        with about(self.name):
+            return self, self._handle.stage(_Strict(verb) if how.get("strict") else verb)
+
+    def __repr__(self) -> str:
+        base = self._handle.statements.base
+        return f"TransactionTable({self.name!r}, {'new' if base is None else f'version={base.version}'})"
+
+
+class PastTable(Table):
+    """A past version, seen from inside a transaction: it can only be read."""
+
+    def _planned(self, verb: Verb, how: How) -> tuple[Table, Plan | None]:  # noqa: ARG002
+        raise InvalidInputError(
+            f"Version {self.version} is a past version inside a transaction; it can only be read.",
+            table=self.uri,
+            hint="Change the table as the transaction sees it, tx[name]; its restore() brings a past version back.",
+        )
+
+
+def _check_how(how: How) -> None:
+    refused = sorted(set(how) - {"strict"})
+    if refused:
+        raise InvalidInputError(
+            f"{', '.join(refused)} cannot be given to a statement inside a transaction.",
+            hint="Give it to begin(), where the transaction starts.",
+        )
+
+
+class _Strict:
+    """A verb whose table must not move until the commit."""
+
+    def __init__(self, verb: Verb) -> None:
+        self._verb = verb
+
+    def __call__(self, at: Pinned) -> Plan | None:
+        plan = self._verb(at)
+        return None if plan is None else replace(plan, must_not_move=True)
