@@ -30,7 +30,7 @@ from conroi.format.manifest_file import ManifestFile, lay_out
 from conroi.format.naming import TRANSACTIONS_DIR
 from conroi.format.transaction import Transaction, encode_transaction
 from conroi.operations import Step, Update
-from conroi.stores.versions import Located
+from conroi.stores.versions import HEAD_IS_FRESH_FOR_S, Located
 from conroi.version import WRITER
 
 KEYS_DIR = "_conroi/keys"
@@ -45,6 +45,7 @@ class ManifestHeads:
         self._files = files
         self._snapshots: dict[int, Snapshot] = {}
         """The manifests of the states that were seen last, by version: the next one is built on them."""
+        self._looked_at = files.environment.monotonic()
 
     @property
     def turns(self) -> Turns:
@@ -58,14 +59,24 @@ class ManifestHeads:
     def newest(self, known: LakeState | None) -> Seen:
         if known is None or known.version not in self._snapshots:
             return Seen(self._load_newest(), is_complete=known is None)
-        state, commits = known, list[Published]()
+        state, commits, newest = known, list[Published](), self._newest_if_long_ago()
         while (snapshot := self._next(state.version)) is not None:
             following = self._follow(state, snapshot)
             if following is None or len(commits) >= FOLLOW_AT_MOST:
                 return Seen(self._load_newest(), tuple(commits), is_complete=False)
             state, published = following
             commits.append(published)
+        if state.version < newest:  # those in between were collected
+            return Seen(self._load_newest(), tuple(commits), is_complete=False)
         return Seen(state, tuple(commits))
+
+    def _newest_if_long_ago(self) -> int:
+        """The number of the newest version, if we have not looked for so long that versions may have been collected."""
+        now = self._files.environment.monotonic()
+        is_long_ago = now - self._looked_at > HEAD_IS_FRESH_FOR_S
+        self._looked_at = now
+        located = self._files.versions.latest() if is_long_ago else None
+        return 0 if located is None else located.version
 
     def has_moved(self, known: LakeState, versions: int) -> bool:
         if not self._files.objects.is_local:
@@ -74,7 +85,9 @@ class ManifestHeads:
         return self._files.objects.head(naming.path(known.version + versions)) is not None
 
     def _next(self, version: int) -> Snapshot | None:
-        """The version after this one, with one request; None if there is none."""
+        """The version after this one, with one request unless we met it already; None if there is none."""
+        if version + 1 in self._snapshots:
+            return self._snapshots[version + 1]
         naming = self._snapshots[version].naming
         located = Located(version + 1, naming.path(version + 1), naming)
         if self._files.objects.is_local and self._files.objects.head(located.path) is None:
@@ -117,7 +130,13 @@ class ManifestHeads:
     # ------------------------------------------------------------------------ publishing
 
     def build(self, base: LakeState, changes: Changes, notes: Notes, uuid: str) -> ManifestAttempt:
-        return ManifestAttempt(self, self._files, self._snapshots[base.version], base, changes, notes, uuid)
+        head = self._snapshots.get(base.version) or self._remember(history.find(self._files, base.version))
+        return ManifestAttempt(self, self._files, head, base, changes, notes, uuid)
+
+    def met(self, snapshot: Snapshot | None) -> None:
+        """Remember a version that was there before ours."""
+        if snapshot is not None:
+            self._remember(snapshot)
 
     def landed(self, snapshot: Snapshot, transaction: Transaction) -> None:
         """Remember a version that we made ourselves."""
@@ -220,6 +239,7 @@ class ManifestAttempt:
         naming = self._head.naming
         snapshot = self._putting.put(Located(version, naming.path(version), naming), self._data, self._file)
         if snapshot is None:
+            self._heads.met(self._putting.taken)
             return None
         self._heads.landed(snapshot, self._transaction)
         fragment = snapshot.manifest.head.max_fragment_id

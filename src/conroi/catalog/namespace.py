@@ -15,7 +15,9 @@ from __future__ import annotations
 import lance_namespace as ln
 
 from conroi.catalog import namespace_batches as batches
+from conroi.catalog import namespace_changes as changes
 from conroi.catalog import namespace_folders as folders
+from conroi.catalog import namespace_publishing as publishing
 from conroi.catalog import namespace_tables as tables
 from conroi.catalog import namespace_versions as versions
 from conroi.catalog.namespace_errors import answered
@@ -25,6 +27,7 @@ from conroi.catalog.opening import open_catalog
 from conroi.environment import SYSTEM
 from conroi.errors import InvalidInputError
 
+KNOWN = ("root", "uri", "version", "store")
 STORAGE = "storage."
 """Properties that begin so are storage options, as in pylance's own namespaces."""
 
@@ -102,27 +105,27 @@ class ConroiNamespace(ln.LanceNamespace):
 
     @answered
     def declare_table(self, request: ln.DeclareTableRequest) -> ln.DeclareTableResponse:
-        return tables.declare_table(self._view, Request(request))
+        return changes.declare_table(self._view, Request(request))
 
     @answered
     def create_table(self, request: ln.CreateTableRequest, request_data: bytes) -> ln.CreateTableResponse:
-        return tables.create_table(self._view, Request(request), request_data)
+        return changes.create_table(self._view, Request(request), request_data)
 
     @answered
     def register_table(self, request: ln.RegisterTableRequest) -> ln.RegisterTableResponse:
-        return tables.register_table(self._view, Request(request))
+        return changes.register_table(self._view, Request(request))
 
     @answered
     def drop_table(self, request: ln.DropTableRequest) -> ln.DropTableResponse:
-        return tables.drop_table(self._view, Request(request))
+        return changes.drop_table(self._view, Request(request))
 
     @answered
     def deregister_table(self, request: ln.DeregisterTableRequest) -> ln.DeregisterTableResponse:
-        return tables.deregister_table(self._view, Request(request))
+        return changes.deregister_table(self._view, Request(request))
 
     @answered
     def rename_table(self, request: ln.RenameTableRequest) -> ln.RenameTableResponse:
-        return tables.rename_table(self._view, Request(request))
+        return changes.rename_table(self._view, Request(request))
 
     # ------------------------------------------------------------------------ versions
 
@@ -138,7 +141,7 @@ class ConroiNamespace(ln.LanceNamespace):
     @answered
     def create_table_version(self, request: ln.CreateTableVersionRequest) -> ln.CreateTableVersionResponse:
         """Publish a staged manifest as the table's next version; it has its final name when this answers."""
-        made = versions.create_versions(self._view, [versions.Entry.of(Request(request))])
+        made = publishing.create_versions(self._view, [publishing.Entry.of(Request(request))])
         return ln.CreateTableVersionResponse(version=made[0])
 
     @answered
@@ -146,8 +149,8 @@ class ConroiNamespace(ln.LanceNamespace):
         self, request: ln.BatchCreateTableVersionsRequest
     ) -> ln.BatchCreateTableVersionsResponse:
         """Publish staged manifests of many tables in one commit: all or none."""
-        entries = [versions.Entry.of(each) for each in Request(request).many("entries")]
-        return ln.BatchCreateTableVersionsResponse(versions=versions.create_versions(self._view, entries))
+        entries = [publishing.Entry.of(each) for each in Request(request).many("entries")]
+        return ln.BatchCreateTableVersionsResponse(versions=publishing.create_versions(self._view, entries))
 
     @answered
     def batch_commit_tables(self, request: ln.BatchCommitTablesRequest) -> ln.BatchCommitTablesResponse:

@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 
 from lance_namespace import CommitTableResult, CreateTableVersionResponse
 
-from conroi.catalog.namespace_requests import Request
-from conroi.catalog.namespace_tables import declared, declared_row, deregistered, reserve
-from conroi.catalog.namespace_versions import (
+from conroi.catalog.namespace_changes import declared, declared_row, deregistered, reserve
+from conroi.catalog.namespace_publishing import (
     Entry,
     adopt,
     publish_versions,
     published_version,
     refuse_twice,
 )
+from conroi.catalog.namespace_requests import Request
 from conroi.catalog.namespace_view import View
 from conroi.catalog.part import Wanted
 from conroi.catalog.prebuilt import current_version

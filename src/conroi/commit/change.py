@@ -23,6 +23,8 @@ class Change:
     base: Snapshot | None
     """The version the operation was computed on; None creates the table."""
     uuid: str
+    uuid_is_fresh: bool = False
+    """The id was made for this change, so no file has it in its name yet."""
     base_is_fresh: bool = False
     """The base was the newest version a moment ago, so the first attempt need not look for newer ones: its put will
     tell."""

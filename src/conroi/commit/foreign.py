@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from conroi.commit.pins import Pin
@@ -68,6 +69,11 @@ def read_final(objects: Objects, version: int, naming: ManifestNaming) -> Foreig
     except NotFoundError:
         return None
     return _foreign(objects, snapshot)
+
+
+def delete_manifests(objects: Objects, versions: Iterable[Located]) -> None:
+    """Delete old versions that nobody needs any more."""
+    objects.delete([located.path for located in versions])
 
 
 def _located(objects: Objects, version: int, key: str) -> Located:

@@ -89,10 +89,21 @@ class _Commit:
         if not turns.is_contended():
             return None
         places = turns.places_to_wait()
-        if places and not is_first and not turns.works_in_vain():  # who does waits before the work
+        if places and not self._goes_ahead(is_first=is_first):
             turns.wait(places, self._has_moved if self._is_local else None)
         self.baton.give_way(turns.turn_s())
         return self._catch_up()
+
+    def _goes_ahead(self, *, is_first: bool) -> bool:
+        """Whether not to wait: because that was done before the work, or because it would cost more than to lose.
+
+        With more writers than processors most of them are not running, and the next in turn may be one of those. But
+        who has had a turn just now waits, so that all get about the same.
+        """
+        turns = self.files.turns
+        if turns.works_in_vain():
+            return True
+        return is_first and self._is_local and turns.are_many() and not turns.is_ahead()
 
     @property
     def _is_local(self) -> bool:

@@ -192,7 +192,8 @@ class Pending:
     def write_transaction(self, transaction: Transaction, encoded: bytes) -> None:
         """Leave the transaction's file, once."""
         if transaction.file_name not in self._written_transactions:
-            self.files.objects.put(f"{TRANSACTIONS_DIR}/{transaction.file_name}", encoded)
+            put = self.files.objects.put_unseen if self.change.uuid_is_fresh else self.files.objects.put
+            put(f"{TRANSACTIONS_DIR}/{transaction.file_name}", encoded)
             self._written_transactions.add(transaction.file_name)
 
     def _transaction(self, operation: Operation, read_version: int) -> tuple[Transaction, bytes]:

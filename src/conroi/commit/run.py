@@ -147,7 +147,7 @@ def _execute(
         properties=settings.properties,
         must_not_move=settings.strict,
     )
-    change = replace(change, is_detached=settings.is_detached, baton=baton)
+    change = replace(change, uuid_is_fresh=True, is_detached=settings.is_detached, baton=baton)
     with naming_the_winner(files, change.staged.operation.name):
         result = commit(files, change, settings.options)
     return Done(result.snapshot, work, result)

@@ -12,6 +12,7 @@ Nothing depends on it but speed: the put under a condition still decides who win
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -25,6 +26,7 @@ ACTIVE_FOR_S = 2.0
 SLACK = 2.0
 """A writer is given so many times the turns that it should take."""
 SHORTEST_S = 0.0005
+PROCESSORS = os.cpu_count() or 1
 LONGEST_PAUSE_S = 0.001
 """Between two looks whether it is our turn, where looking costs nothing."""
 
@@ -37,6 +39,7 @@ class Turns:
         self.me = environment.new_uuid().hex[:12]
         self._last_version = 0
         self._last_writer = self.me
+        self._my_version = 0
         self._seen_at: dict[str, float] = {}
         """When each other writer was last seen to commit."""
         self._attempts: deque[float] = deque(maxlen=16)
@@ -50,12 +53,22 @@ class Turns:
         with self._lock:
             if version > self._last_version:
                 self._last_version, self._last_writer = version, writer
-            if writer != self.me:
+            if writer == self.me:
+                self._my_version = max(self._my_version, version)
+            else:
                 self._seen_at[writer] = self._environment.monotonic()
 
     def is_contended(self) -> bool:
         """Whether others have been writing just now."""
         return bool(self._others())
+
+    def are_many(self) -> bool:
+        """Whether more are writing than this machine can run at once."""
+        return len(self._others()) + 1 > PROCESSORS
+
+    def is_ahead(self) -> bool:
+        """Whether we have committed a moment ago, and not even half of the others since."""
+        return self._last_version - self._my_version < len(self._others()) // 2
 
     def places_to_wait(self) -> int:
         """How many others have their turn before us; 0 if it is ours."""

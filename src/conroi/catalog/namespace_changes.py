@@ -1,0 +1,208 @@
+"""Tables come into a lake and leave it, as clients of its namespace ask."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+from lance_namespace import (
+    CreateTableResponse,
+    DeclareTableResponse,
+    DeregisterTableResponse,
+    DropTableResponse,
+    RegisterTableResponse,
+    RenameTableResponse,
+)
+
+from conroi.catalog.catalog import location_of
+from conroi.catalog.creating import new_location
+from conroi.catalog.expectations import Expectation
+from conroi.catalog.names import SEPARATOR, shown
+from conroi.catalog.namespace_requests import Request, joined
+from conroi.catalog.namespace_tables import properties_of
+from conroi.catalog.namespace_view import View
+from conroi.catalog.opening import MANIFEST
+from conroi.catalog.part import Wanted
+from conroi.catalog.prebuilt import current_version
+from conroi.catalog.rows import TABLE, Row, new_table_row
+from conroi.catalog.state import LakeState
+from conroi.errors import AlreadyExistsError, CorruptionError, InvalidInputError, NotFoundError
+from conroi.format.naming import ManifestNaming, check_relative_path
+from conroi.verbs.create import DEFAULT_DATA_FORMAT, create
+
+RESERVED = ".lance-reserved"
+"""What marks the folder of a table that is declared and has no version yet; pylance's namespaces use the same."""
+
+# ---------------------------------------------------------------------------- coming
+
+
+def declared_row(view: View, request: Request, base: LakeState) -> Row:
+    """The row of a table that is declared: it has a folder and no version yet."""
+    key = request.object_id()
+    view.check_parents(key, base)
+    _refuse_taken(key, base)
+    wanted = request.text("location")
+    location = new_location(view.catalog, key) if wanted is None else _inside(view, wanted, base)
+    if wanted is not None and view.catalog.folder(location).latest() is not None:
+        raise AlreadyExistsError(
+            f"The folder {location} has a table in it already.",
+            table=shown(key),
+            hint="register_table() brings it into the lake.",
+        )
+    return _new_row(view, key, location, request.texts("properties"))
+
+
+def _refuse_taken(key: str, base: LakeState) -> None:
+    if key in base.rows:
+        raise AlreadyExistsError(
+            f"There is a {base.rows[key].object_type} {shown(key)!r} in the lake already.",
+            table=shown(key),
+            hint="Open it, or choose another name.",
+        )
+
+
+def _new_row(view: View, key: str, location: str, properties: Mapping[str, str]) -> Row:
+    environment = view.catalog.environment
+    row = new_table_row(key, location, environment.random_u64() >> 1)
+    return row.with_notes({**properties, "conroi.incarnation": str(environment.new_uuid())})
+
+
+def reserve(view: View, row: Row) -> None:
+    """Leave a mark in the folder, so that no other table ever gets it: who declared this one may write there late."""
+    view.catalog.objects(location_of(row)).put(RESERVED, b"")
+
+
+def _inside(view: View, location: str, base: LakeState) -> str:
+    """A folder as it is called inside the lake, which no other table has."""
+    inside = location.removeprefix("file://").removeprefix(f"{view.catalog.uri}/").rstrip("/")
+    try:
+        check_relative_path(inside)
+    except CorruptionError as error:
+        raise InvalidInputError(
+            "The folder of a table must be inside the lake.", hint="Give it as it is called there: orders.lance."
+        ) from error
+    if inside.partition("/")[0] == MANIFEST or any(row.location == inside for row in base.rows.values()):
+        raise AlreadyExistsError(f"The folder {inside} of the lake is taken.", hint="Choose another one.")
+    return inside
+
+
+def declare_table(view: View, request: Request) -> DeclareTableResponse:
+    base = view.newest()
+    row = declared_row(view, request, base)
+    reserve(view, row)
+    view.publish(base, f"declare {shown(row.object_id)}", rows={row.object_id: row})
+    return declared(view, row)
+
+
+def declared(view: View, row: Row) -> DeclareTableResponse:
+    return DeclareTableResponse(
+        location=view.uri(row),
+        storage_options=view.storage_options(row),
+        properties=properties_of(row),
+        managed_versioning=True,
+    )
+
+
+def create_table(view: View, request: Request, data: bytes) -> CreateTableResponse:
+    """A table with these rows (an Arrow IPC stream), as its version 1."""
+    key, base = request.object_id(), view.newest()
+    mode = request.mode("create", ("create", "existok", "overwrite"))
+    there = base.table(key)
+    if there is not None and mode == "existok":
+        return _created(view, there, current_version(view.catalog, there))
+    view.check_parents(key, base)
+    row = _new_row(view, key, new_location(view.catalog, key), request.texts("properties"))
+    files = view.files(row)
+    change = create(
+        files,
+        _table(data),
+        key=None,
+        stable_row_ids=False,
+        config=None,
+        data_format=DEFAULT_DATA_FORMAT,
+        naming=ManifestNaming.V2,
+        properties={},
+        progress=None,
+    )
+    leaving: dict[str, Row | None] = {key: None} if there is not None and mode == "overwrite" else {}
+    view.publish(base, f"create {shown(key)}", rows=leaving, tables=[Wanted(key, None, files, [change], row)])
+    return _created(view, row, 1)
+
+
+def _created(view: View, row: Row, version: int) -> CreateTableResponse:
+    return CreateTableResponse(
+        location=view.uri(row),
+        version=version,
+        storage_options=view.storage_options(row),
+        properties=properties_of(row),
+    )
+
+
+def _table(data: bytes) -> pa.Table:
+    try:
+        return pa.ipc.open_stream(data).read_all()
+    except pa.ArrowInvalid as error:
+        raise InvalidInputError(
+            f"The data is not an Arrow IPC stream: {error}", hint="Write it with pyarrow.ipc.new_stream()."
+        ) from error
+
+
+def register_table(view: View, request: Request) -> RegisterTableResponse:
+    """Bring a Lance table in a folder of the lake into its list; with mode overwrite, in place of what has its name."""
+    key, base = request.object_id(), view.newest()
+    mode = request.mode("create", ("create", "overwrite"))
+    view.check_parents(key, base)
+    there = base.table(key)
+    if there is None or mode == "create":
+        _refuse_taken(key, base)
+    location = _inside(view, request.text("location") or "", base)
+    if view.catalog.folder(location).latest() is None:
+        raise NotFoundError(
+            f"There is no Lance table in the folder {location!r} of the lake.",
+            table=shown(key),
+            hint="Give the folder as it is called inside the lake, such as orders.lance.",
+        )
+    properties = request.texts("properties")
+    row = Row(key, TABLE, location).with_notes(properties) if properties else Row(key, TABLE, location)
+    expects = [] if there is None else [Expectation(key, current_version(view.catalog, there), there.incarnation)]
+    view.publish(base, f"register {shown(key)}", rows={key: row}, expects=expects)
+    return RegisterTableResponse(location=view.uri(row), properties=properties)
+
+
+# ---------------------------------------------------------------------------- leaving
+
+
+def drop_table(view: View, request: Request) -> DropTableResponse:
+    """Take a table out of the lake; older versions of the lake still have it, so its folder stays."""
+    row = _take_out(view, request, "drop")
+    return DropTableResponse(id=request.parts(), location=view.uri(row), properties=properties_of(row))
+
+
+def deregister_table(view: View, request: Request) -> DeregisterTableResponse:
+    row = _take_out(view, request, "deregister")
+    return deregistered(view, row)
+
+
+def deregistered(view: View, row: Row) -> DeregisterTableResponse:
+    return DeregisterTableResponse(
+        id=row.object_id.split(SEPARATOR), location=view.uri(row), properties=properties_of(row)
+    )
+
+
+def _take_out(view: View, request: Request, what: str) -> Row:
+    key, base = request.object_id(), view.newest()
+    row = view.row(key, base)
+    view.publish(base, f"{what} {shown(key)}", rows={key: None})
+    return row
+
+
+def rename_table(view: View, request: Request) -> RenameTableResponse:
+    """Another name, maybe in another namespace; the data stay where they are."""
+    key, base = request.object_id(), view.newest()
+    row = view.row(key, base)
+    namespace = request.parts("new_namespace_id") if request.get("new_namespace_id") else key.split(SEPARATOR)[:-1]
+    new = joined([*namespace, request.text("new_table_name") or ""])
+    view.check_parents(new, base)
+    _refuse_taken(new, base)
+    view.publish(base, f"rename {shown(key)} to {shown(new)}", rows={new: row.renamed(new), key: None})
+    return RenameTableResponse()

@@ -1,0 +1,156 @@
+"""New versions of a lake's tables, as clients of its namespace make them.
+
+A new version comes as a staged manifest that pylance built. It is published if it is the very next version; if not,
+the writer is told of a concurrent modification, rebases by Lance's rules, and comes again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lance_namespace import TableVersion
+
+from conroi.catalog.catalog import location_of
+from conroi.catalog.names import shown
+from conroi.catalog.namespace_requests import Request
+from conroi.catalog.namespace_versions import table_version
+from conroi.catalog.namespace_view import View
+from conroi.catalog.part import Wanted
+from conroi.catalog.prebuilt import current_version, make_final
+from conroi.catalog.publishing import Outcome
+from conroi.catalog.rows import Row
+from conroi.catalog.state import LakeState
+from conroi.commit.foreign import ForeignManifest, read_final, read_staged
+from conroi.errors import ExpectedVersionMismatch, InvalidInputError, RetryableConflict
+from conroi.format.transaction import COMMIT_MESSAGE_PROPERTY
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A version that a client asks for."""
+
+    object_id: str
+    version: int
+    key: str
+
+    @classmethod
+    def of(cls, request: Request) -> Entry:
+        request.refuse_branch()
+        version, key = request.number("version"), request.text("manifest_path")
+        if version is None or not key:
+            raise InvalidInputError(
+                "A new version needs a number and a staged manifest.", hint="Give version and manifest_path."
+            )
+        return cls(request.object_id(), version, key)
+
+    def wanted(self, view: View, row: Row, *, is_new: bool = False) -> Wanted:
+        """Its part in a publication."""
+        objects = view.catalog.objects(location_of(row))
+        foreign = read_staged(objects, self.version, self.key)
+        return Wanted(self.object_id, None if is_new else self.object_id, view.files(row), [], row, foreign)
+
+
+def create_versions(view: View, entries: Sequence[Entry]) -> list[TableVersion]:
+    """Publish the versions, all or none; each has its final name when this answers."""
+    refuse_twice([entry.object_id for entry in entries])
+    base = view.newest()
+    rows = [view.row(entry.object_id, base) for entry in entries]
+    done = _done_before(view, rows, entries)
+    if done is not None:
+        return done
+    for entry, row in zip(entries, rows, strict=True):
+        if entry.version > current_version(view.catalog, row) + 1:
+            adopt(view, entry.object_id, entry.version - 1)
+    base = view.newest()
+    rows = [view.row(entry.object_id, base) for entry in entries]
+    tables = [entry.wanted(view, row) for entry, row in zip(entries, rows, strict=True)]
+    publish_versions(view, base, tables)
+    return [published_version(view, wanted) for wanted in tables]
+
+
+def refuse_twice(object_ids: Sequence[str]) -> None:
+    """A table may be in a batch once."""
+    for object_id in object_ids:
+        if object_ids.count(object_id) > 1:
+            raise InvalidInputError(
+                f"Table {shown(object_id)!r} is in the batch more than once; nothing was published.",
+                table=shown(object_id),
+                hint="Give one version of each table.",
+            )
+
+
+def _done_before(view: View, rows: Sequence[Row], entries: Sequence[Entry]) -> list[TableVersion] | None:
+    """What an earlier request published, if this one is the same again because its answer was lost."""
+    is_done = all(
+        row.pin is not None and row.pin.version == entry.version and entry.key.endswith(row.pin.manifest)
+        for row, entry in zip(rows, entries, strict=True)
+    )
+    if not entries or not is_done:
+        return None
+    return [table_version(view, row, make_final(view.catalog, row)) for row in rows]
+
+
+def publish_versions(
+    view: View, base: LakeState, tables: Sequence[Wanted], rows: dict[str, Row | None] | None = None
+) -> Outcome:
+    """One publication of versions that others built, with what else belongs to it."""
+    foreign = [wanted.foreign for wanted in tables if wanted.foreign is not None]
+    try:
+        return view.publish(base, _message(tables), rows=rows, tables=tables, properties=_properties(foreign))
+    except RetryableConflict:  # a name is taken by a version that was written past the lake: the writer needs to see it
+        for wanted in tables:
+            if wanted.was is not None:
+                adopt(view, wanted.was)
+        raise
+
+
+def _message(tables: Sequence[Wanted]) -> str:
+    said: list[str] = []
+    for wanted in tables:
+        assert wanted.foreign is not None
+        made_by = f"{wanted.foreign.transaction.operation_name} by {wanted.foreign.snapshot.writer}"
+        said.append(wanted.foreign.transaction.message or f"{made_by} on {shown(wanted.object_id)}")
+    return "; ".join(said)
+
+
+def _properties(foreign: Sequence[ForeignManifest]) -> dict[str, str]:
+    """What the writers noted; a batch has no notes of its own."""
+    if len(foreign) != 1:
+        return {}
+    given = foreign[0].transaction.properties
+    return {k: v for k, v in given.items() if not k.startswith("conroi.") and k != COMMIT_MESSAGE_PROPERTY}
+
+
+def published_version(view: View, wanted: Wanted) -> TableVersion:
+    """The version that was published; InvalidTableState if it could not get its final name."""
+    assert wanted.foreign is not None
+    row = wanted.row.pinned_at(wanted.foreign.pin)
+    return table_version(view, row, make_final(view.catalog, row))
+
+
+def adopt(view: View, object_id: str, up_to: int | None = None) -> None:
+    """Publish versions that somebody wrote by the table's path, so that everybody rebases over them."""
+    while True:
+        state = view.newest()
+        row = state.table(object_id)
+        if row is None or row.pin is None:
+            return
+        objects = view.catalog.objects(location_of(row))
+        version = row.pin.version + 1
+        foreign = None
+        if up_to is None or version <= up_to:
+            make_final(view.catalog, row)
+            foreign = read_final(objects, version, row.pin.final.naming)
+        if foreign is None:
+            return
+        wanted = Wanted(object_id, object_id, view.files(row), [], row, foreign)
+        message = f"adopt version {version} of {shown(object_id)}, which was written past the lake"
+        _log.warning("%s", message)
+        try:
+            view.publish(state, message, tables=[wanted])
+        except ExpectedVersionMismatch:
+            continue  # somebody else published meanwhile: look again
