@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support import servers
+from tests.support import databases, servers
+from tests.support.databases import PostgresServer
+from tests.support.record_stores import KINDS, new_address
 from tests.support.servers import S3Server
 
 
@@ -29,3 +31,23 @@ def rclone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     """An S3 server that ignores conditions: what must go wrong, goes wrong here."""
     with servers.rclone(tmp_path_factory.mktemp("rclone")) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL server."""
+    with databases.postgres() as server:
+        yield server
+
+
+@pytest.fixture
+def aws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Credentials where boto3 and pylance look for them."""
+    for name, value in databases.aws_environment().items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture(params=KINDS)
+def store(request: pytest.FixtureRequest) -> str:
+    """The address of an external manifest store, of each kind in turn."""
+    return new_address(request.param, request)

@@ -31,6 +31,7 @@ from conroi.format.naming import ManifestNaming
 from conroi.format.transaction import Transaction as LanceTransaction
 from conroi.history import Commit
 from conroi.lake import Lake, LakeCommit, connect
+from conroi.merging.builder import MergeResult
 from conroi.opening import commit, create_table, open_table
 from conroi.retrying import retry
 from conroi.table import Table
@@ -56,6 +57,7 @@ __all__ = [
     "LakeCommit",
     "LanceTransaction",
     "ManifestNaming",
+    "MergeResult",
     "NotFoundError",
     "RetryableConflict",
     "StoreError",

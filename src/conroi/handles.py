@@ -6,20 +6,23 @@ import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from conroi.commit.files import TableFiles
 from conroi.commit.run import How
 from conroi.commit.snapshot import Snapshot
 from conroi.data.pinned import Pinned
 from conroi.data.predicates import Predicate
-from conroi.errors import ClosedError, InvalidInputError, about
+from conroi.errors import ClosedError, InvalidInputError, UnsupportedError, about
 from conroi.format.fields import key_columns
 from conroi.staging import Statements, Verb
 from conroi.table import Table
 from conroi.verbs import Appending
 from conroi.verbs.plan import Plan
 from conroi.verbs.update import Mode
+
+if TYPE_CHECKING:
+    from conroi.table_transaction import TableTransaction
 
 
 class Life:
@@ -30,6 +33,13 @@ class Life:
         self.is_done = False
         """Whether all of it was published before, under the same idempotency key, so that nothing is staged."""
         self._begin = begin
+        self._lock = threading.Lock()
+
+    def end(self, how: str) -> None:
+        """End it, which only the first can do."""
+        with self._lock:
+            self.check_open()
+            self.ended = how
 
     def check_open(self) -> None:
         """ClosedError if the transaction has ended."""
@@ -43,11 +53,14 @@ class Life:
 class Handle:
     """One table of a transaction: opened once, whatever the number of statements and threads."""
 
-    def __init__(self, name: str, files: TableFiles, statements: Statements, life: Life) -> None:
+    def __init__(
+        self, name: str, files: TableFiles, statements: Statements, life: Life, *, must_fold: bool = False
+    ) -> None:
         self.name = name
         self.files = files
         self.statements = statements
         self.life = life
+        self._must_fold = must_fold
         self.is_read = False
         """Whether anything but its columns was looked at."""
         self._pinned_at: tuple[Snapshot, Pinned] | None = None
@@ -92,7 +105,16 @@ class Handle:
     def _add(self, plan: Plan | None) -> Plan | None:
         self.life.check_open()
         if plan is not None:
-            self.statements = self.statements.then(plan)
+            after = self.statements.then(plan)
+            if self._must_fold and not after.is_one_operation:
+                raise UnsupportedError(
+                    f"{plan.staged.operation.name} cannot become one version with the statements before it: Lance has "
+                    "no operation for that.",
+                    table=self.name,
+                    hint="Commit what there is and do this in a transaction of its own; or use a lake, where "
+                    "lake.begin() can do both.",
+                )
+            self.statements = after
         return plan
 
     def close(self) -> Statements:
@@ -141,6 +163,18 @@ class TransactionTable(Table):
             "A table inside a transaction stays at the transaction's snapshot.",
             table=self.uri,
             hint="lake[name] outside the transaction is the newest version.",
+        )
+
+    def begin(
+        self,
+        message: str | None = None,  # noqa: ARG002
+        *,
+        properties: Mapping[str, str] | None = None,  # noqa: ARG002
+        retries: int | None = None,  # noqa: ARG002
+        strict: bool = False,  # noqa: ARG002
+    ) -> TableTransaction:
+        raise InvalidInputError(
+            "A table inside a transaction is in one already.", table=self.uri, hint="Do the statements here."
         )
 
     def migrate_manifest_names(self) -> Table:

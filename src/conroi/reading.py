@@ -12,6 +12,7 @@ import pyarrow as pa
 from conroi import history as past
 from conroi.commit.files import TableFiles
 from conroi.commit.snapshot import Snapshot
+from conroi.data.elsewhere import in_spark
 from conroi.data.expressions import expression
 from conroi.data.pinned import Pinned
 from conroi.data.predicates import Predicate, checked_predicate
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     import lance
     import pandas as pd
     import polars as pl
+    from pyspark.sql import DataFrame, SparkSession
 
 Columns = Sequence[str] | Mapping[str, str]
 """Names of columns, or new columns by expression."""
@@ -145,6 +147,13 @@ class ReadableTable:
         frame = polars.from_arrow(self.to_arrow(columns, filter))
         assert isinstance(frame, polars.DataFrame)
         return frame
+
+    def to_spark(self, spark: SparkSession, columns: Columns | None = None, filter: str | None = None) -> DataFrame:
+        """The rows as a Spark DataFrame of this very version, whatever is committed before it is used.
+
+        Spark reads every column of it, so name those that are needed. Wants the extra `conroi[spark]`.
+        """
+        return in_spark("reading").to_spark(self._pinned, spark, columns, filter)
 
     def to_lance(self) -> lance.LanceDataset:
         """A pylance dataset pinned at this version, for vector and text search. Do not write through it."""

@@ -115,6 +115,12 @@ class Statements:
             return self._row_changes()
         return self._several(done)
 
+    @property
+    def is_one_operation(self) -> bool:
+        """Whether Lance has one operation for all statements on a table that is there."""
+        done = [plan.staged.operation for plan in self.plans]
+        return len(done) < 2 or all(map(_moves_rows, done))
+
     def _several(self, done: Sequence[Operation]) -> Plan:
         """The result as it is; others see the nearest operation that Lance has."""
         before = None if self.base is None else self.base.manifest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from conroi import verbs
 from conroi.commit.migration import migrate_manifest_names
@@ -23,6 +23,9 @@ from conroi.verbs.compact import CompactOptions
 from conroi.verbs.plan import IfMoved, Plan, Preparing
 from conroi.verbs.settings import Values
 from conroi.verbs.update import Mode
+
+if TYPE_CHECKING:
+    from conroi.table_transaction import TableTransaction
 
 
 class Table(ReadableTable):
@@ -67,6 +70,28 @@ class Table(ReadableTable):
     def at(self, version: int | None = None, *, tag: str | None = None, as_of: datetime | str | None = None) -> Table:
         """The table at a past version: by number, by tag, or as it was at a moment."""
         return Table(self._files, self._find(version, tag, as_of))
+
+    # ------------------------------------------------------------------------- transactions
+
+    def begin(
+        self,
+        message: str | None = None,
+        *,
+        properties: Mapping[str, str] | None = None,
+        retries: int | None = None,
+        strict: bool = False,
+    ) -> TableTransaction:
+        """Begin a transaction on this table alone: `with table.begin("load") as tx: tx.append(…); tx.delete(…)`.
+
+        It starts at the newest version and makes one new one. `strict` refuses if anybody else commits meanwhile.
+        """
+        from conroi.table_transaction import TableTransaction
+
+        with about(self.uri):
+            base = self._files.newest(self._pinned.snapshot)
+        return TableTransaction(
+            self._files, base, message=message, properties=properties, retries=retries, strict=strict
+        )
 
     # ------------------------------------------------------------------------- rows
 

@@ -185,7 +185,7 @@ class Transaction:
             statements = Statements(files, None).then(Plan(change.staged))
         with self._lock:
             self._life.check_open()
-            self._names.create(row)
+            self._names.add(row)
             self._handles[wanted] = Handle(name, files, statements, self._life)
         return self[name]
 
@@ -198,7 +198,7 @@ class Transaction:
         with self._lock:
             read = self._read_expectation(key)
             self._found(key)
-            self._names.drop(key)
+            self._names.forget(key)
             self._handles.pop(key, None)
             if read is not None:
                 self._reads[read.object_id] = read
@@ -277,14 +277,11 @@ class Transaction:
 
     def rollback(self) -> None:
         """End without committing. What was written stays as garbage for collection."""
-        self._life.check_open()
-        self._life.ended = "was rolled back"
+        self._life.end("was rolled back")
 
     def commit(self) -> TransactionResult:
         """Publish everything at once; afterwards the transaction is dead, won or lost."""
-        with self._lock:
-            self._life.check_open()
-            self._life.ended = "has committed"
+        self._life.end("has committed")
         try:
             self._result = self._publish(self._order())
         except BaseException:
@@ -321,7 +318,7 @@ class Transaction:
             named = self._names.require(key)
             if change is not None:
                 assert isinstance(handle.files, LakeTableFiles)
-                tables.append(Wanted(key, named.was, handle.files, [change], named.row))
+                tables.append(Wanted(key, named.was, handle.files, change, named.row))
         names = frozenset(row.object_id for row in self._base.tables()) if self._is_listed else frozenset[str]()
         is_serializable = self._isolation == "serializable"
         return Order(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import importlib
 import random
 import uuid
 from collections.abc import Callable, Generator
@@ -216,3 +217,46 @@ def test_eight_writers_that_take_turns_get_equal_shares(seed: int) -> None:
 
 def test_control_writers_that_back_off_at_random_do_not() -> None:
     assert any(fewest < most / 2 for fewest, most in (shares(impatient, seed) for seed in range(5)))
+
+
+# -------------------------------------------------------------------------------------- work that was done in vain
+
+
+def test_who_worked_in_vain_waits_before_the_work_for_a_while() -> None:
+    environment = SeededEnvironment(1)
+    turns = turns_of("b", environment)
+    turns.worked(0.01, in_vain=False)
+    assert not turns.works_in_vain()
+    turns.worked(0.03, in_vain=True)
+    turns.worked(0.02, in_vain=False)
+    assert turns.works_in_vain()
+    assert turns.work_s() == 0.02, "the middle one of three"
+    environment.sleep(3)
+    assert not turns.works_in_vain()
+
+
+def test_writers_are_many_if_not_all_of_them_can_run_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.import_module("conroi.commit.turns"), "PROCESSORS", 2)
+    turns = turns_of("b")
+    turns.saw(2, committed_by("a"))
+    assert not turns.are_many()
+    turns.saw(3, committed_by("c"))
+    assert turns.are_many()
+
+
+def test_who_has_committed_just_now_is_ahead_of_the_others_until_a_quarter_of_them_have() -> None:
+    turns = turns_of("b")
+    for version, writer in enumerate(["a", "c", "d", "e", "f", "g", "h", "i", "b"], start=2):
+        turns.saw(version, committed_by(writer))
+    assert turns.is_ahead()
+    turns.saw(11, committed_by("d"))
+    assert turns.is_ahead()
+    turns.saw(12, committed_by("a"))
+    assert not turns.is_ahead()
+
+
+def test_among_few_nobody_is_ahead() -> None:
+    turns = turns_of("b")
+    for version, writer in enumerate(["a", "c", "b"], start=2):
+        turns.saw(version, committed_by(writer))
+    assert not turns.is_ahead()

@@ -13,7 +13,7 @@ from conroi.conflicts.catalog import CATALOG
 from conroi.conflicts.differences import DELIBERATE_DIFFERENCES
 from conroi.conflicts.matrix import MATRIX, OPERATIONS
 from conroi.conflicts.outcome import Outcome
-from conroi.conflicts.prechecks import PRECHECKS
+from conroi.conflicts.prechecks import PRECHECKS, SEVERAL
 from conroi.conflicts.reason import Reason, Winner
 from conroi.conflicts.rebase import Rebase
 from conroi.format.manifest import Manifest
@@ -107,7 +107,8 @@ def test_a_winner_is_described_by_its_manifest_and_transaction() -> None:
 
 
 def test_every_finding_of_the_catalog_has_a_rule_and_the_other_way_round() -> None:
-    rules = {name for rule in (*MATRIX.values(), *(check.rule for check in PRECHECKS)) for name in rule.findings}
+    known = (SEVERAL, *MATRIX.values(), *(check.rule for check in PRECHECKS))
+    rules = {name for rule in known for name in rule.findings}
     assert rules | FOUND_WHILE_MERGING == CATALOG.keys()
     assert not rules & FOUND_WHILE_MERGING
 

@@ -87,9 +87,9 @@ def test_what_was_looked_at_is_not_looked_at_again(root: str, monkeypatch: pytes
     looked_at: list[int] = []
     scan = module.scan_keys
 
-    def counted(pinned: object, columns: object, *, fragment_ids: list[int] | None = None) -> pa.Table:
+    def counted(pinned: object, columns: object, *, fragment_ids: list[int] | None = None, among: pa.Table) -> pa.Table:
         looked_at.extend(fragment_ids or [])
-        return scan(pinned, columns, fragment_ids=fragment_ids)  # type: ignore[arg-type]
+        return scan(pinned, columns, fragment_ids=fragment_ids, among=among)  # type: ignore[arg-type]
 
     table = keyed(root)
     others = iter(range(100, 200))

@@ -21,7 +21,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("conroi.merging.matching", "found.take(order).drop_columns"): "an Arrow table",
     ("conroi.merging.scratch", "scanner.to_table().drop_columns"): "an Arrow table",
     ("conroi.verbs.key", "scan_keys(pinned, columns).drop_columns"): "an Arrow table",
-    ("conroi.transaction", "super().update"): "Table.update, which stages",
+    ("conroi.handles", "super().update"): "Table.update, which stages",
     ("conroi.verbs.compact", "task.execute"): "a CompactionTask writes the new files and returns their metadata",
 }
 

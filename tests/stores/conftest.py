@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from conroi.stores.objects import Objects, open_objects
+from tests.support.record_stores import KINDS, empty_address
 
 STORES = ("local", "durable", "memory", "moto", "seaweedfs")
 
@@ -27,3 +28,9 @@ def new_objects(store: str, request: pytest.FixtureRequest) -> Objects:
 def objects(request: pytest.FixtureRequest) -> Objects:
     """An empty table root, in each store in turn."""
     return new_objects(request.param, request)
+
+
+@pytest.fixture(params=KINDS)
+def empty_store(request: pytest.FixtureRequest) -> str:
+    """The address of an external manifest store with nothing in it, of each kind in turn."""
+    return empty_address(request.param, request)

@@ -20,10 +20,12 @@ import pytest
 
 from conroi.errors import StoreUnavailable
 from conroi.format.naming import ManifestNaming
+from conroi.stores import dynamodb_lock, postgres_lock
 from conroi.stores.file_lock import FileLock
 from conroi.stores.objects import NameTaken, Objects, open_objects
 from conroi.stores.putters import ConditionalPut, LockedPut, PutNew, RenameIfAbsent
 from conroi.testing import FaultyObjects, call_before
+from tests.support.databases import aws_environment
 
 PROCESSES = 8
 PATIENCE_S = 120.0
@@ -43,6 +45,7 @@ class Race:
     putter: str
     options: Mapping[str, str] = field(default_factory=dict)
     lock_file: str = ""
+    lock_address: str = ""
     rounds: int = 40
     lanes: int = 1
     """How many names each process tries for at once, each in a thread of its own."""
@@ -59,6 +62,11 @@ class Race:
             return RenameIfAbsent()
         if self.putter == "locked":
             return LockedPut(FileLock(self.lock_file, timeout_s=PATIENCE_S))
+        if self.putter == "postgres lock":
+            return LockedPut(postgres_lock(self.lock_address, "race", timeout_s=PATIENCE_S))
+        if self.putter == "dynamodb lock":
+            os.environ.update(aws_environment())
+            return LockedPut(dynamodb_lock(self.lock_address, self.uri, timeout_s=PATIENCE_S))
         assert self.putter == "lock that locks nothing", self.putter
         return LockedPut(lambda _version: contextlib.nullcontext())
 

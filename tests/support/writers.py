@@ -29,6 +29,7 @@ class Job:
     is_creating: bool = False
     options: Mapping[str, str] = field(default_factory=dict)
     lock_file: str = ""
+    store: str = ""
     put: str = "conditional"
     processes: int = PROCESSES
     is_failure_fine: bool = False
@@ -38,6 +39,8 @@ class Job:
         settings: dict[str, object] = {"storage_options": dict(self.options), "put": self.put}
         if self.lock_file:
             settings["commit_lock"] = FileLock(self.lock_file, timeout_s=PATIENCE_S)
+        if self.store:
+            settings["store"] = self.store
         return settings
 
     def place(self, number: int) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from conroi.catalog.heads import Heads, Seen
@@ -26,6 +27,8 @@ _log = logging.getLogger(__name__)
 
 LEAVE_TO_PUBLISHER_NS = 1_000_000_000
 """A reader leaves a version that was published so recently to its publisher to finish."""
+LONGEST_TURN_S = 2.0
+"""For so long a thread waits for another one that is publishing."""
 MOST_SNAPSHOTS = 512
 """So many manifests of tables are kept at hand."""
 
@@ -65,6 +68,7 @@ class Catalog:
         self.finalizing: dict[SnapshotKey, Future[object]] = {}
         """Published manifests that are on their way to their final names."""
         self._lock = threading.RLock()
+        self._turn = threading.RLock()
 
     @property
     def uri(self) -> str:
@@ -92,6 +96,19 @@ class Catalog:
         with self._lock:
             if self._state is None or state.version > self._state.version:
                 self._state = state
+
+    @contextmanager
+    def in_turn(self) -> Generator[None]:
+        """Threads of one client publish one after the other: of those who race, all but one work in vain.
+
+        Nothing depends on it but speed, so nobody waits long for one that is stuck.
+        """
+        is_mine = self._turn.acquire(timeout=LONGEST_TURN_S)
+        try:
+            yield
+        finally:
+            if is_mine:
+                self._turn.release()
 
     # ------------------------------------------------------------------------ tables
 

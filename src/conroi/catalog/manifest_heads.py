@@ -7,6 +7,7 @@ a conditional put that succeeds only if nobody published since.
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -16,7 +17,7 @@ from pyroaring import BitMap
 from conroi import history, operations
 from conroi.catalog.heads import Published, Seen, Task
 from conroi.catalog.layout import Layout, laid_out, lay_out_rows
-from conroi.catalog.manifest_rows import check_columns, key_filter, load_rows, write_deletions, write_rows
+from conroi.catalog.manifest_rows import Writing, check_columns, key_filter, load_rows, write_deletions
 from conroi.catalog.records import Notes, decode_records, encode_records
 from conroi.catalog.state import Changes, LakeState
 from conroi.commit.baton import Baton
@@ -46,6 +47,7 @@ class ManifestHeads:
         self._snapshots: dict[int, Snapshot] = {}
         """The manifests of the states that were seen last, by version: the next one is built on them."""
         self._looked_at = files.environment.monotonic()
+        self._lock = threading.Lock()
 
     @property
     def turns(self) -> Turns:
@@ -86,8 +88,9 @@ class ManifestHeads:
 
     def _next(self, version: int) -> Snapshot | None:
         """The version after this one, with one request unless we met it already; None if there is none."""
-        if version + 1 in self._snapshots:
-            return self._snapshots[version + 1]
+        met = self._snapshots.get(version + 1)
+        if met is not None:
+            return met
         naming = self._snapshots[version].naming
         located = Located(version + 1, naming.path(version + 1), naming)
         if self._files.objects.is_local and self._files.objects.head(located.path) is None:
@@ -122,9 +125,10 @@ class ManifestHeads:
         return load_rows(self._files, self._remember(snapshot))
 
     def _remember(self, snapshot: Snapshot) -> Snapshot:
-        self._snapshots[snapshot.version] = snapshot
-        while len(self._snapshots) > 2 * FOLLOW_AT_MOST:
-            self._snapshots.pop(min(self._snapshots))
+        with self._lock:
+            self._snapshots[snapshot.version] = snapshot
+            while len(self._snapshots) > 2 * FOLLOW_AT_MOST:
+                self._snapshots.pop(min(self._snapshots))
         return snapshot
 
     # ------------------------------------------------------------------------ publishing
@@ -209,30 +213,39 @@ class ManifestAttempt:
         self._head = head
         self._base = base
         self._changes = changes
+        self._notes = notes
+        self._uuid = uuid
         self._writes: list[tuple[str, bytes]] = []
         added = [object_id for object_id, row in changes.items() if row is not None]
         self._layout: Layout = lay_out_rows(changes, added, base.places, base.small, base.physical, base.dead)
-        self._operation = self._made_operation()
-        self._transaction = operations.transaction(
-            self._operation,
-            read_version=base.version,
-            uuid=uuid,
-            properties={
-                **notes.to_properties(),
-                **encode_records(changes, self._layout.kind),
-                WRITER_PROPERTY: files.turns.me,
-            },
-        )
-        self._encoded = encode_transaction(self._transaction)
-        self._data, self._file = self._manifest()
+        rows = base.changed(changes)
+        new = [rows[object_id] for object_id in self._layout.written]
+        self._writing = Writing(files, head.manifest, new) if new else None
         self._putting = Putting(files, uuid)
 
     @property
     def tasks(self) -> Sequence[Task]:
+        self._complete()
         put, put_unseen = self._files.objects.put, self._files.objects.put_unseen
         # An attempt before this one, on the same state, has left the same name with other content.
         transaction = partial(put, f"{TRANSACTIONS_DIR}/{self._transaction.file_name}", self._encoded)
         return [transaction, *(partial(put_unseen, path, data) for path, data in self._writes)]
+
+    def _complete(self) -> None:
+        """Build the manifest, now that the file with the rows is there."""
+        self._operation = self._made_operation()
+        self._transaction = operations.transaction(
+            self._operation,
+            read_version=self._base.version,
+            uuid=self._uuid,
+            properties={
+                **self._notes.to_properties(),
+                **encode_records(self._changes, self._layout.kind),
+                WRITER_PROPERTY: self._files.turns.me,
+            },
+        )
+        self._encoded = encode_transaction(self._transaction)
+        self._data, self._file = self._manifest()
 
     def put(self) -> LakeState | None:
         version = self._base.version + 1
@@ -248,11 +261,9 @@ class ManifestAttempt:
     # ------------------------------------------------------------------------ building
 
     def _made_operation(self) -> Update:
-        rows = self._base.changed(self._changes)
-        new = [rows[object_id] for object_id in self._layout.written]
         fragments: list[pb.DataFragment] = []
-        if new:
-            fragment, file = write_rows(self._files, self._head.manifest, new)
+        if self._writing is not None:
+            fragment, file = self._writing.end()
             self._writes += [] if file is None else [file]
             fragments.append(fragment)
         arriving = [row for row in self._changes.values() if row is not None and row.object_id not in self._base.rows]

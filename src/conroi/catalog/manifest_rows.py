@@ -15,6 +15,7 @@ from pyroaring import BitMap
 
 from conroi.catalog.rows import Row
 from conroi.catalog.state import LakeState
+from conroi.catalog.waves import aside
 from conroi.commit.files import TableFiles
 from conroi.commit.snapshot import Snapshot
 from conroi.data.pinned import Pinned
@@ -46,6 +47,17 @@ SCHEMA = pa.schema(
 
 def check_columns(manifest: Manifest, lake: str) -> None:
     """Refuse a `__manifest` that we could not publish to safely."""
+    check_is_lake(manifest, lake)
+    if key_columns(manifest.fields) != (KEY,):
+        raise UnsupportedError(
+            "__manifest does not have object_id marked as its key, so two writers could register one name twice.",
+            table=lake,
+            hint="Call conroi.catalog.migrate(uri) once; it checks the names and sets the mark.",
+        )
+
+
+def check_is_lake(manifest: Manifest, lake: str) -> None:
+    """Refuse a table of that name which is something else."""
     names = {field.name for field in manifest.fields if field.parent_id == -1}
     missing = set(SCHEMA.names) - names
     if missing:
@@ -53,12 +65,6 @@ def check_columns(manifest: Manifest, lake: str) -> None:
             f"__manifest has no column {', '.join(sorted(missing))}, so this is not a lake.",
             table=lake,
             hint="Choose another folder for the lake, or delete __manifest if nothing needs it.",
-        )
-    if key_columns(manifest.fields) != (KEY,):
-        raise UnsupportedError(
-            "__manifest does not have object_id marked as its key, so two writers could register one name twice.",
-            table=lake,
-            hint="Call conroi.catalog.migrate(uri) once; it checks the names and sets the mark.",
         )
 
 
@@ -95,22 +101,34 @@ def load_rows(files: TableFiles, snapshot: Snapshot) -> LakeState:
     )
 
 
-def write_rows(
-    files: TableFiles, manifest: Manifest, rows: Sequence[Row]
-) -> tuple[pb.DataFragment, tuple[str, bytes] | None]:
-    """A fragment with these rows; with the file that is still to be put, unless it is there already."""
-    reader = to_arrow(rows).to_reader()
-    objects = files.objects if files.objects.is_local else _scratch()
-    fields = manifest.fields
-    writer = DataWriter(objects, files.environment, fields, manifest.head.data_format.version or "2.0")
-    (fragment,) = writer.write(reader).fragments
-    if files.objects.is_local:
-        return fragment, None
-    # Through a local file, because its size must be known before the transaction can be written at the same time.
-    path = f"{DATA_DIR}/{fragment.files[0].path}"
-    data = objects.get(path)
-    os.unlink(objects.pylance_uri(path))
-    return fragment, (path, data)
+class Writing:
+    """A fragment of `__manifest` that is being written: the end of it runs while other things are done."""
+
+    def __init__(self, files: TableFiles, manifest: Manifest, rows: Sequence[Row]) -> None:
+        self._files = files
+        # Not straight to an object store, because the size must be known before the transaction can be written at the
+        # same time.
+        self._objects = files.objects if files.objects.is_local else _scratch()
+        writer = DataWriter(
+            self._objects, files.environment, manifest.fields, manifest.head.data_format.version or "2.0"
+        )
+        table = to_arrow(rows)
+        self._file = writer.begin(table.schema)
+        for batch in table.to_batches():
+            self._file.add(batch)
+        self._ending = aside(self._file.end)
+
+    def end(self) -> tuple[pb.DataFragment, tuple[str, bytes] | None]:
+        """The fragment; with the file that is still to be put, unless it is there already."""
+        data_file, rows = self._ending.result()
+        fragment = pb.DataFragment(files=[data_file], physical_rows=rows)
+        path = f"{DATA_DIR}/{data_file.path}"
+        if self._files.objects.is_local:
+            self._objects.sync([path])
+            return fragment, None
+        data = self._objects.get(path)
+        os.unlink(self._objects.pylance_uri(path))
+        return fragment, (path, data)
 
 
 def to_arrow(rows: Sequence[Row]) -> pa.Table:

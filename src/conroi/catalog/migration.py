@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from conroi.catalog.manifest_rows import KEY, check_columns
+from conroi.catalog.manifest_rows import KEY, check_columns, check_is_lake
 from conroi.catalog.opening import MANIFEST, manifest_files
 from conroi.commit.run import run
 from conroi.data.pinned import Pinned
@@ -33,9 +33,11 @@ def migrate(
                 f"There is no {MANIFEST} in {root.root}, so there is nothing to migrate.",
                 hint="conroi.connect(uri) makes a new lake.",
             )
+        head = files.head()
+        check_is_lake(head.manifest, root.root)
         done = run(
             files,
-            files.head(),
+            head,
             lambda head: declare_key(Pinned(files, head), KEY),
             {"message": f"mark {KEY} as the key"},
         )

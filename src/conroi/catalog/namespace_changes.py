@@ -125,7 +125,7 @@ def create_table(view: View, request: Request, data: bytes) -> CreateTableRespon
         progress=None,
     )
     leaving: dict[str, Row | None] = {key: None} if there is not None and mode == "overwrite" else {}
-    view.publish(base, f"create {shown(key)}", rows=leaving, tables=[Wanted(key, None, files, [change], row)])
+    view.publish(base, f"create {shown(key)}", rows=leaving, tables=[Wanted(key, None, files, change, row)])
     return _created(view, row, 1)
 
 

@@ -51,7 +51,7 @@ class Entry:
         """Its part in a publication."""
         objects = view.catalog.objects(location_of(row))
         foreign = read_staged(objects, self.version, self.key)
-        return Wanted(self.object_id, None if is_new else self.object_id, view.files(row), [], row, foreign)
+        return Wanted(self.object_id, None if is_new else self.object_id, view.files(row), None, row, foreign)
 
 
 def create_versions(view: View, entries: Sequence[Entry]) -> list[TableVersion]:
@@ -147,7 +147,7 @@ def adopt(view: View, object_id: str, up_to: int | None = None) -> None:
             foreign = read_final(objects, version, row.pin.final.naming)
         if foreign is None:
             return
-        wanted = Wanted(object_id, object_id, view.files(row), [], row, foreign)
+        wanted = Wanted(object_id, object_id, view.files(row), None, row, foreign)
         message = f"adopt version {version} of {shown(object_id)}, which was written past the lake"
         _log.warning("%s", message)
         try:

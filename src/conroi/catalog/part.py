@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from conroi.catalog.catalog import Catalog, LakeTableFiles, location_of
@@ -32,18 +31,19 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is to happen to one table: one change, or a chain of changes that is published as one."""
+    """What is to happen to one table."""
 
     object_id: str
     """Its name when the publication is through."""
     was: str | None
     """Its name at the base; None for a table that is new."""
     files: LakeTableFiles
-    changes: Sequence[Change]
+    change: Change | None
+    """None if other software has built the next manifest already."""
     row: Row
     """Its row at the base, or the row that it is to get."""
     foreign: ForeignManifest | None = None
-    """The next manifest, if other software has built it already: then there are no changes."""
+    """The next manifest, if other software has built it."""
 
 
 class Part:
@@ -52,10 +52,12 @@ class Part:
     def __init__(self, catalog: Catalog, wanted: Wanted) -> None:
         self.wanted = wanted
         self._catalog = catalog
-        self._pending = Pending(wanted.files, wanted.changes[0])
-        self._built: list[Built] = []
+        assert wanted.change is not None, "what is built already is no part of this kind"
+        self._pending = Pending(wanted.files, wanted.change)
+        self._next: Built | None = None
         self._built_on: Snapshot | None = None
-        self._staged: list[str] = []
+        self._staged = ""
+        """Where the next manifest waits for the publication."""
         self._is_staged = False
         self.is_taken = False
         """Whether the next final name was found to be there already."""
@@ -82,7 +84,6 @@ class Part:
         seen = self._seen()
         if snapshot.version > seen.version:
             self._refuse_mended(row)
-            self._refuse_chain(snapshot)
             self._pending.catch_up(snapshot.located, snapshot)
             self.moved = True
         elif row.pin is not None and self._is_forked(snapshot):
@@ -122,7 +123,7 @@ class Part:
             )
         assert self.wanted.was is not None
         foreign = read_final(self._objects, self._seen().version + 1, self._seen().naming)
-        return foreign and Wanted(self.wanted.was, self.wanted.was, self.wanted.files, [], self.wanted.row, foreign)
+        return foreign and Wanted(self.wanted.was, self.wanted.was, self.wanted.files, None, self.wanted.row, foreign)
 
     def _row(self, state: LakeState) -> Row:
         """The row of this table now; a table that was dropped, renamed or made again is not it."""
@@ -144,17 +145,6 @@ class Part:
             )
         return row
 
-    def _refuse_chain(self, snapshot: Snapshot) -> None:
-        if len(self.wanted.changes) > 1:
-            raise RetryableConflict(
-                "Somebody else changed the table, and this transaction changes it in a way that is not one Lance "
-                "operation, so it cannot be put on top.",
-                table=self.name,
-                version=snapshot.version,
-                base_version=self._pending.base_version,
-                hint="Run the work again in a new transaction; lake.run(function) does that for you.",
-            )
-
     def _seen(self) -> Snapshot:
         assert self._pending.seen is not None
         return self._pending.seen
@@ -163,18 +153,17 @@ class Part:
 
     def build(self) -> None:
         """Build the next manifest, unless the one that is staged still fits."""
-        if self._built and self._built_on is self._pending.seen:
+        if self._next is not None and self._built_on is self._pending.seen:
             return
-        self._built = [self._pending.build()]
-        for change in self.wanted.changes[1:]:
-            following = replace(change, base=self._built[-1].snapshot)
-            pending = Pending(self.wanted.files, following)
-            self._built.append(pending.build())
+        self._next = self._pending.build()
         self._built_on = self._pending.seen
-        # The same for all of a chain, so that whoever completes the last one finds those before it.
-        uuid = str(self._catalog.environment.new_uuid())
-        self._staged = [staged_path(built.located, uuid) for built in self._built]
+        self._staged = staged_path(self._next.located, str(self._catalog.environment.new_uuid()))
         self._is_staged = False
+
+    @property
+    def _built(self) -> Built:
+        assert self._next is not None, "build() comes first"
+        return self._next
 
     def tasks(self) -> list[Task]:
         """What must happen before the publication; in any order."""
@@ -183,9 +172,9 @@ class Part:
         if seen is not None and not seen.is_final:
             tasks.append(self._finalize_before)
         if not self._is_staged:
-            for built, path in zip(self._built, self._staged, strict=True):
-                tasks.append(partial(self._objects.put_unseen, path, built.data))
-                tasks.append(partial(self._pending.write_transaction, built.transaction, built.encoded_transaction))
+            built = self._built
+            tasks.append(partial(self._objects.put_unseen, self._staged, built.data))
+            tasks.append(partial(self._pending.write_transaction, built.transaction, built.encoded_transaction))
         return tasks
 
     def staged(self) -> None:
@@ -193,7 +182,7 @@ class Part:
         self._is_staged = True
 
     def _probe(self) -> None:
-        self.is_taken = self._objects.head(self._built[0].located.path) is not None
+        self.is_taken = self._objects.head(self._built.located.path) is not None
 
     def _finalize_before(self) -> None:
         """A version is final before the next is published, so that nobody who reads by path meets a hole."""
@@ -211,8 +200,7 @@ class Part:
 
     @property
     def _pin(self) -> Pin:
-        built = self._built[-1]
-        return Pin(built.located.version, self._staged[-1], built.transaction.uuid)
+        return Pin(self._built.located.version, self._staged, self._built.transaction.uuid)
 
     # ------------------------------------------------------------------------ published
 
@@ -220,7 +208,7 @@ class Part:
         """The lake has it: what is told of it. It gets its final name now, or soon."""
         location = location_of(self.wanted.row)
         pin = self._pin
-        built = self._built[-1]
+        built = self._built
         staged = Located(pin.version, pin.manifest, built.located.naming)
         snapshot = Snapshot(built.file.manifest, staged, built.file.transaction, is_final=False)
         self._catalog.keep(location, pin, snapshot)
@@ -229,16 +217,14 @@ class Part:
         return self._pending.landed(snapshot, attempts)
 
     def finalize(self) -> bool:
-        """Put the manifests under their final names; False if that cannot be done, which the next writer will see."""
+        """Put the manifest under its final name; False if that cannot be done, which the next writer will see."""
         location = location_of(self.wanted.row)
         try:
-            for built, path in zip(self._built, self._staged, strict=True):
-                pin = Pin(built.located.version, path, built.transaction.uuid)
-                finalize(self._objects, pin, built.data)
+            finalize(self._objects, self._pin, self._built.data)
         except (StoreError, ForkedTableError, NotFoundError) as error:
             _log.warning("version %d of %s is published but not final: %s", self._pin.version, self.name, error)
             return False
-        self._catalog.keep(location, self._pin, self._built[-1].snapshot)
+        self._catalog.keep(location, self._pin, self._built.snapshot)
         return True
 
     @property

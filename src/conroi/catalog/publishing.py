@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from conroi.catalog.catalog import Catalog, LakeTableFiles
@@ -42,7 +42,7 @@ RETRIES = 5
 """So often a publication is tried again after others published to the same table."""
 SLACK = 3.0
 """For so many times their usual length we wait for the turns of others."""
-LOOKS_PER_TURN = 8
+LOOKS_PER_TURN = 4
 """How often we look during a turn whether it is over."""
 PATIENCE_S = 30.0
 """For so long a publication is tried again when it only lost the race for the lake's next number."""
@@ -109,12 +109,13 @@ class Publishing:
         earlier = self._published_before()
         while earlier is None:
             attempt += 1
-            state, earlier = self._take_turn(state, is_first=attempt == 1)
-            if earlier is not None:
-                break
-            attempt_started = environment.monotonic()
-            published = self._attempt(state)
-            turns.took(environment.monotonic() - attempt_started)
+            with self._catalog.in_turn():
+                state, earlier = self._take_turn(state, is_first=attempt == 1)
+                if earlier is not None:
+                    break
+                attempt_started = environment.monotonic()
+                published = self._attempt(state)
+                turns.took(environment.monotonic() - attempt_started)
             if published is not None:
                 return self._published(published, attempt)
             state, earlier = self._refresh(state)
@@ -139,7 +140,8 @@ class Publishing:
     def _take_turn(self, state: LakeState, *, is_first: bool) -> tuple[LakeState, Published | None]:
         """The newest state; where many publish, when it is our turn."""
         turns = self._catalog.heads.turns
-        if is_first and not self._is_local and not turns.is_contended():
+        is_newest_known = self._catalog.known_state().version <= state.version
+        if is_first and is_newest_known and not self._is_local and not turns.is_contended():
             return state, None  # spare the request: the put will tell
         state, mine = self._refresh(state)
         if mine is not None or not turns.is_contended() or self._baton.is_mine:
@@ -149,20 +151,17 @@ class Publishing:
         return (state, mine) if mine is not None else self._refresh(state)
 
     def _wait_for_turn(self, state: LakeState) -> tuple[LakeState, Published | None]:
-        """Until those before us have published, or for as long as that may take them.
-
-        What they publish is caught up with while waiting, so that little is left to do when it is our turn.
-        """
+        """Until those before us have published, or for as long as that may take them."""
         environment, turns = self._catalog.environment, self._catalog.heads.turns
         places, turn_s = turns.places_to_wait(), turns.turn_s()
         until = environment.monotonic() + SLACK * places * turn_s
         mine: Published | None = None
         while places and mine is None and environment.monotonic() < until:
-            environment.sleep(turn_s / LOOKS_PER_TURN if self._is_local else places * turn_s)
+            look_s = max(places - 1, 1 / LOOKS_PER_TURN) * turn_s
+            environment.sleep(look_s if self._is_local else places * turn_s)
             if self._is_local and not self._catalog.heads.has_moved(state, 1):
                 continue
             state, mine = self._refresh(state)
-            self._catch_up(state)
             places = turns.places_to_wait() if self._is_local else 0
         return state, mine
 
@@ -197,6 +196,9 @@ class Publishing:
         changes = self._changes(state)
         attempt = self._catalog.heads.build(state, changes, self._order.notes, self._uuid)
         tasks = [task for part in self._parts for task in part.tasks()]
+        if self._is_local:  # the publication's own file is being written meanwhile
+            together(tasks, is_local=True)
+            tasks = []
         tasks += attempt.tasks
         key = self._order.notes.idempotency_key
         if key is not None:
@@ -219,12 +221,11 @@ class Publishing:
         self._check_rows(state)
 
     def _check_rows(self, state: LakeState) -> None:
-        """Names that come in must be free, names that go must be there."""
-        base, leaving = self._order.base, self._leaving
+        """Names that go must be there, names that come in must be free."""
+        leaving = self._leaving
+        self._check_leaving(leaving, state)
         new = {wanted.object_id for wanted in self._order.tables if wanted.was != wanted.object_id}
-        new |= {
-            object_id for object_id, row in self._order.rows.items() if row is not None and object_id not in base.rows
-        }
+        new |= {key for key, row in self._order.rows.items() if row is not None and key not in self._order.base.rows}
         for object_id in sorted(new - leaving):
             if object_id in state.rows:
                 raise AlreadyExistsError(
@@ -232,8 +233,12 @@ class Publishing:
                     table=shown(object_id),
                     hint="Open it with lake[name], or choose another name.",
                 )
+        arriving = [self._order.rows.get(object_id) for object_id in new]
+        self._check_folders({row.location for row in arriving if row is not None and row.is_table}, leaving, state)
+
+    def _check_leaving(self, leaving: Set[str], state: LakeState) -> None:
         for object_id in sorted(leaving):
-            now, then = state.rows.get(object_id), base.rows.get(object_id)
+            now, then = state.rows.get(object_id), self._order.base.rows.get(object_id)
             if then is None:
                 continue
             if now is None or (then.is_table and now.incarnation != then.incarnation):
@@ -247,6 +252,16 @@ class Publishing:
             ):
                 raise InvalidInputError(
                     f"The namespace {shown(object_id)!r} is not empty.", hint="Drop its tables first."
+                )
+
+    def _check_folders(self, arriving: Set[str | None], leaving: Set[str], state: LakeState) -> None:
+        """A folder is one table of the lake, not two."""
+        for object_id, row in state.rows.items() if arriving else ():
+            if row.location in arriving and row.is_table and object_id not in leaving:
+                raise AlreadyExistsError(
+                    f"The folder {row.location!r} is the table {shown(object_id)!r} of the lake already.",
+                    table=shown(object_id),
+                    hint="Rename that table with lake.rename_table(), or leave it.",
                 )
 
     @property
@@ -342,7 +357,7 @@ class LakePublisher:
         assert isinstance(files, LakeTableFiles)
         base = self._catalog.known_state()
         row = files.row(base)
-        wanted = Wanted(files.object_id, files.object_id, files, [change], row)
+        wanted = Wanted(files.object_id, files.object_id, files, change, row)
         notes = Notes.of(change.properties)
         order = Order(base, [wanted], notes=notes, retries=options.retries)
         return Publishing(self._catalog, order).run().tables[files.object_id]

@@ -61,11 +61,11 @@ class Names:
                     hint="Choose another name, or rename the table first.",
                 )
 
-    def create(self, row: Row) -> None:
+    def add(self, row: Row) -> None:
         self.check_free(row.object_id)
         self._changed[row.object_id] = Named(row, None)
 
-    def drop(self, key: str) -> Named:
+    def forget(self, key: str) -> Named:
         """Take the name away; what had it."""
         named = self.require(key)
         self._changed[key] = None

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import cache
+from typing import TypeVar
 
 from conroi.catalog.heads import Task
+
+T = TypeVar("T")
 
 
 @cache
@@ -29,6 +32,11 @@ def together(tasks: Sequence[Task], *, is_local: bool) -> None:
     wait(futures)
     for future in futures:
         future.result()
+
+
+def aside(task: Callable[[], T]) -> Future[T]:
+    """Do it while the caller does other things; it mints no ids and reads no clock, so races can be replayed."""
+    return _pool().submit(task)
 
 
 def later(task: Task) -> Future[object]:

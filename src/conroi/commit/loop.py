@@ -88,22 +88,24 @@ class _Commit:
             return mine
         if not turns.is_contended():
             return None
-        places = turns.places_to_wait()
-        if places and not self._goes_ahead(is_first=is_first):
+        places = self._places_to_wait(is_first=is_first)
+        if places:
             turns.wait(places, self._has_moved if self._is_local else None)
         self.baton.give_way(turns.turn_s())
         return self._catch_up()
 
-    def _goes_ahead(self, *, is_first: bool) -> bool:
-        """Whether not to wait: because that was done before the work, or because it would cost more than to lose.
+    def _places_to_wait(self, *, is_first: bool) -> int:
+        """How many others to let commit first; none, if that was done before the work.
 
-        With more writers than processors most of them are not running, and the next in turn may be one of those. But
-        who has had a turn just now waits, so that all get about the same.
+        With more writers than processors most of them are not running, and the next in turn may be one of those: then
+        it costs less to lose now and then than to wait. Only who has had a turn just now lets another one through.
         """
         turns = self.files.turns
         if turns.works_in_vain():
-            return True
-        return is_first and self._is_local and turns.are_many() and not turns.is_ahead()
+            return 0
+        if is_first and self._is_local and turns.are_many():
+            return int(turns.is_ahead())
+        return turns.places_to_wait()
 
     @property
     def _is_local(self) -> bool:

@@ -67,8 +67,8 @@ class Turns:
         return len(self._others()) + 1 > PROCESSORS
 
     def is_ahead(self) -> bool:
-        """Whether we have committed a moment ago, and not even half of the others since."""
-        return self._last_version - self._my_version < len(self._others()) // 2
+        """Whether we have committed a moment ago, and not even a quarter of the others since."""
+        return self._last_version - self._my_version < len(self._others()) // 4
 
     def places_to_wait(self) -> int:
         """How many others have their turn before us; 0 if it is ours."""

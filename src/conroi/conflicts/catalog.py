@@ -60,8 +60,7 @@ CATALOG: Mapping[str, Clause] = {
         "A newer writer is at work on this table: upgrade conroi, then run it again on version {version}.",
     ),
     "table/several": _again(
-        "One of the two is several changes of the table in one version, and that has no place on top of another"
-        " change."
+        "One of the two is several changes of the table in one version, and that has no place on top of another change."
     ),
     "table/moved": _never("{mine} was only to be made if the table stayed as it was."),
     "table/contended": _again(

@@ -70,6 +70,8 @@ def can_become(source: pa.DataType, target: pa.DataType) -> bool:
         return can_become(plain[0], plain[1])
     if pa.types.is_nested(source) and pa.types.is_nested(target):
         return _nested_can_become(source, target)
+    if pa.types.is_integer(target) and pa.types.is_decimal(source):
+        return source.scale <= 0  # so Spark has the integers that go up to 2⁶⁴
     return any(family(source) and family(target) for family in _FAMILIES) or (
         pa.types.is_integer(source) and (pa.types.is_floating(target) or pa.types.is_decimal(target))
     )

@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeAlias, cast
 import pyarrow as pa
 
 from conroi.data.arrow_types import metadata_of
+from conroi.data.elsewhere import Elsewhere, from_elsewhere, kept
 from conroi.errors import InvalidInputError, RetryableConflict
 
 
@@ -18,12 +19,12 @@ class ArrowStream(Protocol):
 
 
 Data: TypeAlias = ArrowStream | Sequence[Mapping[str, Any]]
-"""What the verbs take: an Arrow stream, a pandas or polars frame, or a list of dicts."""
+"""What the verbs take: an Arrow stream, a pandas, polars or Spark frame, or a list of dicts."""
 
 
 def is_one_shot(data: object) -> bool:
     """Whether reading the data uses it up, so that work on it cannot be done again."""
-    is_kept = isinstance(data, pa.Table | pa.RecordBatch | Sequence) or hasattr(data, "__len__")
+    is_kept = isinstance(data, pa.Table | pa.RecordBatch | Sequence | Elsewhere) or hasattr(data, "__len__")
     return not is_kept
 
 
@@ -31,7 +32,7 @@ class Once:
     """Data for work that may be done again: a stream that was used up refuses, instead of being empty."""
 
     def __init__(self, data: object) -> None:
-        self._data = data
+        self._data = kept(data)
         self._is_taken = False
 
     def take(self) -> object:
@@ -43,6 +44,13 @@ class Once:
             )
         self._is_taken = True
         return self._data
+
+
+def opened(data: object, schema: pa.Schema | None = None) -> pa.RecordBatchReader | Elsewhere:
+    """The data as a stream, or as rows that are written where they are."""
+    if isinstance(data, Once):
+        data = data.take()
+    return from_elsewhere(data) or to_reader(data, schema)
 
 
 def to_reader(data: object, schema: pa.Schema | None = None) -> pa.RecordBatchReader:
@@ -59,6 +67,9 @@ def to_reader(data: object, schema: pa.Schema | None = None) -> pa.RecordBatchRe
 def _to_reader(data: object, schema: pa.Schema | None) -> pa.RecordBatchReader:
     if isinstance(data, Once):
         return _to_reader(data.take(), schema)
+    elsewhere = from_elsewhere(data)
+    if elsewhere is not None:
+        return elsewhere.to_reader()
     if isinstance(data, pa.RecordBatchReader):
         return data
     if isinstance(data, pa.RecordBatch):
@@ -73,7 +84,7 @@ def _to_reader(data: object, schema: pa.Schema | None) -> pa.RecordBatchReader:
         return _rows_to_table(cast("Sequence[object]", data), schema).to_reader()
     raise InvalidInputError(
         f"Data of type {type(data).__name__} cannot be written.",
-        hint="Give an Arrow table or reader, a pandas or polars frame, or a list of dicts.",
+        hint="Give an Arrow table or reader, a pandas, polars or Spark frame, or a list of dicts.",
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -172,7 +172,7 @@ def _read_files(pinned: Pinned, fragment: pb.DataFragment, what: Wanted) -> tupl
     for file in fragment.files:
         here = {name: number for name, number in zip(what.names, what.ids, strict=True) if number in file.fields}
         if here:
-            columns.update(_read_file(pinned, file, here, fragment.physical_rows) or {})
+            columns |= _read_file(pinned, file, here, fragment.physical_rows) or {}
     read = tuple(columns[name] for name in what.names if name in columns)
     is_right = len(read) == len(what.names) and all(c.type == t for c, t in zip(read, what.types, strict=True))
     return read if is_right else None
@@ -218,5 +218,5 @@ def whole(column: pa.ChunkedArray[Any]) -> Column:
     """The column in one piece, which holds on to nothing else: a part of a column keeps all of it in memory."""
     if column.num_chunks == 0:
         return pa.array([], column.type)
-    chunks = cast("list[Column]", column.chunks)
+    chunks = column.chunks
     return pa.concat_arrays([*chunks, chunks[0].slice(0, 0)])  # of two, since of one it would be the same again

@@ -68,25 +68,17 @@ class DataWriter:
         return pb.DataFragment(files=[data_file], physical_rows=rows)
 
     def _write_one(self, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> tuple[pb.DataFile, int]:
+        file = self.begin(schema)
+        for batch in batches:  # outside: what the user's own stream raises, reaches the user as it is
+            file.add(batch)
+        return file.end()
+
+    def begin(self, schema: pa.Schema) -> OpenFile:
+        """One file, to be written batch by batch."""
         name = data_file_name(self.environment.new_uuid())
         with pylance_errors(self.objects.root):
             writer = file_session(self.objects).open_writer(name, schema=schema, version=self.data_format)
-        for batch in batches:  # outside: what the user's own stream raises, reaches the user as it is
-            with pylance_errors(self.objects.root):
-                writer.write_batch(batch)
-        with pylance_errors(self.objects.root):
-            rows = writer.close()
-        stored = file_field_ids(self.fields, schema.names, self.data_format)
-        major, _, minor = self.data_format.partition(".")
-        data_file = pb.DataFile(
-            path=name,
-            fields=stored,
-            column_indices=range(len(stored)),
-            file_major_version=int(major),
-            file_minor_version=int(minor),
-            file_size_bytes=writer.size_bytes or 0,
-        )
-        return data_file, rows or 0
+        return OpenFile(self, name, schema.names, writer)
 
     def _needs_pylance_to_convert(self, schema: pa.Schema) -> bool:
         """Old file versions number their columns otherwise; JSON and blobs are stored in another form."""
@@ -121,6 +113,37 @@ class DataWriter:
             for data_file in fragment.files:
                 data_file.fields[:] = [numbers[number] for number in data_file.fields]
         return WrittenFiles(fragments, sum(fragment.physical_rows for fragment in fragments))
+
+
+@dataclass(frozen=True)
+class OpenFile:
+    """A data file that is being written."""
+
+    of: DataWriter
+    name: str
+    columns: Sequence[str]
+    writer: Any
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Some rows more."""
+        with pylance_errors(self.of.objects.root):
+            self.writer.write_batch(batch)
+
+    def end(self) -> tuple[pb.DataFile, int]:
+        """What the manifest says of the file, and how many rows it has."""
+        with pylance_errors(self.of.objects.root):
+            rows = self.writer.close()
+        stored = file_field_ids(self.of.fields, list(self.columns), self.of.data_format)
+        major, _, minor = self.of.data_format.partition(".")
+        data_file = pb.DataFile(
+            path=self.name,
+            fields=stored,
+            column_indices=range(len(stored)),
+            file_major_version=int(major),
+            file_minor_version=int(minor),
+            file_size_bytes=self.writer.size_bytes or 0,
+        )
+        return data_file, rows or 0
 
 
 def _is_converted(field: pa.Field[Any]) -> bool:

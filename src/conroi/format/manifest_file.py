@@ -20,7 +20,7 @@ from google.protobuf.message import DecodeError
 from conroi.errors import CorruptionError, UnsupportedError
 from conroi.format import lance_pb2 as pb
 from conroi.format.manifest import Manifest
-from conroi.format.seal import SEAL_SIZE, seal, unseal_front
+from conroi.format.seal import SEAL_SIZE, is_sealed_front, is_sealed_message, seal, unseal_front
 
 LARGEST_INLINE_TRANSACTION_BYTES = 20 * 1024 * 1024
 TAIL_BYTES = 64 * 1024
@@ -92,6 +92,20 @@ def decode_inline_transaction(data: bytes) -> bytes | None:
     except DecodeError as error:
         raise _damaged(f"it is not a valid message ({error})") from error
     return _transaction(sections, view[:at])
+
+
+def transaction_at_front(front: bytes) -> bytes | None:
+    """The transaction of a manifest that conroi wrote, if it stands in these first bytes of the file.
+
+    A manifest of a thousand fragments is long, and who only passes over a version need not read it.
+    """
+    start = SEAL_SIZE + _LENGTH.size
+    if len(front) < start or not is_sealed_front(front):
+        return None
+    end = start + _LENGTH.unpack_from(front, SEAL_SIZE)[0]
+    content = front[start:end]
+    # With indices their section comes first; a sealed message can only be the transaction.
+    return content if len(front) >= end and is_sealed_message(content) else None
 
 
 def decode_manifest_tail(tail: bytes, file_size: int) -> ManifestFile | int:

@@ -36,6 +36,16 @@ def unseal_front(data: memoryview, *, what: str) -> None:
         _check(found, data[SEAL_SIZE:], what=what)
 
 
+def is_sealed_front(data: bytes) -> bool:
+    """Whether a file that begins so has a seal at its front."""
+    return data.startswith(_MARK)
+
+
+def is_sealed_message(data: bytes) -> bool:
+    """Whether the message begins with a seal."""
+    return data.startswith(_FIELD_PREFIX + _MARK)
+
+
 def seal_message(message: bytes) -> bytes:
     """A protobuf message with a seal as its first field, which other readers skip."""
     return _FIELD_PREFIX + seal(message) + message

@@ -12,6 +12,8 @@ from conroi.format import lance_pb2 as pb
 from conroi.format.seal import seal_message, unseal_message
 
 COMMIT_MESSAGE_PROPERTY = "__lance_commit_message"
+FOLDED_PROPERTY = "conroi.folded"
+"""The names of several changes that became one version, where Lance has no operation that does them all."""
 
 
 class Transaction:

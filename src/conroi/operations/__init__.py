@@ -20,6 +20,7 @@ from conroi.operations.create_index import CreateIndex
 from conroi.operations.data_overlay import DataOverlay
 from conroi.operations.data_replacement import DataReplacement
 from conroi.operations.delete import Delete
+from conroi.operations.folded import as_folded, folded, is_folded
 from conroi.operations.merge import Merge
 from conroi.operations.overwrite import Overwrite
 from conroi.operations.project import Project
@@ -53,6 +54,8 @@ __all__ = [
     "UpdateConfig",
     "UpdateMemWalState",
     "build",
+    "folded",
+    "is_folded",
     "of",
     "transaction",
     "update_map",
@@ -84,7 +87,7 @@ def of(transaction: Transaction) -> Operation:
     field = transaction.wire.WhichOneof("operation")
     if field is None:
         return Unknown.from_wire(transaction.wire)
-    return _KINDS[field].from_wire(getattr(transaction.wire, field))
+    return as_folded(_KINDS[field].from_wire(getattr(transaction.wire, field)), transaction.wire)
 
 
 def transaction(

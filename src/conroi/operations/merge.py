@@ -27,6 +27,8 @@ class Merge:
     schema_metadata: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
     preserves_nullability: bool = False
     unknown: bytes = b""
+    is_folded: bool = False
+    """Whether it stands for several changes (`conroi.operations.folded`); the wire has that beside the operation."""
 
     def to_wire(self) -> pb.Transaction:
         message = pb.Transaction.Merge(

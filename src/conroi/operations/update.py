@@ -25,8 +25,9 @@ class Update:
     """Drop fragments, replace others by post-images, and add new ones with moved and inserted rows.
 
     `fields_modified` got new values inside `updated_fragments`. `fields_for_preserving_frag_bitmap` are the fields
-    whose values may differ in moved rows; with stable row ids an index on other fields could still answer for them, but
-    pylance 14 lets no index claim a new fragment, and neither do we.
+    whose values may differ in moved rows. With stable row ids an index on other fields can still answer for them, and
+    pylance 14 adds the new fragments to the coverage of indices that name rows by id. We extend none: a scan looks at
+    those fragments until the index is made anew.
     """
 
     name: ClassVar[str] = "Update"

@@ -121,7 +121,7 @@ class ExternalVersions:
         if self._staged is not None and self._staged[0] == version and self._staged[1] is data:
             return self._staged[2]
         path = staged_name(final, self._environment.new_uuid())
-        self._objects.put(path, data)
+        self._objects.put_unseen(path, data)
         self._staged = version, data, path
         return path
 
@@ -178,7 +178,7 @@ class ExternalVersions:
 
     def _complete_for_reader(self, record: Record, final: str) -> None:
         try:
-            self._complete(record, final, self._objects.get(record.path))
+            self._complete(record, final, self._objects.get(record.path), is_own=False)
         except NotFoundError:
             self._completed_by_others(record, final)
         except StoreError as error:
@@ -197,9 +197,12 @@ class ExternalVersions:
             raise self._corrupt(record.version, f"neither {record.path} nor {final} is there")
         self._point(record, final, info.size)
 
-    def _complete(self, record: Record, final: str, data: bytes) -> bool:
+    def _complete(self, record: Record, final: str, data: bytes, *, is_own: bool = True) -> bool:
         """Steps three and four; False if the final name holds a commit of somebody who does not know the store."""
         try:
+            # Who helps looks first: the writer is often through with it, and some storage ignores conditions.
+            if not is_own and self._objects.head(final) is not None:
+                raise NameTaken(final)
             self._putter.put_new(self._objects, final, data)
         except NameTaken:
             theirs = self._objects.get(final)

@@ -16,7 +16,7 @@ from conroi.errors import InvalidInputError, NotFoundError
 from conroi.stores.local_files import READ_ONLY, fsync_path, read, temporary_name, unlink, write
 from conroi.stores.local_names import create_name, store_error
 from conroi.stores.location import check_path
-from conroi.stores.objects import ObjectInfo, Objects
+from conroi.stores.objects import NameTaken, ObjectInfo, Objects
 from conroi.stores.options import StorageOptions, read_options
 from conroi.stores.pieces import pieces
 
@@ -91,6 +91,8 @@ class LocalObjects:
 
     def put_if_absent(self, path: str, data: bytes) -> None:
         full = self._full(path)
+        if os.path.lexists(full):
+            raise NameTaken(path)  # before a file is made in vain: taking it away again makes later ones slow on ext4
         temporary = self._write_temporary(full, path, [data])
         try:
             create_name(temporary, full, path, self.root)
@@ -204,6 +206,8 @@ class LocalObjects:
                     os.fsync(file)
             finally:
                 os.close(file)
+        except FileExistsError as error:  # not ours, so it stays
+            raise store_error(error, "write", path, self.root) from error
         except OSError as error:
             unlink(temporary)
             raise store_error(error, "write", path, self.root) from error

@@ -42,10 +42,13 @@ class SqliteDatabase:
         return self._guarded("read", lambda connection: connection.execute(sql, parameters).fetchall())
 
     @contextlib.contextmanager
-    def transaction(self) -> Generator[sqlite3.Connection]:
-        """The only writer of the database while inside; all that is done inside lands, or nothing."""
+    def transaction(self, *, is_synced: bool = True) -> Generator[sqlite3.Connection]:
+        """The only writer of the database while inside; all that is done inside lands, or nothing.
+
+        What is not synced survives a crash of the process but may be undone by a power cut, whole.
+        """
         with self._lock:
-            connection = self._guarded("write", lambda connection: connection.execute("BEGIN IMMEDIATE").connection)
+            connection = self._guarded("write", lambda connection: _begin(connection, is_synced=is_synced))
             try:
                 yield connection
                 self._guarded("write", lambda connection: connection.execute("COMMIT"))
@@ -131,6 +134,12 @@ class SqliteDatabase:
         if code == sqlite3.SQLITE_IOERR:
             return StoreUnavailable(f"{asked}: {error}", hint="It may pass; check the disk.")
         return StoreError(f"{asked}: {error}", hint="Check the path, its permissions and the space on the disk.")
+
+
+def _begin(connection: sqlite3.Connection, *, is_synced: bool) -> sqlite3.Connection:
+    connection.execute(f"PRAGMA synchronous = {'FULL' if is_synced else 'NORMAL'}")
+    connection.execute("BEGIN IMMEDIATE")
+    return connection
 
 
 def _code(error: sqlite3.Error) -> int:

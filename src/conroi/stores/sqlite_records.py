@@ -73,7 +73,8 @@ class SqliteRecords:
 
     def point(self, table: str, version: int, path: str, size: int) -> bool:
         update = "UPDATE conroi_records SET path = ?, size = ? WHERE table_key = ? AND version = ?"
-        with self._ready().transaction() as connection:
+        # Not synced to disk: if a power cut undoes it, whoever reads the record does it again.
+        with self._ready().transaction(is_synced=False) as connection:
             return connection.execute(update, (path, size, table, version)).rowcount == 1
 
     def forget(self, table: str, versions: Sequence[int]) -> None:

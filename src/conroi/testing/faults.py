@@ -16,7 +16,7 @@ from conroi.stores.objects import NameTaken, Objects
 from conroi.testing.wrapping import Request, WrappedObjects
 
 T = TypeVar("T")
-Hook = Callable[[Request], None]
+Hook = Callable[[Request], object]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 
 from conroi.data.arrow_types import metadata_of
-from conroi.data.fitting import fit
-from conroi.data.incoming import is_one_shot, to_reader
+from conroi.data.elsewhere import kept
+from conroi.data.incoming import is_one_shot, opened
 from conroi.data.pinned import Pinned
 from conroi.data.writing import Progress, WrittenFiles
 from conroi.errors import RetryableConflict
@@ -17,13 +17,14 @@ from conroi.operations.base import Operation
 from conroi.verbs.columns import with_new_fields
 from conroi.verbs.keyed import KeysSeen, checked_new_keys
 from conroi.verbs.plan import Plan
+from conroi.verbs.rows import write_rows
 
 
 class Appending:
     """The verb, called again on a newer version if need be: what it wrote is kept while the schema stays the same."""
 
     def __init__(self, data: object, *, evolve_schema: bool = False, progress: Progress | None = None) -> None:
-        self._data = data
+        self._data = kept(data)
         self._evolve_schema = evolve_schema
         self._progress = progress
         self._written: tuple[list[pb.Field], list[pb.Field], WrittenFiles, KeysSeen] | None = None
@@ -55,15 +56,14 @@ class Appending:
                 version=pinned.version,
                 hint="Call append() again with a new stream.",
             )
-        reader = to_reader(self._data, pinned.schema)
+        rows = opened(self._data, pinned.schema)
         fields, schema = before, pinned.schema
-        new = [f.with_nullable(True) for f in reader.schema if f.name not in pinned.schema.names]
+        new = [f.with_nullable(True) for f in rows.schema if f.name not in pinned.schema.names]
         if self._evolve_schema and new:
             fields = with_new_fields(pinned, new)
             schema = pa.schema([*pinned.schema, *new], metadata=metadata_of(pinned.schema))
         seen = KeysSeen(key_columns(before))
-        stream = seen.watch(fit(reader, schema, table=pinned.root))
-        self._written = before, fields, pinned.writer(fields).write(stream, self._progress), seen
+        self._written = before, fields, write_rows(rows, schema, pinned.writer(fields), seen, self._progress), seen
 
 
 def _operation(pinned: Pinned, fields: list[pb.Field], written: WrittenFiles) -> Operation:

@@ -11,8 +11,8 @@ from conroi.commit.change import Change
 from conroi.commit.files import TableFiles
 from conroi.conflicts import Staged
 from conroi.data.arrow_types import metadata_of
-from conroi.data.fitting import fit
-from conroi.data.incoming import to_reader
+from conroi.data.elsewhere import Elsewhere
+from conroi.data.incoming import opened
 from conroi.data.names import check_column_name
 from conroi.data.writing import DataWriter, Progress
 from conroi.errors import InvalidInputError
@@ -23,6 +23,7 @@ from conroi.format.naming import ManifestNaming
 from conroi.format.schema import fields_from_schema
 from conroi.operations import Overwrite
 from conroi.verbs.keyed import KeysSeen, refuse_repeated
+from conroi.verbs.rows import write_rows
 
 DEFAULT_DATA_FORMAT = "2.2"
 DATA_FORMATS = ("2.0", "2.1", "2.2")
@@ -47,15 +48,15 @@ def create(
         raise InvalidInputError(
             f"{data_format!r} is not a data file version.", table=files.root, hint=f"One of {', '.join(DATA_FORMATS)}."
         )
-    reader = None if isinstance(schema_or_data, pa.Schema) else to_reader(schema_or_data)
-    schema = schema_or_data if isinstance(schema_or_data, pa.Schema) else _schema_of(reader)
+    rows = None if isinstance(schema_or_data, pa.Schema) else opened(schema_or_data)
+    schema = schema_or_data if isinstance(schema_or_data, pa.Schema) else _schema_of(rows)
     schema = with_key(schema, key, table=files.root)
     fields = checked_fields(schema, table=files.root, data_format=data_format)
     writer = DataWriter(files.objects, files.environment, fields, data_format)
     seen = KeysSeen(key_columns(fields))
     written: list[pb.DataFragment] = []
-    if reader is not None:
-        written = writer.write(seen.watch(fit(reader, schema, table=files.root)), progress).fragments
+    if rows is not None:
+        written = write_rows(rows, schema, writer, seen, progress).fragments
         refuse_repeated(seen.keys(), seen.columns, files.root)
     operation = Overwrite(
         fragments=tuple(written),
@@ -74,9 +75,9 @@ def create(
     )
 
 
-def _schema_of(reader: pa.RecordBatchReader | None) -> pa.Schema:
-    assert reader is not None
-    return reader.schema
+def _schema_of(rows: pa.RecordBatchReader | Elsewhere | None) -> pa.Schema:
+    assert rows is not None
+    return rows.schema
 
 
 def checked_fields(schema: pa.Schema, *, table: str, data_format: str) -> list[pb.Field]:

@@ -47,6 +47,10 @@ class KeysSeen:
             self._parts.append(key_columns_of(pa.Table.from_batches([batch]), self.columns))
             yield batch
 
+    def add(self, parts: Iterable[pa.Table]) -> None:
+        """Keys of rows that passed by elsewhere, as another KeysSeen gave them."""
+        self._parts.extend(parts)
+
     def keys(self) -> pa.Table | None:
         """All keys seen; None if the table has no key or no row passed."""
         return pa.concat_tables(self._parts) if self._parts else None

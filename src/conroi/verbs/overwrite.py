@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from conroi.data.arrow_types import metadata_of
-from conroi.data.fitting import checked_columns, fit
-from conroi.data.incoming import to_reader
+from conroi.data.fitting import checked_columns
+from conroi.data.incoming import opened
 from conroi.data.pinned import Pinned
 from conroi.data.predicates import Predicate, checked_predicate
 from conroi.data.pylance import open_dataset, pylance_errors
@@ -22,14 +22,15 @@ from conroi.operations import Overwrite, Update
 from conroi.verbs.create import checked_fields
 from conroi.verbs.keyed import KeysSeen, checked_new_keys, key_stays, only, refuse_repeated
 from conroi.verbs.plan import IfMoved, Plan, must_not_move
+from conroi.verbs.rows import write_rows
 
 
 def overwrite(pinned: Pinned, data: object, *, if_moved: IfMoved = "fail", progress: Progress | None = None) -> Plan:
     """Replace all rows. Data that fits keeps the table's schema; other data brings its own."""
-    reader = to_reader(data, pinned.schema)
-    schema, fields = _next_schema(pinned, reader.schema)
+    rows = opened(data, pinned.schema)
+    schema, fields = next_schema(pinned, rows.schema)
     seen = KeysSeen(key_columns(fields))
-    written = pinned.writer(fields).write(seen.watch(fit(reader, schema, table=pinned.root)), progress)
+    written = write_rows(rows, schema, pinned.writer(fields), seen, progress)
     refuse_repeated(seen.keys(), seen.columns, pinned.root)
     operation = Overwrite(
         fragments=tuple(written.fragments),
@@ -45,7 +46,8 @@ def overwrite(pinned: Pinned, data: object, *, if_moved: IfMoved = "fail", progr
     )
 
 
-def _next_schema(pinned: Pinned, source: pa.Schema) -> tuple[pa.Schema, list[pb.Field]]:
+def next_schema(pinned: Pinned, source: pa.Schema) -> tuple[pa.Schema, list[pb.Field]]:
+    """The table's columns after an overwrite with these."""
     if set(source.names) == set(pinned.schema.names):
         try:
             checked_columns(source, pinned.schema, table=pinned.root)
@@ -80,8 +82,7 @@ def overwrite_where(
         found = pinned.dataset.scanner(columns=[], filter=predicate, with_row_address=True).to_table()
     rows = offsets_by_fragment(addresses_of(found["_rowaddr"]))
     seen = KeysSeen(key_columns(pinned.manifest.fields))
-    reader = fit(to_reader(data, pinned.schema), pinned.schema, table=pinned.root)
-    written = pinned.writer().write(seen.watch(reader), progress)
+    written = write_rows(opened(data, pinned.schema), pinned.schema, pinned.writer(), seen, progress)
     if not rows and not written.fragments:
         return None
     _refuse_strays(pinned, written.fragments, predicate)

@@ -1,0 +1,60 @@
+"""Rows that are not in this process: they are written where they are, and only what was written comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, Protocol, cast, runtime_checkable
+
+import pyarrow as pa
+
+from conroi.data.writing import DataWriter, Progress, WrittenFiles
+
+
+@dataclass(frozen=True)
+class WrittenElsewhere:
+    """Files that others wrote for us, and the keys of their rows."""
+
+    files: WrittenFiles
+    keys: Sequence[pa.Table] = field(default_factory=list[pa.Table])
+    """As `KeysSeen` has them; empty for a table without a key."""
+
+
+@runtime_checkable
+class Elsewhere(Protocol):
+    """Rows that can be written without passing through this process."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Their columns."""
+        ...
+
+    def write(
+        self, writer: DataWriter, schema: pa.Schema, key: Sequence[str], progress: Progress | None = None
+    ) -> WrittenElsewhere:
+        """Write them as files of the writer's table; asked again for the same, the same files."""
+        ...
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The rows in this process; InvalidInputError if they are too many for that."""
+        ...
+
+
+def from_elsewhere(data: object) -> Elsewhere | None:
+    """The data as rows from elsewhere, if that is what it is."""
+    if isinstance(data, Elsewhere):
+        return data
+    if type(data).__module__.partition(".")[0] != "pyspark":
+        return None
+    return cast("Elsewhere | None", in_spark("frames").from_spark(data))
+
+
+def in_spark(module: str) -> Any:
+    """A module of conroi.spark, which stands above us; imported only when it is used, so that nobody needs Spark."""
+    return import_module(f"conroi.spark.{module}")
+
+
+def kept(data: object) -> object:
+    """The data, for one verb: what is written elsewhere is remembered, so that it is written only once."""
+    return from_elsewhere(data) or data

@@ -1,0 +1,109 @@
+"""What was committed by path, put on top of what the lake published instead."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyroaring import BitMap
+
+from conroi import operations
+from conroi.catalog.foreign_keys import refuse_duplicate_keys
+from conroi.commit.change import Change
+from conroi.commit.deletions import load_deletions
+from conroi.commit.files import TableFiles
+from conroi.commit.foreign import ForeignManifest
+from conroi.commit.pending import Pending
+from conroi.commit.snapshot import Snapshot
+from conroi.conflicts import Staged
+from conroi.errors import ConflictError, DuplicateKeyError, IncompatibleConflict
+from conroi.format.transaction import Transaction
+from conroi.operations import Append, Delete, Operation, Overwrite, Restore, Update, UpdateConfig
+from conroi.operations.update import REWRITE_ROWS
+
+REPLAYED_IN_A_ROW = (Append, Delete, Update, UpdateConfig)
+"""Of several commits by path, each must be one of these: we know which fragments of others they name."""
+
+
+class Replay:
+    """The lake's version of a table, and what others did to the version before it."""
+
+    def __init__(self, files: TableFiles, mine: Snapshot, transaction: Transaction, before: Snapshot) -> None:
+        self._files = files
+        self._mine = mine
+        self._transaction = transaction
+        self._before = before
+
+    def all(self, foreign: Sequence[ForeignManifest]) -> Snapshot:
+        """The table with everybody's changes; IncompatibleConflict if they do not fit together."""
+        merged, base = self._mine, self._before
+        for each in foreign:
+            merged = self._explained(each, base, merged, is_alone=len(foreign) == 1)
+            base = each.snapshot
+        return merged
+
+    def _explained(self, foreign: ForeignManifest, base: Snapshot, merged: Snapshot, *, is_alone: bool) -> Snapshot:
+        operation = operations.of(foreign.transaction)
+        if isinstance(operation, Overwrite | Restore):
+            raise self._refusal(foreign, "It replaced all rows, so nothing of the lake's version would be left.")
+        if not is_alone and not self._can_be_one_of_many(operation):
+            raise self._refusal(foreign, "It is one of several, and it names what only exists past the lake.")
+        try:
+            return self._on_top(foreign, operation, base, merged)
+        except (ConflictError, DuplicateKeyError) as error:
+            raise self._refusal(foreign, error.message) from error
+
+    def _on_top(self, foreign: ForeignManifest, operation: Operation, base: Snapshot, merged: Snapshot) -> Snapshot:
+        staged = Staged(operation, base.manifest, affected_rows=self._affected(operation, base, foreign.snapshot))
+        change = Change(staged, base, uuid=str(self._files.environment.new_uuid()))
+        pending = Pending(self._files, change)
+        pending.meet(merged, self._transaction)
+        built = pending.build()
+        snapshot = Snapshot(built.file.manifest, built.located, built.file.transaction, is_final=False, is_private=True)
+        refuse_duplicate_keys(self._files, merged, ForeignManifest(snapshot, foreign.transaction, foreign.pin))
+        return snapshot
+
+    def _can_be_one_of_many(self, operation: Operation) -> bool:
+        """Whether all fragments that it changes were there before the two lines parted.
+
+        Those that came later have one number in the folder and another one in the lake.
+        """
+        if not isinstance(operation, REPLAYED_IN_A_ROW):
+            return False
+        if not isinstance(operation, Delete | Update):
+            return True
+        named = _removed(operation) | {fragment.id for fragment in operation.updated_fragments}
+        return named <= self._before.manifest.fragments_by_id.keys()
+
+    def _affected(self, operation: Operation, base: Snapshot, after: Snapshot) -> dict[int, BitMap] | None:
+        """The rows that a commit deleted or moved: those that its deletion vectors have and its base's have not."""
+        if not isinstance(operation, Delete | Update) or _changes_in_place(operation):
+            return None
+        objects, rows = self._files.objects, dict[int, BitMap]()
+        for number in _removed(operation):
+            fragment = base.manifest.fragments_by_id[number]
+            rows[number] = BitMap(range(fragment.physical_rows)) - load_deletions(objects, base.manifest, fragment)
+        for fragment in operation.updated_fragments:
+            was = load_deletions(objects, base.manifest, base.manifest.fragments_by_id[fragment.id])
+            rows[fragment.id] = load_deletions(objects, after.manifest, fragment) - was
+        return rows
+
+    def _refusal(self, foreign: ForeignManifest, why: str) -> IncompatibleConflict:
+        version, mine = foreign.version, self._mine.version
+        return IncompatibleConflict(
+            f"{foreign.transaction.operation_name}, which somebody committed by path as version {version}, cannot be "
+            f"put on top of the lake's version {mine}. {why}",
+            table=self._files.root,
+            version=version,
+            base_version=mine,
+            hint=f"Look at it with lance.dataset(path, version={version}). lake.mend(name, discard=True) goes on from "
+            "the lake's version; the other stays readable under its number, to bring in by hand what is needed.",
+        )
+
+
+def _removed(operation: Delete | Update) -> set[int]:
+    return set(operation.deleted_fragment_ids if isinstance(operation, Delete) else operation.removed_fragment_ids)
+
+
+def _changes_in_place(operation: Delete | Update) -> bool:
+    """Whether rows got new values where they are, which no deletion vector shows."""
+    return isinstance(operation, Update) and (operation.update_mode != REWRITE_ROWS or bool(operation.fields_modified))

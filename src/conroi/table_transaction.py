@@ -1,0 +1,116 @@
+"""A transaction on one table: several statements that become one version, with or without a lake."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+
+from conroi.commit.change import CommitOptions
+from conroi.commit.files import TableFiles
+from conroi.commit.loop import commit
+from conroi.commit.run import COMMIT_RETRIES, checked_retries, checked_texts
+from conroi.commit.snapshot import Snapshot
+from conroi.commit.winning import naming_the_winner
+from conroi.errors import ClosedError, about
+from conroi.format.transaction import COMMIT_MESSAGE_PROPERTY
+from conroi.handles import Handle, Life, TransactionTable
+from conroi.staging import Statements
+
+
+@dataclass(frozen=True, slots=True)
+class TableTransactionResult:
+    """What a transaction on one table did."""
+
+    version: int
+    """The version that it made, or found if there was nothing to do."""
+    attempts: int = 0
+    rebased: tuple[int, ...] = ()
+    """The versions of others that it was put on top of."""
+
+
+class TableTransaction(TransactionTable):
+    """Statements on one table that happen together or not at all. Made by `table.begin()`.
+
+    Statements that add, delete or change rows fold into one Lance operation. What cannot be one, such as a new column
+    and a setting, is refused as soon as it is tried; in a lake, `lake.begin()` can do that too.
+
+    >>> import conroi
+    >>> orders = conroi.create_table("memory://begin-example", [{"id": 1, "n": 1}], key="id")
+    >>> with orders.begin("two statements") as tx:
+    ...     one = tx.append([{"id": 2, "n": 2}])
+    ...     two = tx.update({"n": "n * 10"})
+    >>> tx.result.version, orders.latest().to_arrow()["n"].to_pylist()
+    (2, [10, 20])
+    """
+
+    def __init__(
+        self,
+        files: TableFiles,
+        base: Snapshot,
+        *,
+        message: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        retries: int | None = None,
+        strict: bool = False,
+    ) -> None:
+        notes = {} if message is None else {COMMIT_MESSAGE_PROPERTY: message}
+        self._properties = checked_texts({**(properties or {}), **notes})
+        self._options = CommitOptions(retries=COMMIT_RETRIES if retries is None else checked_retries(retries))
+        self._strict = strict
+        self._life = Life("table.begin()")
+        self._base = base
+        self._result: TableTransactionResult | None = None
+        super().__init__(Handle(files.root, files, Statements(files, base), self._life, must_fold=True))
+
+    def __enter__(self) -> TableTransaction:
+        self._life.check_open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._life.ended is None:
+            self.commit() if kind is None else self.rollback()
+
+    def rollback(self) -> None:
+        """End without committing. What was written stays as garbage for collection."""
+        self._life.end("was rolled back")
+
+    def commit(self) -> TableTransactionResult:
+        """Make all statements the table's next version; afterwards the transaction is dead, won or lost."""
+        self._life.end("has committed")
+        try:
+            with about(self.uri):
+                self._result = self._committed(self._handle.close())
+        except BaseException:
+            self._life.ended = "failed to commit"
+            raise
+        return self._result
+
+    def _committed(self, statements: Statements) -> TableTransactionResult:
+        plan = statements.folded()
+        if plan is None:
+            return TableTransactionResult(self._base.version)
+        change = plan.change(
+            self._base,
+            uuid=str(self._files.environment.new_uuid()),
+            properties=self._properties,
+            must_not_move=self._strict,
+        )
+        with naming_the_winner(self._files, change.staged.operation.name):
+            done = commit(self._files, change, self._options)
+        return TableTransactionResult(done.version, done.attempts, done.rebased_over)
+
+    @property
+    def result(self) -> TableTransactionResult:
+        """What the transaction did, once it has committed."""
+        if self._result is None:
+            raise ClosedError(
+                f"The transaction {self._life.ended or 'has not committed yet'}, so it has no result.",
+                hint="Leave the with block, or call commit(), first.",
+            )
+        return self._result
+
+    def __repr__(self) -> str:
+        return f"TableTransaction({self.uri!r}, version={self._base.version}, {self._life.ended or 'open'})"

@@ -1,0 +1,44 @@
+"""Tables under a store, on instrumented storage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import lance
+
+import conroi
+from conroi.commit.files import TableFiles
+from conroi.environment import SYSTEM
+from conroi.stores.addresses import open_records
+from conroi.stores.external_versions import ExternalVersions
+from conroi.stores.objects import open_objects
+from conroi.table import Table
+from conroi.testing import Fault, FaultyObjects, FaultyRecords
+
+
+def rows(table: conroi.Table) -> list[int]:
+    """What is in the one column."""
+    return sorted(table.to_arrow()["row"].to_pylist())
+
+
+def rows_by_pylance(uri: str | Path, options: Mapping[str, str] | None = None) -> tuple[int, list[int]]:
+    """Version and rows as a reader sees them who knows nothing of the store."""
+    dataset = lance.dataset(str(uri), storage_options=None if options is None else dict(options))
+    return dataset.version, sorted(dataset.to_table()["row"].to_pylist())
+
+
+def staged_files(uri: str | Path) -> list[str]:
+    """The staged manifests that are there."""
+    return [file.name for file in (Path(uri) / "_versions").iterdir() if ".manifest-" in file.name]
+
+
+def faulty_table(
+    uri: str | Path, store: str, at_storage: Sequence[Fault] = (), at_store: Sequence[Fault] = ()
+) -> tuple[Table, FaultyObjects, FaultyRecords]:
+    """The table, opened as it is; the faults begin with what is done next."""
+    objects, records = FaultyObjects(open_objects(uri), []), FaultyRecords(open_records(store))
+    files = TableFiles(objects, ExternalVersions(objects, records), SYSTEM)
+    table = Table(files, files.head())
+    objects.plan, records.plan = FaultyObjects(objects, at_storage).plan, FaultyRecords(records, at_store).plan
+    return table, objects, records

@@ -1,0 +1,161 @@
+"""Processes that commit transactions over three tables and are killed on the way, and who looks at what they left."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+
+import lance
+
+import conroi
+from conroi.catalog.part import Part
+from conroi.stores.objects import Objects
+from conroi.testing import FaultyObjects, NthRequest, call_before, connect_through, die
+from tests.publishing.lakes import numbers, rows
+from tests.publishing.processes import context
+from tests.support.instruments import CloudLike
+
+TABLES = ("a", "b", "c")
+PATIENCE_S = 120.0
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a process does, in plain values."""
+
+    uri: str
+    first: int
+    """The number of its first transaction; each has its own."""
+    transactions: int
+    kill_at_request: int | None = None
+    is_cloud: bool = False
+    is_final_before_published: bool = False
+    """The negative control: what must never be done."""
+
+
+def new_lake(uri: str) -> conroi.Lake:
+    """A lake with three tables that transaction number 0 left."""
+    lake = conroi.connect(uri)
+    with lake.begin("0") as tx:
+        for name in TABLES:
+            tx.create_table(name, [{"n": 0}])
+    return lake
+
+
+def connect(uri: str, *, is_cloud: bool = False, kill_at_request: int | None = None) -> conroi.Lake:
+    """The lake; all its requests count, and the given one is the process's last."""
+    plan = NthRequest(kill_at_request or sys.maxsize, call_before(die))
+
+    def wrap(objects: Objects) -> Objects:
+        return FaultyObjects(CloudLike(objects) if is_cloud else objects, plan)
+
+    return connect_through(uri, wrap)
+
+
+def transact(lake: conroi.Lake, number: int) -> None:
+    """Leave this number in all three tables: added in `a`, instead of the last one in `b` and `c`."""
+    with lake.begin(str(number)) as tx:
+        tx["a"].append([{"n": number}])
+        tx["b"].update({"n": str(number)})
+        tx["c"].delete("true")
+        tx["c"].append([{"n": number}])
+
+
+def run(job: Job) -> None:
+    """The process."""
+    if job.is_final_before_published:
+        _put_final_names_first()
+    lake = connect(job.uri, is_cloud=job.is_cloud, kill_at_request=job.kill_at_request)
+    for number in range(job.first, job.first + job.transactions):
+        for _ in range(100):
+            try:
+                transact(lake, number)
+                break
+            except conroi.RetryableConflict:
+                continue
+    os._exit(0)
+
+
+def _put_final_names_first() -> None:
+    honest = Part.tasks
+
+    def tasks(part: Part) -> list[object]:
+        return [*honest(part), part.finalize]
+
+    Part.tasks = tasks  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def start(job: Job) -> ForkServerProcess:
+    """The process, started."""
+    process = context(__name__).Process(target=run, args=(job,))
+    process.start()
+    return process
+
+
+def was_killed(job: Job) -> bool:
+    """Run the process to its end; whether that was the planned one."""
+    process = start(job)
+    process.join(PATIENCE_S)
+    assert process.exitcode in (0, -signal.SIGKILL), f"it ended with {process.exitcode}"
+    return process.exitcode != 0
+
+
+def killed_at_random(jobs: Sequence[Job], chance: random.Random) -> None:
+    """Run the processes and kill them some time."""
+    processes = [start(job) for job in jobs]
+    for process in processes:
+        process.join(chance.uniform(0.02, 0.3))
+        process.kill()
+    for process in processes:
+        process.join(PATIENCE_S)
+        assert process.exitcode == -signal.SIGKILL, f"it ended with {process.exitcode}"
+
+
+class Checker:
+    """Looks at every version of the lake, once."""
+
+    def __init__(self, uri: str) -> None:
+        self.uri = uri
+        lake = conroi.connect(uri)
+        self._first = self.checked = lake.version
+        self.seen: dict[int, dict[str, list[int]]] = {}
+        """What was in the tables at each version of the lake."""
+        self._by_version: dict[tuple[str, int], list[int]] = {}
+        self.behind: set[int] = set()
+        """How far behind who reads by path was found to be."""
+        self._look(lake)
+
+    def check(self) -> int:
+        """All that is new is whole, also for who reads by path; how many versions the lake has."""
+        by_path = {name: lance.dataset(str(Path(self.uri) / f"{name}.lance")) for name in TABLES}
+        found = {name: (dataset.version, numbers(dataset.to_table())) for name, dataset in by_path.items()}
+        lake = conroi.connect(self.uri)
+        for version in range(self.checked + 1, lake.version + 1):
+            self._look(lake.at(version))
+        self.checked = lake.version
+        for name, (version, of_version) in found.items():
+            behind = lake[name].version - version
+            assert behind in (0, 1), f"{name} by path is {behind} versions behind"
+            assert of_version == self._by_version[name, version]
+            self.behind.add(behind)
+        return self.checked - self._first
+
+    def _look(self, at: conroi.Lake) -> None:
+        """All tables at one version of the lake show the same transactions."""
+        version = at.version
+        found = self.seen[version] = {name: rows(at[name]) for name in TABLES}
+        self._by_version |= {(name, at[name].version): found[name] for name in TABLES}
+        message = f"lake version {version}: {found}"
+        assert found["b"] == found["c"], message
+        assert found["b"][0] in found["a"], message
+        assert len(found["b"]) == 1, message
+        if version > self._first:
+            before = self.seen[version - 1]
+            assert set(found["a"]) - set(before["a"]) == set(found["b"]), f"{message} after {before}"
+            assert len(found["a"]) == len(before["a"]) + 1, message

@@ -1,0 +1,77 @@
+"""A transaction over three tables is there as a whole or not at all, whenever its process is killed."""
+
+from __future__ import annotations
+
+import random
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from tests.publishing.kills import Checker, Job, connect, killed_at_random, new_lake, transact, was_killed
+
+pytestmark = pytest.mark.contract("P1", "P10", "W10")
+
+SEED = 20261116
+
+
+@pytest.mark.parametrize("is_cloud", [False, True], ids=["local", "cloud"])
+def test_killed_before_any_request(is_cloud: bool, tmp_path: Path) -> None:
+    uri = str(tmp_path / "lake")
+    new_lake(uri)
+    checker = Checker(uri)
+    survivor = connect(uri, is_cloud=is_cloud)
+    outcomes: list[int] = []
+    step = 2 if is_cloud else 1
+    for request in count(1, step):
+        before = checker.check()
+        if not was_killed(Job(uri, 2 * request, 1, request, is_cloud=is_cloud)):
+            break
+        outcomes.append(checker.check() - before)
+        transact(survivor, 2 * request + 1)  # who is killed blocks nobody
+        assert checker.check() == before + outcomes[-1] + 1
+    assert set(outcomes) == {0, 1}, "some died before and some after the publication"
+    assert sorted(outcomes) == outcomes, "from one request on it is published"
+    assert checker.behind == {0, 1}, "some died between the publication and the final name"
+
+
+def play(uri: str, kills: int, seed: int) -> int:
+    """Kill one or two publishers again and again; how many transactions were published."""
+    chance = random.Random(seed)
+    new_lake(uri)
+    checker = Checker(uri)
+    killed = 0
+    while killed < kills:
+        crew = chance.choice([1, 1, 2])
+        jobs = [Job(uri, 1000 * (killed + n + 1), 900, is_cloud=chance.random() < 0.3) for n in range(crew)]
+        killed_at_random(jobs, chance)
+        killed += crew
+        checker.check()
+    return checker.check()
+
+
+def test_killed_at_random(tmp_path: Path) -> None:
+    assert play(str(tmp_path / "lake"), 8, SEED) > 8
+
+
+@pytest.mark.soak
+def test_killed_at_random_a_thousand_times(tmp_path: Path) -> None:
+    published = [play(str(tmp_path / f"lake-{part}"), 50, SEED + part) for part in range(20)]
+    print(f"seeds {SEED} to {SEED + 19}: {sum(published)} transactions published by processes that were all killed")
+
+
+def kill_until_it_shows(uri: str) -> None:
+    """Kill a publisher that puts final names too early, at one request after the other."""
+    checker = Checker(uri)
+    survivor = connect(uri)
+    for request in count(1):
+        assert was_killed(Job(uri, 2 * request, 1, request, is_final_before_published=True)), "it was whole"
+        transact(survivor, 2 * request + 1)
+        checker.check()
+
+
+def test_control_final_names_before_the_publication_show_half_a_transaction(tmp_path: Path) -> None:
+    uri = str(tmp_path / "lake")
+    new_lake(uri)
+    with pytest.raises(AssertionError, match="lake version"):
+        kill_until_it_shows(uri)
