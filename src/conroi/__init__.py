@@ -35,6 +35,7 @@ from conroi.merging.builder import MergeResult
 from conroi.opening import commit, create_table, open_table
 from conroi.retrying import retry
 from conroi.table import Table
+from conroi.table_transaction import TableTransaction
 from conroi.transaction import Transaction, TransactionResult
 from conroi.version import __version__
 
@@ -63,6 +64,7 @@ __all__ = [
     "StoreError",
     "StoreUnavailable",
     "Table",
+    "TableTransaction",
     "TooMuchContention",
     "Transaction",
     "TransactionResult",

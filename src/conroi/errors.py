@@ -10,7 +10,7 @@
     │   └── TooMuchContention       retries or time ran out; nothing was committed
     ├── CommitStateUnknown          the commit may or may not have landed; look, do not resend
     ├── CorruptionError             bytes on disk are not what they should be
-    │   └── ForkedTableError        somebody wrote a lake's table by its path; nothing is lost, doctor mends it
+    │   └── ForkedTableError        somebody wrote a lake's table by its path; nothing is lost, lake.mend() heals it
     ├── NotFoundError               no such table, version, tag, column, index
     ├── InvalidInputError           what you asked cannot be done; nothing was written
     │   ├── AlreadyExistsError      the name is taken

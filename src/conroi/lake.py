@@ -14,6 +14,7 @@ from conroi.catalog.catalog import Catalog, location_of, table_files
 from conroi.catalog.heads import Published
 from conroi.catalog.names import object_id, shown
 from conroi.catalog.opening import MANIFEST, open_catalog
+from conroi.catalog.prebuilt import make_final
 from conroi.catalog.publishing import LakePublisher, Order, Publishing
 from conroi.catalog.records import Notes
 from conroi.catalog.rows import NAMESPACE, TABLE, Row
@@ -251,10 +252,18 @@ class Lake:
         return location
 
     def deregister(self, name: str, *, message: str | None = None) -> str:
-        """Take a table out of the list and leave its folder alone; the answer is where that is."""
-        location = location_of(self._catalog.row(object_id(name), self._state()))
-        self.drop_table(name, message=message or f"deregister {name}")
-        return location
+        """Take a table out of the list and leave its folder alone; the answer is where that is.
+
+        All that the lake has of it is in the folder first, so ExpectedVersionMismatch if somebody writes it meanwhile.
+        """
+        row = self._catalog.row(object_id(name), self._state())
+        expected: dict[str, int] = {}
+        if row.pin is not None:
+            make_final(self._catalog, row)
+            expected = {name: row.pin.version}
+        with self.begin(message or f"deregister {name}", expect=expected) as tx:
+            tx.drop_table(name)
+        return location_of(row)
 
     def adopt(self, message: str | None = None) -> list[str]:
         """Bring every Lance table in the lake's folder that it does not know into its list; the answer: their names."""

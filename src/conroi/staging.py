@@ -45,10 +45,17 @@ class Statements:
     @cached_property
     def current(self) -> Snapshot:
         """What the next statement sees; worked out only if somebody looks."""
-        if self.before_last is not None:
-            return self._after(self.before_last, self.plans[-1])
-        assert self.base is not None, "a new table begins with its creation"
-        return self.base
+        unseen: list[Statements] = []
+        at: Statements = self
+        while at.before_last is not None and "current" not in at.__dict__:
+            unseen.append(at)
+            at = at.before_last
+        snapshot: Snapshot | None = at.__dict__.get("current", at.base)
+        for statements in reversed(unseen):  # in a loop, because there may be thousands
+            snapshot = self._after(snapshot, statements.plans[-1])
+            statements.__dict__["current"] = snapshot
+        assert snapshot is not None, "a new table begins with its creation"
+        return snapshot
 
     def then(self, plan: Plan) -> Statements:
         """One statement more."""
@@ -65,8 +72,7 @@ class Statements:
         snapshot = self.base if self.base is not None and self.has_fields_of_base else self.current
         return snapshot.manifest.fields
 
-    def _after(self, earlier: Statements, plan: Plan) -> Snapshot:
-        base = None if earlier.base is None and not earlier.plans else earlier.current
+    def _after(self, base: Snapshot | None, plan: Plan) -> Snapshot:
         transaction = operations.transaction(
             plan.staged.operation,
             read_version=0 if base is None else base.version,

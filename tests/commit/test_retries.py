@@ -8,7 +8,7 @@ import pytest
 
 import conroi
 from conroi import IncompatibleConflict, RetryableConflict, TooMuchContention
-from conroi.commit.backoff import FREE_RETRIES, MOST_DOUBLINGS, pause_s
+from conroi.commit.backoff import FREE_RETRIES, LONGEST_S, MOST_DOUBLINGS, pause_s
 from conroi.commit.baton import BATON_PATH
 from conroi.commit.change import CommitOptions
 from conroi.commit.loop import commit
@@ -189,11 +189,15 @@ def test_the_first_losses_cost_no_pause() -> None:
 @pytest.mark.parametrize("lost", range(FREE_RETRIES + 1, 30))
 def test_a_pause_is_drawn_from_a_range_that_doubles_up_to_a_point(lost: int) -> None:
     world = SeededEnvironment(lost)
-    longest = 0.5 * 2 ** min(lost - FREE_RETRIES, MOST_DOUBLINGS)
-    pauses = [pause_s(world, lost, 0.5) for _ in range(200)]
+    longest = 0.05 * 2 ** min(lost - FREE_RETRIES, MOST_DOUBLINGS)
+    pauses = [pause_s(world, lost, 0.05) for _ in range(200)]
     assert all(0 <= pause <= longest for pause in pauses)
     assert max(pauses) > 0.8 * longest
     assert min(pauses) < 0.2 * longest
+
+
+def test_work_that_took_an_hour_is_not_followed_by_a_pause_of_hours() -> None:
+    assert max(pause_s(SeededEnvironment(seed), 20, 3600.0) for seed in range(100)) <= LONGEST_S
 
 
 def test_pauses_are_in_proportion_to_the_attempts_own_time(table: conroi.Table) -> None:

@@ -13,7 +13,9 @@ import lance
 import pyarrow as pa
 
 import conroi
+from conroi.testing import connect_through
 from tests.lake.model import FIRST, OTHERS, SCHEMA, SECOND, Model, apply, row_of
+from tests.support.instruments import CloudLike
 
 
 @dataclass(frozen=True)
@@ -48,10 +50,11 @@ class Lakes:
         return row_ids_of(self._folder / "original" / "t.lance")
 
     def new(self) -> conroi.Lake:
+        """A copy; every other one as if it were far away, where versions get their final names later."""
         self._count += 1
         target = self._folder / f"copy{self._count}"
         shutil.copytree(self._folder / "original", target)
-        return conroi.connect(target)
+        return connect_through(target, CloudLike) if self._count % 2 else conroi.connect(target)
 
     # ------------------------------------------------------------------------------------- what must be true
 
@@ -59,6 +62,7 @@ class Lakes:
         """The lake, and pylance by path, have what the model has; ids are as they must be."""
         table = lake["t"]
         assert sorted_rows(table.to_arrow()) == model.listed()
+        settle(lake)
         dataset = lance.dataset(f"{lake.uri}/t.lance")
         dataset.validate()
         assert dataset.version == table.version
@@ -78,6 +82,12 @@ class Lakes:
                 assert row_id == self.row_ids[number], f"row {number} is another one now"
             else:
                 assert row_id > highest, f"row {number} got an id that another row had"
+
+
+def settle(lake: conroi.Lake) -> None:
+    """Wait for what is finished off the path."""
+    for future in list(lake.catalog.finalizing.values()):
+        future.result()
 
 
 def sorted_rows(table: pa.Table) -> list[dict[str, Any]]:
@@ -112,6 +122,7 @@ def check_new_table(lakes: Lakes, names: Sequence[str]) -> None:
         apply(tx["new"], model, names)
     table = lake["new"]
     assert table.version == 1
+    settle(lake)
     assert sorted_rows(table.to_arrow()) == model.listed()
     dataset = lance.dataset(table.uri)
     dataset.validate()

@@ -76,6 +76,22 @@ def test_a_transaction_that_began_before_the_other_was_published(lake: conroi.La
     assert lake["rates"].count_rows(filter="name = 'monday'") == 1
 
 
+def test_a_transaction_that_slept_through_a_long_history(lake: conroi.Lake, other: conroi.Lake):
+    """So long that nobody follows it commit by commit any more."""
+    tx, plain = lake.begin(idempotency_key="monday"), lake.begin()
+    tx["rates"].append([{"name": "monday", "rate": 4}])
+    plain["orders"].append([{"id": 77, "n": 0}])
+    first = load(other, "monday")
+    table = other["rates"]
+    for number in range(150):
+        table = table.set_config({"step": str(number)})
+    assert tx.commit().version == first.version
+    assert tx.result.was_done_before
+    assert plain.commit().tables == {"orders": 3}
+    assert lake["rates"].count_rows(filter="name = 'monday'") == 1
+    assert lake["orders"].count_rows() == 5
+
+
 def test_run_with_a_key_is_done_once(lake: conroi.Lake):
     for _ in range(3):
         lake.run(lambda tx: tx["rates"].append([{"name": "once", "rate": 1}]), idempotency_key="k")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -10,7 +11,9 @@ import pytest
 
 import conroi
 from conroi.catalog.publishing import Publishing
+from conroi.testing import FaultyObjects, Meter, call_before, connect_through
 from tests.lake.conftest import paused_before_publication, while_paused
+from tests.support.refusals import assert_helpful
 
 Stage = Callable[[Any], object]
 
@@ -172,13 +175,12 @@ class Rival:
     """Publishes something before each of the first puts of somebody else."""
 
     def __init__(self, lake: conroi.Lake, work: Callable[[conroi.Lake], object], times: int) -> None:
-        from conroi.testing import FaultyObjects, call_before, connect_through
-
         def publish(_: object) -> None:
             work(conroi.connect(lake.uri))
 
         fault = call_before(publish, "put_if_absent", "_versions/*.manifest", times=times)
-        self.lake = connect_through(lake.uri, lambda objects: FaultyObjects(objects, [fault]))
+        self.meter = Meter()
+        self.lake = connect_through(lake.uri, lambda objects: self.meter.counting(FaultyObjects(objects, [fault])))
 
 
 @pytest.mark.contract("P4")
@@ -192,6 +194,18 @@ def test_expectations_are_checked_on_every_attempt(lake: conroi.Lake, checks: li
     assert tx.result.attempts == 4
     mine = [version for version in checks if version in range(base, base + 4)]
     assert sorted(set(mine)) == [base, base + 1, base + 2, base + 3]
+
+
+@pytest.mark.contract("P4")
+def test_every_put_is_an_attempt_that_was_checked(lake: conroi.Lake):
+    """Nothing below tries again by itself: as many conditional puts reach the storage as there were attempts."""
+    rival = Rival(lake, lambda it: it["orders"].append([{"id": 100 + it.version, "n": 0}]), times=3)
+    tx = rival.lake.begin()
+    tx["orders"].append([{"id": 4, "n": 40}])
+    with rival.meter.measure() as measured:
+        tx.commit()
+    assert tx.result.attempts == 4
+    assert measured.requests("put_if_absent", "manifest") == 4
 
 
 @pytest.mark.contract("P4")
@@ -264,6 +278,18 @@ def test_one_table_that_cannot_be_published_stops_all(lake: conroi.Lake, other: 
     assert other.version == before
     assert other.tables() == ["orders", "rates"]
     assert other["rates"].count_rows() == 2
+
+
+@pytest.mark.contract("P6")
+def test_a_table_that_comes_twice_in_one_publication_is_refused(lake: conroi.Lake):
+    tx = lake.begin()
+    tx["orders"].append([{"id": 4, "n": 40}])
+    order = tx._order()
+    twice = replace(order, tables=[*order.tables, *order.tables])
+    with pytest.raises(conroi.InvalidInputError) as caught:
+        Publishing(lake.catalog, twice).run()
+    assert_helpful(caught.value, conroi.InvalidInputError, "orders")
+    assert lake["orders"].version == 1
 
 
 @pytest.mark.contract("P6")

@@ -6,10 +6,9 @@ import os
 import random
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.context import ForkServerProcess
-from pathlib import Path
 
 import lance
 
@@ -23,6 +22,7 @@ from tests.support.instruments import CloudLike
 
 TABLES = ("a", "b", "c")
 PATIENCE_S = 120.0
+Options = Mapping[str, str] | None
 
 
 @dataclass(frozen=True)
@@ -35,27 +35,31 @@ class Job:
     transactions: int
     kill_at_request: int | None = None
     is_cloud: bool = False
+    options: Options = None
+    """Of a real object store."""
     is_final_before_published: bool = False
     """The negative control: what must never be done."""
 
 
-def new_lake(uri: str) -> conroi.Lake:
+def new_lake(uri: str, options: Options = None) -> conroi.Lake:
     """A lake with three tables that transaction number 0 left."""
-    lake = conroi.connect(uri)
+    lake = conroi.connect(uri, storage_options=options)
     with lake.begin("0") as tx:
         for name in TABLES:
             tx.create_table(name, [{"n": 0}])
     return lake
 
 
-def connect(uri: str, *, is_cloud: bool = False, kill_at_request: int | None = None) -> conroi.Lake:
+def connect(
+    uri: str, *, is_cloud: bool = False, kill_at_request: int | None = None, options: Options = None
+) -> conroi.Lake:
     """The lake; all its requests count, and the given one is the process's last."""
     plan = NthRequest(kill_at_request or sys.maxsize, call_before(die))
 
     def wrap(objects: Objects) -> Objects:
         return FaultyObjects(CloudLike(objects) if is_cloud else objects, plan)
 
-    return connect_through(uri, wrap)
+    return connect_through(uri, wrap, storage_options=options)
 
 
 def transact(lake: conroi.Lake, number: int) -> None:
@@ -71,7 +75,7 @@ def run(job: Job) -> None:
     """The process."""
     if job.is_final_before_published:
         _put_final_names_first()
-    lake = connect(job.uri, is_cloud=job.is_cloud, kill_at_request=job.kill_at_request)
+    lake = connect(job.uri, is_cloud=job.is_cloud, kill_at_request=job.kill_at_request, options=job.options)
     for number in range(job.first, job.first + job.transactions):
         for _ in range(100):
             try:
@@ -120,9 +124,10 @@ def killed_at_random(jobs: Sequence[Job], chance: random.Random) -> None:
 class Checker:
     """Looks at every version of the lake, once."""
 
-    def __init__(self, uri: str) -> None:
+    def __init__(self, uri: str, options: Options = None) -> None:
         self.uri = uri
-        lake = conroi.connect(uri)
+        self._options = options
+        lake = conroi.connect(uri, storage_options=options)
         self._first = self.checked = lake.version
         self.seen: dict[int, dict[str, list[int]]] = {}
         """What was in the tables at each version of the lake."""
@@ -133,9 +138,10 @@ class Checker:
 
     def check(self) -> int:
         """All that is new is whole, also for who reads by path; how many versions the lake has."""
-        by_path = {name: lance.dataset(str(Path(self.uri) / f"{name}.lance")) for name in TABLES}
+        options = None if self._options is None else dict(self._options)
+        by_path = {name: lance.dataset(f"{self.uri}/{name}.lance", storage_options=options) for name in TABLES}
         found = {name: (dataset.version, numbers(dataset.to_table())) for name, dataset in by_path.items()}
-        lake = conroi.connect(self.uri)
+        lake = conroi.connect(self.uri, storage_options=options)
         for version in range(self.checked + 1, lake.version + 1):
             self._look(lake.at(version))
         self.checked = lake.version

@@ -27,13 +27,19 @@ pytestmark = pytest.mark.contract("P8")
 PUT = ("put_if_absent", "_versions/*.manifest")
 
 
-def test_a_commit_by_path_before_ours_is_adopted(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_cloud", [False, True], ids=["local", "cloud"])
+def test_a_commit_by_path_before_ours_is_adopted(is_cloud: bool, tmp_path: Path) -> None:
     lake = lake_with(tmp_path / "lake", "t")
     path = path_of(lake, "t")
     append_by_path(path, 1)
     append_by_path(path, 2)
+    lake = cloud(lake.uri) if is_cloud else lake
     assert rows(lake["t"]) == [0], "the lake has its own version until somebody publishes"
     assert lake["t"].append([{"n": 3}]).version == 4
+    settle(lake)
+    assert [commit.message for commit in lake.history(3)][1:] == [
+        f"adopt version {version} of t, which was written past the lake" for version in (3, 2)
+    ]
     assert rows(conroi.connect(lake.uri)["t"]) == rows_by_path(path) == [0, 1, 2, 3]
     assert [rows_by_path(path, version) for version in (1, 2, 3)] == [[0], [0, 1], [0, 1, 2]]
 

@@ -115,6 +115,31 @@ def test_a_final_name_that_could_not_be_put_is_put_by_the_next_publication(is_cl
     assert [rows_by_path(path, version) for version in (2, 3)] == [[0, 1], [0, 1, 2]]
 
 
+@BOTH
+def test_a_table_that_is_deregistered_has_all_its_versions_in_its_folder(is_cloud: bool, tmp_path: Path) -> None:
+    lake = lake_with(tmp_path / "lake", "t", "u")
+    dead_after_publishing(lake.uri, 1)
+    lake = again(lake.uri, is_cloud)
+    location = lake.deregister("t")
+    assert rows_by_path(f"{lake.uri}/{location}") == [0, 1]
+    assert rows(lake.register("t2", location)) == [0, 1]
+
+
+def test_a_reader_that_saw_the_staged_name_finds_the_final_one(tmp_path: Path) -> None:
+    lake = lake_with(tmp_path / "lake", "t", "u")
+    dead_after_publishing(lake.uri, 1)
+    reader = cloud(lake.uri)
+    table = reader["t"]
+    assert rows(table) == [0, 1]
+    staged = {name for name in manifests(table.uri) if not name.endswith(".manifest")}
+    conroi.connect(lake.uri)["t"]  # which puts the final name and takes the staged one away
+    assert staged
+    assert staged.isdisjoint(manifests(table.uri))
+    assert rows(table) == rows(table.at(2)) == rows(reader.table("t", version=2)) == [0, 1]
+    assert sorted(commit.version for commit in table.history()) == sorted(table.versions()) == [1, 2]
+    assert rows(table.append([{"n": 2}])) == [0, 1, 2]
+
+
 def test_control_without_finishing_what_came_before_there_is_a_hole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

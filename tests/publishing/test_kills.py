@@ -8,31 +8,42 @@ from pathlib import Path
 
 import pytest
 
-from tests.publishing.kills import Checker, Job, connect, killed_at_random, new_lake, transact, was_killed
+from tests.publishing.kills import Checker, Job, Options, connect, killed_at_random, new_lake, transact, was_killed
+from tests.publishing.lakes import settle
+from tests.support.servers import S3Server
 
 pytestmark = pytest.mark.contract("P1", "P10", "W10")
 
 SEED = 20261116
 
 
-@pytest.mark.parametrize("is_cloud", [False, True], ids=["local", "cloud"])
-def test_killed_before_any_request(is_cloud: bool, tmp_path: Path) -> None:
-    uri = str(tmp_path / "lake")
-    new_lake(uri)
-    checker = Checker(uri)
-    survivor = connect(uri, is_cloud=is_cloud)
+def kill_at_each(uri: str, *, step: int = 1, is_cloud: bool = False, options: Options = None) -> set[int]:
+    """Kill a publisher before its first request, before its second, …; how far behind readers by path were."""
+    new_lake(uri, options)
+    checker = Checker(uri, options)
+    survivor = connect(uri, is_cloud=is_cloud, options=options)
     outcomes: list[int] = []
-    step = 2 if is_cloud else 1
     for request in count(1, step):
         before = checker.check()
-        if not was_killed(Job(uri, 2 * request, 1, request, is_cloud=is_cloud)):
+        if not was_killed(Job(uri, 2 * request, 1, request, is_cloud=is_cloud, options=options)):
             break
         outcomes.append(checker.check() - before)
         transact(survivor, 2 * request + 1)  # who is killed blocks nobody
+        settle(survivor)
         assert checker.check() == before + outcomes[-1] + 1
     assert set(outcomes) == {0, 1}, "some died before and some after the publication"
     assert sorted(outcomes) == outcomes, "from one request on it is published"
-    assert checker.behind == {0, 1}, "some died between the publication and the final name"
+    return checker.behind
+
+
+@pytest.mark.parametrize("is_cloud", [False, True], ids=["local", "cloud"])
+def test_killed_before_any_request(is_cloud: bool, tmp_path: Path) -> None:
+    behind = kill_at_each(str(tmp_path / "lake"), step=2 if is_cloud else 1, is_cloud=is_cloud)
+    assert behind == {0, 1}, "some died between the publication and the final name"
+
+
+def test_killed_on_an_object_store(seaweedfs: S3Server) -> None:
+    kill_at_each(seaweedfs.new_uri("lake"), step=5, options=seaweedfs.options)
 
 
 def play(uri: str, kills: int, seed: int) -> int:

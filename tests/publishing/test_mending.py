@@ -12,7 +12,7 @@ import pytest
 
 import conroi
 from conroi.testing import call_before
-from tests.publishing.lakes import faulty, manifests, rows, rows_by_path
+from tests.publishing.lakes import cloud, faulty, manifests, rows, rows_by_path, settle
 
 pytestmark = pytest.mark.contract("P8")
 
@@ -176,6 +176,18 @@ def test_work_that_began_before_the_mending_is_done_again(tmp_path: Path) -> Non
         straddling.delete("n = 2")
     lake["t"].delete("n = 1")
     assert sorted(values(lake["t"].to_arrow())) == [0, *range(2, 10), 20, 30, 31]
+
+
+def test_a_table_on_an_object_store_is_mended_too(tmp_path: Path) -> None:
+    lake, path = forked(tmp_path / "lake", delete(1), all_of(append(30), update(3, 5)))
+    far = cloud(lake.uri)
+    assert sorted(values(far.mend("t").to_arrow()).items()) == sorted(values(lance.dataset(path).to_table()).items())
+    assert values(conroi.connect(lake.uri)["t"].to_arrow()) == {0: 0, 2: 0, 3: 5} | dict.fromkeys(
+        (*range(4, 10), 30), 0
+    )
+    far["t"].append([{"n": 31, "m": 0}])
+    settle(far)
+    assert 31 in rows_by_path(path)
 
 
 def test_two_who_mend_at_once_mend_once(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ class Race:
             return LockedPut(postgres_lock(self.lock_address, "race", timeout_s=PATIENCE_S))
         if self.putter == "dynamodb lock":
             os.environ.update(aws_environment())
-            return LockedPut(dynamodb_lock(self.lock_address, self.uri, timeout_s=PATIENCE_S))
+            return LockedPut(dynamodb_lock(self.lock_address, self.uri, timeout_s=PATIENCE_S, lease_s=60))
         assert self.putter == "lock that locks nothing", self.putter
         return LockedPut(lambda _version: contextlib.nullcontext())
 

@@ -173,6 +173,16 @@ class Catalog:
         age_ns = self.environment.now_ns() - snapshot.timestamp_ns
         return not self.root.is_local and age_ns < LEAVE_TO_PUBLISHER_NS
 
+    def located(self, row: Row) -> Located:
+        """Where the pinned manifest is; one that was staged when we read it may have got its final name since."""
+        snapshot = self.snapshot(row)
+        if snapshot.is_final or row.pin is None:
+            return snapshot.located
+        location = location_of(row)
+        snapshot = load_pinned(self.objects(location), row.pin)
+        self.keep(location, row.pin, snapshot)
+        return snapshot.located
+
     def keep(self, location: str, pin: Pin, snapshot: Snapshot) -> None:
         """Have a manifest at hand for whoever asks next."""
         key = (location, pin.version, pin.transaction)
@@ -254,15 +264,15 @@ class LakeVersions:
 
     def latest(self) -> Located | None:
         row = self.row()
-        return None if row is None else self._catalog.snapshot(row).located
+        return None if row is None else self._catalog.located(row)
 
     def locate(self, version: int) -> Located | None:
         row = self.row()
         if row is None:
             return None
-        newest = self._catalog.snapshot(row)
+        newest = self._catalog.located(row)
         if version == newest.version:
-            return newest.located
+            return newest
         if version > newest.version and version < 1 << 63:
             return None
         return self._catalog.folder(location_of(row)).locate(version)
@@ -271,9 +281,9 @@ class LakeVersions:
         row = self.row()
         if row is None:
             return []
-        newest = self._catalog.snapshot(row)
+        newest = self._catalog.located(row)
         found = [each for each in self._catalog.folder(location_of(row)).all() if each.version < newest.version]
-        return [*found, newest.located]
+        return [*found, newest]
 
     def put(self, version: int, naming: ManifestNaming, data: bytes) -> Located:
         """Only detached versions are put by themselves; all others are published with the lake."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from conroi.catalog.catalog import Catalog, LakeTableFiles
 from conroi.catalog.expectations import Expectation, ListingExpectation
@@ -82,6 +82,7 @@ class Publishing:
     """One publication on its way."""
 
     def __init__(self, catalog: Catalog, order: Order) -> None:
+        _refuse_twice([wanted.object_id for wanted in order.tables])
         self._catalog = catalog
         self._order = order
         self._parts: list[Part | PrebuiltPart] = [
@@ -126,7 +127,7 @@ class Publishing:
             if not self._baton.is_mine:
                 environment.sleep(pause_s(environment, min(attempt, 4), environment.monotonic() - attempt_started))
         if earlier.uuid == self._uuid:  # an earlier put of ours had landed after all
-            return self._published(self._catalog.state(), attempt)
+            return replace(self._published(self._catalog.state(), attempt), version=earlier.version)
         return Outcome(earlier.version, {}, attempt, None, earlier)
 
     def _lost_to_same_table(self, state: LakeState) -> bool:
@@ -335,6 +336,16 @@ class Publishing:
             table=names or None,
             attempts=attempts,
             hint="Allow more retries, write bigger batches, or use an insert lock.",
+        )
+
+
+def _refuse_twice(names: Sequence[str]) -> None:
+    twice = sorted({shown(name) for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
+    if twice:
+        raise InvalidInputError(
+            f"{', '.join(twice)} comes twice in one publication, and a table gets one new version in it.",
+            table=twice[0],
+            hint="Fold the changes of a table into one.",
         )
 
 

@@ -7,6 +7,9 @@ from conroi.environment import Environment
 FREE_RETRIES = 2
 """So many times a loser goes round again at once: most losses are to one neighbour that is already done."""
 MOST_DOUBLINGS = 5
+LONGEST_S = 2.0
+"""A pause is there to part those who race. An attempt that took long, perhaps because it waited itself, is no reason to
+wait still longer."""
 
 
 def pause_s(environment: Environment, lost_attempts: int, attempt_s: float) -> float:
@@ -14,4 +17,4 @@ def pause_s(environment: Environment, lost_attempts: int, attempt_s: float) -> f
     if lost_attempts <= FREE_RETRIES:
         return 0.0
     doublings = min(lost_attempts - FREE_RETRIES, MOST_DOUBLINGS)
-    return environment.uniform(0.0, attempt_s * (1 << doublings))
+    return environment.uniform(0.0, min(attempt_s * (1 << doublings), LONGEST_S))

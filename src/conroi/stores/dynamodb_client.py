@@ -77,7 +77,7 @@ class DynamoClient:
 
     def _connect(self) -> Any:
         try:
-            from boto3.session import Session  # pyright: ignore[reportMissingTypeStubs]
+            session = _new_session()
             from botocore.config import Config  # pyright: ignore[reportMissingTypeStubs]
         except ImportError:
             raise missing_extra("DynamoDB", "dynamodb", "boto3") from None
@@ -88,8 +88,7 @@ class DynamoClient:
         )
         return guarded(
             self.table.place,
-            # A session of our own: boto3's default one is not safe between threads.
-            lambda: cast("Any", Session()).client(
+            lambda: session.client(
                 "dynamodb",
                 region_name=self.table.region,
                 endpoint_url=self.table.endpoint,
@@ -97,6 +96,26 @@ class DynamoClient:
                 **self.table.credentials,
             ),
         )
+
+
+_one_at_a_time = threading.Lock()
+_loader: Any = None
+
+
+def _new_session() -> Any:
+    """A session of our own, since boto3's default one is not safe between threads.
+
+    All share what they read of the service's description, which takes long to read.
+    """
+    from boto3.session import Session  # pyright: ignore[reportMissingTypeStubs]
+    from botocore.session import get_session  # pyright: ignore[reportMissingTypeStubs]
+
+    global _loader
+    with _one_at_a_time:
+        inner: Any = get_session()
+        _loader = _loader or inner.get_component("data_loader")
+        inner.register_component("data_loader", _loader)
+    return cast("Any", Session(botocore_session=inner))
 
 
 class Busy(StoreUnavailable):
