@@ -39,7 +39,7 @@ class Writer:
     def make(self) -> Lakes:
         return self.engine(self.folder, BATCH.schema, self.catalog)
 
-    def __call__(self, number: int) -> Step:  # noqa: ARG002  # all do the same
+    def __call__(self, number: int) -> Step:  # all do the same
         lakes = self.make()
         lakes.open()
         lakes.append(BATCH)

@@ -119,7 +119,7 @@ class Part:
             raise AlreadyExistsError(
                 f"The folder of the new table {self.name!r} has a table in it already.",
                 table=self.name,
-                hint="lake.adopt(path) brings an existing table into the lake.",
+                hint="lake.register(name, folder) brings a table that is there into the lake; or choose another name.",
             )
         assert self.wanted.was is not None
         foreign = read_final(self._objects, self._seen().version + 1, self._seen().naming)

@@ -70,4 +70,7 @@ def _varint(message: bytes, at: int) -> tuple[int, int]:
 
 
 def _damaged() -> CorruptionError:
-    return CorruptionError("An overlay of a transaction is not a valid message.", hint="The file is damaged.")
+    return CorruptionError(
+        "An overlay of a transaction is not a valid message.",
+        hint="The file is damaged; restore it from a copy, or start again from the newest version.",
+    )

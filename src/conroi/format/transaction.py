@@ -74,13 +74,20 @@ def decode_transaction(data: bytes) -> Transaction:
         wire = pb.Transaction.FromString(message)
     except DecodeError as error:
         raise CorruptionError(
-            f"The transaction is not a valid message ({error}).", hint="The file is damaged."
+            f"The transaction is not a valid message ({error}).",
+            hint="The file is damaged; restore it from a copy, or start again from the newest version.",
         ) from error
     if not wire.uuid:
-        raise CorruptionError("The transaction has no id.", hint="The file is damaged or cut off.")
+        raise CorruptionError(
+            "The transaction has no id.",
+            hint="The file is damaged or cut off; restore it from a copy, or start again from the newest version.",
+        )
     # An operation that we do not know is among the unknown fields; with none at all the end of the file is missing.
     if wire.WhichOneof("operation") is None and len(UnknownFieldSet(wire)) == 0:
-        raise CorruptionError("The transaction has no operation.", hint="The file is damaged or cut off.")
+        raise CorruptionError(
+            "The transaction has no operation.",
+            hint="The file is damaged or cut off; restore it from a copy, or start again from the newest version.",
+        )
     return Transaction(wire)
 
 
