@@ -7,7 +7,9 @@
     │   ├── RetryableConflict       run your work again on the new version (conroi.retry does)
     │   ├── IncompatibleConflict    running it again would be wrong; decide what you want
     │   ├── ExpectedVersionMismatch a table moved that you said must not
+    │   ├── InsertInterrupted       others came between the pieces of an insert; it was not finished
     │   └── TooMuchContention       retries or time ran out; nothing was committed
+    │       └── LockTimeout         … while somebody else held the insert lock; `holder` says who
     ├── CommitStateUnknown          the commit may or may not have landed; look, do not resend
     ├── CorruptionError             bytes on disk are not what they should be
     │   └── ForkedTableError        somebody wrote a lake's table by its path; nothing is lost, lake.mend() heals it
@@ -15,6 +17,7 @@
     ├── InvalidInputError           what you asked cannot be done; nothing was written
     │   ├── AlreadyExistsError      the name is taken
     │   ├── DuplicateKeyError       a key is there already, or comes in twice
+    │   ├── LocksRequired           the lake wants insert locks, and this connection has none
     │   └── UnsupportedError        the table needs a feature this version does not have
     ├── ClosedError                 a transaction or handle was used after its end
     └── StoreError                  the storage refused or failed
@@ -27,6 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -148,6 +152,31 @@ class TooMuchContention(ConflictError):
         self.attempts = attempts
 
 
+class LockTimeout(TooMuchContention):
+    """Somebody else held the insert lock for as long as we were willing to wait; nothing was done."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        table: str | None = None,
+        hint: str | None = None,
+        holder: str | None = None,
+        held_since: datetime | None = None,
+    ) -> None:
+        super().__init__(message, table=table, hint=hint)
+        self.holder = holder
+        """Host and process that hold it; None if nobody could be found."""
+        self.held_since = held_since
+
+
+class InsertInterrupted(ConflictError):
+    """The rows of others came between the pieces of an insert, or another worker took its place.
+
+    None of its rows stay: its own worker removes them, or the next one that inserts.
+    """
+
+
 class CommitStateUnknown(ConroiError):
     """The storage did not say whether the commit landed, and could not be asked.
 
@@ -206,6 +235,10 @@ class DuplicateKeyError(InvalidInputError):
     ) -> None:
         super().__init__(message, table=table, version=version, hint=hint)
         self.keys = tuple(keys)
+
+
+class LocksRequired(InvalidInputError):
+    """The lake wants its inserts to be locked, and this connection cannot lock."""
 
 
 class UnsupportedError(InvalidInputError):

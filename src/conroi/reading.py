@@ -93,6 +93,11 @@ class ReadableTable:
             if not is_system(index)
         }
 
+    @property
+    def pinned(self) -> Pinned:
+        """The lower layer, for what reads this very version besides the verbs here."""
+        return self._pinned
+
     # ------------------------------------------------------------------------- rows
 
     def count_rows(self, filter: Predicate | None = None) -> int:

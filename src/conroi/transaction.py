@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
+from conroi.catalog.amendments import Amendment
 from conroi.catalog.catalog import Catalog, LakeTableFiles, table_files
 from conroi.catalog.creating import new_location
 from conroi.catalog.expectations import Expectation, ListingExpectation
@@ -91,6 +92,7 @@ class Transaction:
         self._reads: dict[str, Expectation] = {}
         """Of tables that were read and then dropped."""
         self._expects: dict[str, Expectation] = {}
+        self._amendments: list[Amendment] = []
         self._missed: set[str] = set()
         self._is_listed = False
         self._lock = threading.RLock()
@@ -237,6 +239,11 @@ class Transaction:
             wanted = Expectation(key, version, None if row is None or not version else row.incarnation)
         self._expects[key] = wanted
 
+    def amend(self, amendment: Amendment) -> None:
+        """The lower layer of locks: a note for a table's row, with what must hold of the row until it is published."""
+        self._life.check_open()
+        self._amendments.append(amendment)
+
     def _isolation_expects(self) -> list[Expectation]:
         """Under `serializable`, every table that was read, and every name that was looked for in vain."""
         if self._isolation == "snapshot":
@@ -292,7 +299,7 @@ class Transaction:
     def _publish(self, order: Order) -> TransactionResult:
         if self._earlier is not None:
             return _result_of(self._earlier)
-        if not order.tables and not order.rows:
+        if not (order.tables or order.rows or order.amendments):
             return self._nothing_to_do(order)
         outcome = Publishing(self._catalog, order).run()
         if outcome.earlier is not None:
@@ -328,6 +335,7 @@ class Transaction:
             leaving=self._names.leaving(),
             expects=[*self._expects.values(), *self._isolation_expects()],
             listing=ListingExpectation(names) if is_serializable and self._is_listed else None,
+            amendments=self._amendments,
             notes=self._notes,
             uuid=self._uuid,
             retries=self._retries,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -47,6 +48,13 @@ def test_a_key_that_was_only_tried_is_free(lake: conroi.Lake, other: conroi.Lake
         tx.commit()
     assert not load(lake, "monday").was_done_before
     assert load(lake, "monday").was_done_before
+
+
+def test_a_file_that_somebody_is_just_writing_beside_the_key_is_passed_over(lake: conroi.Lake):
+    load(lake, "monday")
+    (attempt,) = (Path(lake.uri) / "__manifest" / "_conroi" / "keys").rglob("*/*")
+    (attempt.parent / ".tmp_conroi_0_1_2").write_bytes(b"")
+    assert load(conroi.connect(lake.uri), "monday").was_done_before
 
 
 def test_a_key_whose_attempt_lost_a_race_is_still_found(lake: conroi.Lake, other: conroi.Lake):

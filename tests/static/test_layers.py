@@ -45,6 +45,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "catalog": MIDDLE | {"history", "refs", "verbs"},
     "maintenance": MIDDLE | {"catalog"},
     "front door": MIDDLE | {"catalog", "history", "refs", "verbs", "merging", "maintenance"},
+    "spark": MIDDLE | {"history", "verbs", "front door"},
 }
 
 

@@ -67,6 +67,8 @@ class Catalog:
         self._snapshots: OrderedDict[SnapshotKey, Snapshot] = OrderedDict()
         self.finalizing: dict[SnapshotKey, Future[object]] = {}
         """Published manifests that are on their way to their final names."""
+        self.locks: object | None = None
+        """The insert locks of the lake, once somebody asked for them: see conroi.locks."""
         self._lock = threading.RLock()
         self._turn = threading.RLock()
 

@@ -164,8 +164,9 @@ class ManifestHeads:
 
     def published_as(self, key: str) -> Published | None:
         for path in self._files.objects.list_names(_key_folder(key)):
-            version = int(path.rpartition("/")[2])
-            located = self._files.versions.locate(version)
+            name = path.rpartition("/")[2]
+            # A file that somebody is just writing, or left half-written when it died, has a name of another kind.
+            located = self._files.versions.locate(int(name)) if name.isdecimal() else None
             if located is None:
                 continue
             snapshot = load_snapshot(self._files.objects, located)

@@ -98,6 +98,7 @@ def load_rows(files: TableFiles, snapshot: Snapshot) -> LakeState:
         places,
         dead={number: gone for number, gone in dead.items() if gone},
         physical=physical,
+        config=dict(snapshot.manifest.head.config),
     )
 
 

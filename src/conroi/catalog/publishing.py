@@ -15,6 +15,7 @@ import logging
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
+from conroi.catalog.amendments import Amendment
 from conroi.catalog.catalog import Catalog, LakeTableFiles
 from conroi.catalog.expectations import Expectation, ListingExpectation
 from conroi.catalog.heads import Published, Seen
@@ -60,6 +61,7 @@ class Order:
     """Names whose tables are dropped or renamed; other tables may come in under them at the same time."""
     expects: Sequence[Expectation] = ()
     listing: ListingExpectation | None = None
+    amendments: Sequence[Amendment] = ()
     notes: Notes = field(default_factory=Notes)
     uuid: str = ""
     retries: int = RETRIES
@@ -219,6 +221,8 @@ class Publishing:
             expectation.check(state, self._catalog.version_of, self._catalog.operations_between)
         if self._order.listing is not None:
             self._order.listing.check(state)
+        for amendment in self._order.amendments:
+            amendment.check(state.table(amendment.object_id))
         self._check_rows(state)
 
     def _check_rows(self, state: LakeState) -> None:
@@ -278,6 +282,9 @@ class Publishing:
             if was is not None and was != part.wanted.object_id:
                 changes.setdefault(was, None)
             changes[part.wanted.object_id] = part.pinned_row(state)
+        for amendment in self._order.amendments:
+            row = changes.get(amendment.object_id) or state.rows[amendment.object_id]
+            changes[amendment.object_id] = amendment.amended(row)
         for object_id in list(changes):
             if changes[object_id] is not None:
                 for parent in parents(object_id):

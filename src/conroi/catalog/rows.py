@@ -20,6 +20,7 @@ _TRANSACTION = "conroi.transaction"
 _INCARNATION = "conroi.incarnation"
 _LOCK = "conroi.lock"
 _MENDED = "conroi.mended"
+_INSERT = "conroi.insert"
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,15 @@ class Row:
     def with_lock(self, lock: int) -> Row:
         """The same table with a lock id."""
         return self.with_notes({_LOCK: str(lock)})
+
+    @property
+    def insert(self) -> str | None:
+        """The newest insert into the table, as it was noted; None if there was none."""
+        return self.notes.get(_INSERT)
+
+    def with_insert(self, note: str) -> Row:
+        """The same table with a note on its newest insert."""
+        return self.with_notes({_INSERT: note})
 
     def with_notes(self, notes: Mapping[str, str]) -> Row:
         """The same row with these notes added; all others stay."""

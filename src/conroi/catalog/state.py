@@ -16,6 +16,8 @@ from conroi.catalog.rows import Row
 
 Changes = Mapping[str, Row | None]
 """New rows by object id; None takes one out."""
+SETTINGS = "__settings"
+"""The row of the lake's settings, in a database; a lake in its own folder has them in the config of `__manifest`."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,13 @@ class LakeState:
     """The deleted rows of each other fragment."""
     physical: Mapping[int, int] = field(default_factory=dict[int, int])
     """How many rows each fragment has, deleted ones included."""
+    config: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The settings of `__manifest`."""
+
+    def setting(self, name: str) -> str | None:
+        """What the lake has recorded about itself."""
+        row = self.rows.get(SETTINGS)
+        return self.config.get(name) if row is None else row.notes.get(name)
 
     @property
     def small(self) -> int | None:
@@ -76,7 +85,7 @@ class LakeState:
         places.update(written_places(layout.written, new_fragment))
         if layout.written:
             physical[new_fragment] = len(layout.written)
-        return LakeState(version, timestamp_ns, rows, places, dead, physical)
+        return LakeState(version, timestamp_ns, rows, places, dead, physical, self.config)
 
 
 def written_places(object_ids: Iterable[str], fragment: int) -> dict[str, Place]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, cast
 
 import pyarrow as pa
 
@@ -21,24 +22,26 @@ class WrittenElsewhere:
     """As `KeysSeen` has them; empty for a table without a key."""
 
 
-@runtime_checkable
-class Elsewhere(Protocol):
-    """Rows that can be written without passing through this process."""
+class Elsewhere(ABC):
+    """Rows that can be written without passing through this process.
+
+    No protocol: a DataFrame answers to any name, since it might be a column's.
+    """
 
     @property
+    @abstractmethod
     def schema(self) -> pa.Schema:
         """Their columns."""
-        ...
 
+    @abstractmethod
     def write(
         self, writer: DataWriter, schema: pa.Schema, key: Sequence[str], progress: Progress | None = None
     ) -> WrittenElsewhere:
         """Write them as files of the writer's table; asked again for the same, the same files."""
-        ...
 
+    @abstractmethod
     def to_reader(self) -> pa.RecordBatchReader:
         """The rows in this process; InvalidInputError if they are too many for that."""
-        ...
 
 
 def from_elsewhere(data: object) -> Elsewhere | None:

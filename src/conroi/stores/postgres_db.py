@@ -122,15 +122,15 @@ class PostgresDatabase:
             self._connection, self._owner = self.connect(), os.getpid()
         return self._connection
 
-    def connect(self) -> psycopg.Connection[Row]:
-        """A connection of the caller's own, which no other call uses."""
+    def connect(self, **options: object) -> psycopg.Connection[Row]:
+        """A connection of the caller's own, which no other call uses; `options` are libpq's."""
         psycopg = _psycopg()
         waits = {} if "connect_timeout" in self._address else {"connect_timeout": _CONNECT_TIMEOUT_S}
         milliseconds = str(round(self.timeout_s * 1000))
         connection: psycopg.Connection[Row] = self._guarded(
             "connect to",
             # Nothing is prepared on the server, so that poolers in between are fine.
-            lambda: psycopg.connect(self._address, autocommit=True, prepare_threshold=None, **waits),
+            lambda: psycopg.connect(self._address, autocommit=True, prepare_threshold=None, **{**waits, **options}),
         )
         try:
             self.run(connection, _SETTINGS, (milliseconds, milliseconds))

@@ -1,0 +1,24 @@
+"""Changes to a row that depend on what the row is when the publication happens."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from conroi.catalog.rows import Row
+
+
+class Amendment(Protocol):
+    """A note for the row of a table. Both methods are called on every attempt, on the state that the put is for."""
+
+    @property
+    def object_id(self) -> str:
+        """The table."""
+        ...
+
+    def check(self, row: Row | None) -> None:
+        """Raise what forbids the publication, by the row as it is before it; None if there is no such table."""
+        ...
+
+    def amended(self, row: Row) -> Row:
+        """The row to publish, made of the one that the publication would leave; check() has been called."""
+        ...
