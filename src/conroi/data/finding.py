@@ -30,17 +30,20 @@ def _by_scan(pinned: Pinned, where: Predicate | None) -> dict[int, BitMap]:
 
 def _among_kept(pinned: Pinned, simple: list[Comparison]) -> dict[int, BitMap] | None:
     """From columns that are kept in memory, or are small enough to be; None if that is not for them to say."""
-    what = wanted(pinned, [comparison.column for comparison in simple])
+    names = list(dict.fromkeys(comparison.column for comparison in simple))  # one may be compared twice
+    what = wanted(pinned, names)
     fragments = pinned.manifest.fragments
     if what is None or not what.fits(fragments) or _has_index(pinned, what.ids):
         return None
-    if not all(comparison.fits(type_) for comparison, type_ in zip(simple, what.types, strict=True)):
+    types = dict(zip(names, what.types, strict=True))
+    if not all(comparison.fits(types[comparison.column]) for comparison in simple):
         return None
     stored = stored_columns(pinned, fragments, what)
     if not stored:
         return None
-    columns = [pa.chunked_array(list(parts)) for parts in zip(*stored, strict=True)]
-    found = where_all_hold(simple, columns).astype(np.int64)
+    whole = [pa.chunked_array(list(parts)) for parts in zip(*stored, strict=True)]
+    columns = dict(zip(names, whole, strict=True))
+    found = where_all_hold(simple, [columns[comparison.column] for comparison in simple]).astype(np.int64)
     starts = np.cumsum([0, *(fragment.physical_rows for fragment in fragments)])
     rows: dict[int, BitMap] = {}
     for number in np.unique(np.searchsorted(starts, found, "right") - 1):
