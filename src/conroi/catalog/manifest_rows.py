@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import pyarrow as pa
@@ -103,7 +103,7 @@ def load_rows(files: TableFiles, snapshot: Snapshot) -> LakeState:
 
 
 class Writing:
-    """A fragment of `__manifest` that is being written: the end of it runs while other things are done."""
+    """A fragment of `__manifest` that is being written while other things are done."""
 
     def __init__(self, files: TableFiles, manifest: Manifest, rows: Sequence[Row]) -> None:
         self._files = files
@@ -113,15 +113,11 @@ class Writing:
         writer = DataWriter(
             self._objects, files.environment, manifest.fields, manifest.head.data_format.version or "2.0"
         )
-        table = to_arrow(rows)
-        self._file = writer.begin(table.schema)
-        for batch in table.to_batches():
-            self._file.add(batch)
-        self._ending = aside(self._file.end)
+        self._written = aside(partial(_write, writer, writer.new_name(), to_arrow(rows)))
 
     def end(self) -> tuple[pb.DataFragment, tuple[str, bytes] | None]:
         """The fragment; with the file that is still to be put, unless it is there already."""
-        data_file, rows = self._ending.result()
+        data_file, rows = self._written.result()
         fragment = pb.DataFragment(files=[data_file], physical_rows=rows)
         path = f"{DATA_DIR}/{data_file.path}"
         if self._files.objects.is_local:
@@ -130,6 +126,13 @@ class Writing:
         data = self._objects.get(path)
         os.unlink(self._objects.pylance_uri(path))
         return fragment, (path, data)
+
+
+def _write(writer: DataWriter, name: str, rows: pa.Table) -> tuple[pb.DataFile, int]:
+    file = writer.begin(rows.schema, name)
+    for batch in rows.to_batches():
+        file.add(batch)
+    return file.end()
 
 
 def to_arrow(rows: Sequence[Row]) -> pa.Table:

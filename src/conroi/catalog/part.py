@@ -151,6 +151,11 @@ class Part:
 
     # ------------------------------------------------------------------------ our turn
 
+    def get_ready(self) -> None:
+        """Write what will hardly change any more, while others have their turn."""
+        if self._next is None:
+            self._pending.write_first_transaction()
+
     def build(self) -> None:
         """Build the next manifest, unless the one that is staged still fits."""
         if self._next is not None and self._built_on is self._pending.seen:

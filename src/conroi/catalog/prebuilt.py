@@ -94,6 +94,9 @@ class PrebuiltPart:
 
     # ------------------------------------------------------------------------ our turn
 
+    def get_ready(self) -> None:
+        """Others built it."""
+
     def build(self) -> None:
         """Nothing to build; but what it would make of the table is looked at, once."""
         if self._is_checked or not self._foreign.pin.is_staged:

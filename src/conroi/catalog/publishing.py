@@ -149,6 +149,8 @@ class Publishing:
         state, mine = self._refresh(state)
         if mine is not None or not turns.is_contended() or self._baton.is_mine:
             return state, mine
+        for part in self._parts:
+            part.get_ready()
         state, mine = self._wait_for_turn(state)
         self._baton.give_way(turns.turn_s())
         return (state, mine) if mine is not None else self._refresh(state)

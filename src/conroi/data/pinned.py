@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import InitVar, dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -64,7 +64,8 @@ class Pinned:
     @cached_property
     def schema(self) -> pa.Schema:
         head = self.manifest.head
-        return schema_from_fields(head.fields, head.schema_metadata)
+        columns = pb.ManifestHead(fields=head.fields, schema_metadata=head.schema_metadata)
+        return _schema(columns.SerializeToString(deterministic=True))
 
     def writer(self, fields: Sequence[pb.Field] | None = None) -> DataWriter:
         """Writes data files that fit this table; `fields` if its schema is about to change."""
@@ -98,6 +99,13 @@ class Pinned:
             if field_.parent_id == -1 and field_.name == column:
                 return field_
         raise unknown_column(self, column)
+
+
+@lru_cache(maxsize=256)
+def _schema(columns: bytes) -> pa.Schema:
+    """Worked out once for all versions that have these columns."""
+    head = pb.ManifestHead.FromString(columns)
+    return schema_from_fields(head.fields, head.schema_metadata)
 
 
 def unknown_column(pinned: Pinned, column: str) -> NotFoundError:

@@ -73,12 +73,16 @@ class DataWriter:
             file.add(batch)
         return file.end()
 
-    def begin(self, schema: pa.Schema) -> OpenFile:
+    def begin(self, schema: pa.Schema, name: str | None = None) -> OpenFile:
         """One file, to be written batch by batch."""
-        name = data_file_name(self.environment.new_uuid())
+        name = name or self.new_name()
         with pylance_errors(self.objects.root):
             writer = file_session(self.objects).open_writer(name, schema=schema, version=self.data_format)
         return OpenFile(self, name, schema.names, writer)
+
+    def new_name(self) -> str:
+        """A name for a data file that nobody else has."""
+        return data_file_name(self.environment.new_uuid())
 
     def _needs_pylance_to_convert(self, schema: pa.Schema) -> bool:
         """Old file versions number their columns otherwise; JSON and blobs are stored in another form."""
