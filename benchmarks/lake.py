@@ -140,7 +140,8 @@ def _threads(workspace: Workspace, writers: int, seconds: float) -> CrewTurn:
     lakes = DuckDb(workspace.fresh("duckdb"), BATCH.schema, "")
     lakes.create()
     with ThreadPoolExecutor(writers) as pool:
-        shifts = list(pool.map(lambda _: work_for(seconds, lambda: lakes.append(BATCH)), range(writers)))
+        futures = [pool.submit(work_for, seconds, lambda: lakes.append(BATCH)) for _ in range(writers)]
+        shifts = [future.result() for future in futures]
     return CrewTurn(shifts, seconds)
 
 
@@ -163,10 +164,9 @@ def _history(report: Report, workspace: Workspace, many: int) -> None:
     run_times(10, step(short))
     with _progress(many):
         run_times(many, step(lake))
-    ratios: list[float] = []
-    for _ in range(5):
-        late, early = run_times(100, step(lake), warm_up=5), run_times(100, step(short), warm_up=5)
-        ratios.append(late.median_s / early.median_s)
+    turns = [(run_times(100, step(lake), warm_up=5), run_times(100, step(short), warm_up=5)) for _ in range(5)]
+    ratios = [late.median_s / early.median_s for late, early in turns]
+    late, early = turns[-1]
     report.add(
         "Begin and commit of one table",
         ("lake versions", "median ms"),

@@ -22,6 +22,7 @@ from conroi.verbs.plan import Plan
 from conroi.verbs.update import Mode
 
 if TYPE_CHECKING:
+    from conroi.data.incoming import Data
     from conroi.table_transaction import TableTransaction
 
 
@@ -175,6 +176,20 @@ class TransactionTable(Table):
     ) -> TableTransaction:
         raise InvalidInputError(
             "A table inside a transaction is in one already.", table=self.uri, hint="Do the statements here."
+        )
+
+    def insert(
+        self,
+        data: Data,  # noqa: ARG002
+        *,
+        chunk_rows: int | None = None,  # noqa: ARG002
+        wait_s: float | None = None,  # noqa: ARG002
+        message: str | None = None,  # noqa: ARG002
+    ) -> Table:
+        raise InvalidInputError(
+            "insert() takes a lock and commits by itself, so it cannot be a statement of a transaction.",
+            table=self.uri,
+            hint="Use append() here: it is atomic with the rest.",
         )
 
     def migrate_manifest_names(self) -> Table:

@@ -34,6 +34,10 @@ from conroi.errors import (
 )
 from conroi.format.naming import check_relative_path
 from conroi.history import find
+from conroi.lake_inserting import LakeInserts
+from conroi.lake_scoped import LakeScopes
+from conroi.locks import locks_of
+from conroi.locks.locks import checked_address
 from conroi.maintenance.mend import mend
 from conroi.refs.tags import Tags
 from conroi.retrying import DEFAULT_RETRIES
@@ -64,7 +68,7 @@ class LakeCommit:
     """What was done to `__manifest`; anything but `Update` was another software."""
 
 
-class Lake:
+class Lake(LakeInserts, LakeScopes):
     """A folder of Lance tables with one history: `conroi.connect(uri)` opens one, and makes it on first use.
 
     >>> import conroi
@@ -438,13 +442,14 @@ def connect(
 ) -> Lake:
     """Open the lake at a path or URI; an empty place becomes a new lake.
 
-    `durable=True` syncs on local disk before a commit answers.
+    `durable=True` syncs on local disk before a commit answers. `locks` is the address of the database in which inserts
+    are locked, `postgresql://…`.
     """
-    if locks is not None:
-        raise InvalidInputError("Insert locks are not there yet.", hint="Leave out locks.")
+    checked_address(locks)
     catalog, manifest = open_catalog(
         uri, store=store, storage_options=storage_options, durable=durable, environment=environment
     )
+    locks_of(catalog, locks)
     return Lake(catalog, manifest)
 
 

@@ -131,15 +131,30 @@ class ReadableTable:
         *,
         limit: int | None = None,
         with_row_id: bool = False,
+        complete: bool = False,
     ) -> pa.Table:
-        """The rows as an Arrow table.
+        """The rows as an Arrow table; `complete` leaves out those of an insert that is not finished.
 
         >>> import conroi
         >>> conroi.create_table("memory://to-arrow", [{"id": 1}, {"id": 2}]).to_arrow(filter="id > 1").to_pylist()
         [{'id': 2}]
         """
+        where = self._without_unfinished(filter) if complete else filter
         with pylance_errors(self.uri):
-            return self._scanner(columns, filter, limit=limit, with_row_id=with_row_id).to_table()
+            return self._scanner(columns, where, limit=limit, with_row_id=with_row_id).to_table()
+
+    def _without_unfinished(self, filter: Predicate | None) -> Predicate | None:
+        from conroi.table_inserting import unfinished
+
+        hidden = unfinished(self._files, self._pinned.snapshot)
+        if hidden is None:
+            return filter
+        others = f"(_rowid < {hidden[0]} OR _rowid >= {hidden[1]})"
+        if filter is not None and not isinstance(filter, str):
+            raise InvalidInputError(
+                "With complete=True the filter is a text.", table=self.uri, hint='Write it as SQL, such as "id > 1".'
+            )
+        return others if filter is None else f"({filter}) AND {others}"
 
     def to_pandas(self, columns: Columns | None = None, filter: Predicate | None = None) -> pd.DataFrame:
         """The rows as a pandas frame."""

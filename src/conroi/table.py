@@ -101,6 +101,20 @@ class Table(ReadableTable):
         """Add rows. With `evolve_schema` columns that are new are added in the same version."""
         return self._do(verbs.Appending(data, evolve_schema=evolve_schema, progress=progress), how)
 
+    def insert(
+        self,
+        data: Data,
+        *,
+        chunk_rows: int | None = None,
+        wait_s: float | None = None,
+        message: str | None = None,
+    ) -> Table:
+        """Add rows as one unbroken run, under the table's insert lock: see lake.insert(). For tables of a lake."""
+        from conroi.table_inserting import insert_into
+
+        insert_into(self._files, data, chunk_rows=chunk_rows, wait_s=wait_s, message=message)
+        return self.latest()
+
     def overwrite(
         self,
         data: Data,

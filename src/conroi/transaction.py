@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -243,6 +243,16 @@ class Transaction:
         """The lower layer of locks: a note for a table's row, with what must hold of the row until it is published."""
         self._life.check_open()
         self._amendments.append(amendment)
+
+    def note(self, name: str, value: str) -> None:
+        """A property of the commit that is known only now."""
+        self._life.check_open()
+        self._notes = replace(self._notes, properties={**self._notes.properties, name: value})
+
+    def rows_added(self, name: str) -> int:
+        """How many rows the statements so far add to a table."""
+        plans = self._handle(object_id(name)).statements.plans
+        return sum(plan.counts.get("rows_added", 0) for plan in plans)
 
     def _isolation_expects(self) -> list[Expectation]:
         """Under `serializable`, every table that was read, and every name that was looked for in vain."""

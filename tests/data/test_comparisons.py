@@ -124,6 +124,8 @@ def test_deletes_by_simple_conditions_delete_what_they_say(root: str) -> None:
 
 def test_a_column_that_is_compared_twice_is_found_in_many_files_that_were_never_read(root: str) -> None:
     for number in range(12):
-        lance.write_dataset(pa.table({"id": [10 * number, 10 * number + 5]}), root, mode="append" if number else "create")
+        lance.write_dataset(
+            pa.table({"id": [10 * number, 10 * number + 5]}), root, mode="append" if number else "create"
+        )
     table = conroi.open_table(root).delete("id BETWEEN 20 AND 90 AND id <> 55")
     assert table.to_arrow()["id"].to_pylist() == [0, 5, 10, 15, 55, 95, 100, 105, 110, 115]

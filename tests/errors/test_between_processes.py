@@ -8,6 +8,7 @@ import multiprocessing
 import pickle
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -33,6 +34,8 @@ VALUES: dict[str, Any] = {
     "actual": 7,
     "is_retryable": True,
     "attempts": 21,
+    "holder": "host 7, process 12",
+    "held_since": datetime(2026, 11, 16, tzinfo=UTC),
     "transaction_uuid": "abc",
     "keys": ({"id": 5},),
 }

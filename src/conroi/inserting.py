@@ -1,0 +1,200 @@
+"""Inserts: the rows of one land as one unbroken run of row ids, in one commit or in several."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from conroi.catalog.catalog import Catalog
+from conroi.catalog.names import shown
+from conroi.catalog.records import Notes
+from conroi.catalog.rows import Row
+from conroi.data.incoming import is_one_shot, to_reader
+from conroi.data.pinned import Pinned
+from conroi.errors import ConroiError, InvalidInputError, NotFoundError, RetryableConflict
+from conroi.locks.fence import PROPERTY, Fence, InsertNote, Removal, note_of
+from conroi.locks.locks import Holding, locks_of
+from conroi.transaction import Transaction
+
+_log = logging.getLogger(__name__)
+
+ATTEMPTS = 5
+"""So often a piece is tried that the remains of others were in the way of."""
+
+Piece = Sequence[object]
+"""Data that one commit brings in."""
+
+
+@dataclass(frozen=True)
+class Insert:
+    """What is to be inserted, and how."""
+
+    sources: Piece
+    chunk_rows: int | None = None
+    wait_s: float | None = None
+    message: str | None = None
+    incarnation: str | None = None
+    """Which table of that name is meant; None if any will do."""
+
+
+def insert(catalog: Catalog, object_id: str, what: Insert) -> int:
+    """Take the table's lock and insert; the answer is how many rows. Every insert of a lake comes through here."""
+    if what.chunk_rows is not None and what.chunk_rows < 1:
+        raise InvalidInputError(f"chunk_rows={what.chunk_rows} is not a size.", hint="Give 1 or more, or leave it out.")
+    with locks_of(catalog).held(object_id, what.wait_s) as holding:
+        if what.incarnation is not None and holding.row.incarnation != what.incarnation:
+            raise NotFoundError(
+                f"The table {shown(object_id)!r} was dropped and made again.",
+                table=shown(object_id),
+                hint="lake[name] opens the table that has this name now.",
+            )
+        return Inserting(catalog, holding, what).run()
+
+
+class Inserting:
+    """One insert on its way, under its lock."""
+
+    def __init__(self, catalog: Catalog, holding: Holding, what: Insert) -> None:
+        self._catalog = catalog
+        self._holding = holding
+        self._what = what
+        self._row: Row = holding.row
+        self._name = shown(holding.row.object_id)
+        self._id = str(catalog.environment.new_uuid())
+        self._fence = Fence(catalog, holding.row, self._id)
+        self._is_stable = catalog.snapshot(holding.row).manifest.has_stable_row_ids
+        self._rows = 0
+
+    def run(self) -> int:
+        """All pieces, or none."""
+        if self._what.chunk_rows is not None and not self._is_stable:
+            raise InvalidInputError(
+                "An insert in several commits needs row ids that stay.",
+                table=self._name,
+                hint="Make the table with stable_row_ids=True, or leave out chunk_rows.",
+            )
+        try:
+            for piece, is_last in _with_last(self._pieces()):
+                self._holding.confirm()
+                self._in_spite_of_remains(piece, is_last)
+        except BaseException:
+            self._take_back()
+            raise
+        return self._rows
+
+    def _pieces(self) -> Iterator[Piece]:
+        size = self._what.chunk_rows
+        if size is None:
+            yield self._what.sources
+            return
+        files_schema = self._schema()
+        for source in self._what.sources:
+            for chunk in chunks(to_reader(source, files_schema), size):
+                yield [chunk]
+
+    def _schema(self) -> pa.Schema:
+        from conroi.catalog.catalog import table_files
+        from conroi.catalog.publishing import LakePublisher
+
+        files = table_files(self._catalog, self._row, LakePublisher(self._catalog))
+        return Pinned(files, self._catalog.snapshot(self._row)).schema
+
+    # ------------------------------------------------------------------------ one piece
+
+    def _in_spite_of_remains(self, piece: Piece, is_last: bool) -> None:
+        """The first piece also meets what a dead worker left, and removes it in a commit of its own."""
+        is_reusable = not any(map(is_one_shot, piece))
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                if self._is_stable and self._fence.landed is None:
+                    self._remove_remains()
+                self._commit(piece, is_last)
+            except RetryableConflict:
+                if attempt == ATTEMPTS or not is_reusable:
+                    raise
+            else:
+                return
+
+    def _commit(self, piece: Piece, is_last: bool) -> None:
+        tx = self._begin(self._what.message or f"insert into {self._name}")
+        try:
+            table = tx[self._name]
+            for data in piece:
+                table.append(data)  # pyright: ignore[reportArgumentType]
+            rows = tx.rows_added(self._name)
+            if not rows:
+                tx.rollback()
+                return
+            if self._is_stable:
+                tx.amend(self._fence.piece(rows, is_last=is_last))
+                tx.note(PROPERTY, json.dumps([self._id, self._rows + rows, is_last]))
+        except BaseException:
+            tx.rollback()
+            raise
+        tx.commit()
+        self._fence.publishing_done()
+        self._rows += rows
+
+    def _begin(self, message: str) -> Transaction:
+        return Transaction(self._catalog, notes=Notes(message))
+
+    # ------------------------------------------------------------------------ remains
+
+    def _remove_remains(self) -> None:
+        row = self._catalog.state().table(self._row.object_id)
+        note = None if row is None else note_of(row)
+        if note is not None and not note.is_complete:
+            _log.warning("%s: removing the rows of an insert that was not finished", self._name)
+            self._remove(note, f"remove an unfinished insert from {self._name}")
+
+    def _remove(self, note: InsertNote, message: str) -> None:
+        tx = self._begin(message)
+        try:
+            tx[self._name].delete(f"_rowid >= {note.first} AND _rowid < {note.next}")
+            tx.amend(Removal(self._row.object_id, note, self._id))
+            tx.note(PROPERTY, json.dumps([self._id, 0, True]))
+        except BaseException:
+            tx.rollback()
+            raise
+        tx.commit()
+
+    def _take_back(self) -> None:
+        """What a failed insert had committed goes at once, if it can; else the next worker removes it."""
+        landed = self._fence.landed
+        if landed is not None and not landed.is_complete:
+            with contextlib.suppress(ConroiError):
+                self._remove(landed, f"take back an insert into {self._name} that failed")
+
+
+def chunks(reader: pa.RecordBatchReader, rows: int) -> Iterator[pa.Table]:
+    """Tables of so many rows; the last may be smaller."""
+    kept: list[pa.RecordBatch] = []
+    count = 0
+    for batch in reader:
+        rest = batch
+        while rest.num_rows:
+            part = rest.slice(0, rows - count)
+            rest = rest.slice(part.num_rows)
+            kept.append(part)
+            count += part.num_rows
+            if count == rows:
+                yield pa.Table.from_batches(kept)
+                kept, count = [], 0
+    if kept:
+        yield pa.Table.from_batches(kept)
+
+
+def _with_last(pieces: Iterable[Piece]) -> Generator[tuple[Piece, bool]]:
+    """Each piece, and whether it is the last."""
+    before: Piece | None = None
+    for piece in pieces:
+        if before is not None:
+            yield before, False
+        before = piece
+    if before is not None:
+        yield before, True

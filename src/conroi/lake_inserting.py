@@ -1,0 +1,111 @@
+"""The verbs of a lake that insert: each under the insert lock of its table."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from conroi.catalog.catalog import Catalog
+from conroi.catalog.names import object_id
+from conroi.catalog.publishing import Order, Publishing
+from conroi.catalog.records import Notes
+from conroi.catalog.rows import Row
+from conroi.catalog.state import SETTINGS
+from conroi.commit.files import TableFiles
+from conroi.data.incoming import is_one_shot, to_reader
+from conroi.errors import AlreadyExistsError
+from conroi.inserting import Insert, insert
+from conroi.locks import InsertLock, LockInfo, Mode, locks_of
+from conroi.locks.locks import SETTING, checked_mode
+from conroi.table import Table
+
+if TYPE_CHECKING:
+    from conroi.data.incoming import Data
+    from conroi.lake import Lake
+
+
+class LakeInserts:
+    """What a lake can do about inserts and their locks."""
+
+    _catalog: Catalog
+    _manifest: TableFiles | None
+
+    if TYPE_CHECKING:
+
+        def __getitem__(self, name: str) -> Table: ...
+        def __contains__(self, name: str) -> bool: ...
+        def _refuse_pinned(self) -> None: ...
+
+    def insert(
+        self,
+        name: str,
+        data: Data,
+        *,
+        chunk_rows: int | None = None,
+        wait_s: float | None = None,
+        message: str | None = None,
+    ) -> Table:
+        """Add rows as one unbroken run, in one commit or, with `chunk_rows`, in pieces of so many rows.
+
+        `wait_s` bounds the wait for the insert lock, where the lake has locks.
+        """
+        return self.concat(name, [data], chunk_rows=chunk_rows, wait_s=wait_s, message=message)
+
+    def concat(
+        self,
+        name: str,
+        sources: Sequence[Data],
+        *,
+        chunk_rows: int | None = None,
+        wait_s: float | None = None,
+        message: str | None = None,
+    ) -> Table:
+        """Add the rows of many sources, in this order, as one unbroken run."""
+        self._refuse_pinned()
+        insert(self._catalog, object_id(name), Insert(list(sources), chunk_rows, wait_s, message))
+        return self[name]
+
+    def write(
+        self,
+        name: str,
+        data: Data,
+        *,
+        key: str | Sequence[str] | None = None,
+        chunk_rows: int | None = None,
+        wait_s: float | None = None,
+        message: str | None = None,
+    ) -> Table:
+        """Insert into the table of this name, which is made, with stable row ids, if it is not there."""
+        self._refuse_pinned()
+        rows: Any = data
+        if name not in self:
+            reader = to_reader(data)
+            rows = reader if is_one_shot(data) else data
+            with contextlib.suppress(AlreadyExistsError):  # another worker made it just now
+                cast("Lake", self).create_table(name, reader.schema, key=key, stable_row_ids=True)
+        return self.insert(name, rows, chunk_rows=chunk_rows, wait_s=wait_s, message=message)
+
+    # ------------------------------------------------------------------------ locks
+
+    def insert_lock(self, name: str, *, wait_s: float | None = None) -> InsertLock:
+        """The insert lock of a table: `with lake.insert_lock("orders"):`, or `async with`."""
+        self._refuse_pinned()
+        return InsertLock(locks_of(self._catalog), object_id(name), wait_s)
+
+    def locks(self) -> list[LockInfo]:
+        """Who holds insert locks of this lake, and who waits for them."""
+        return locks_of(self._catalog).listing()
+
+    def set_locks(self, mode: Mode) -> None:
+        """Record which insert locks the lake wants: "postgresql", "file" (one machine) or "none"."""
+        self._refuse_pinned()
+        checked_mode(mode)
+        if self._manifest is not None:
+            Table(self._manifest, self._manifest.head()).set_config({SETTING: mode}, message=f"locks: {mode}")
+            self._catalog.state()
+            return
+        state = self._catalog.state()
+        row = state.rows.get(SETTINGS) or Row(SETTINGS, "settings")
+        rows = {SETTINGS: row.with_notes({SETTING: mode})}
+        Publishing(self._catalog, Order(state, rows=rows, notes=Notes(f"locks: {mode}"))).run()

@@ -1,0 +1,93 @@
+"""Tables that live as long as something else, and copies: what a pipeline needs besides its shared tables."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any, cast
+
+import pyarrow as pa
+
+from conroi.catalog.catalog import Catalog
+from conroi.errors import InvalidInputError, NotFoundError
+from conroi.table import Table
+
+if TYPE_CHECKING:
+    from conroi.data.incoming import Data
+    from conroi.lake import Lake
+
+
+class Job:
+    """The tables of one job, named `j_<id>_…`: shared between its workers, dropped when the job ends.
+
+    Inserts into them are locked like any other. Only who leaves the `with` block drops them.
+    """
+
+    def __init__(self, lake: Lake, job_id: str) -> None:
+        if not re.fullmatch(r"[A-Za-z0-9\-]{1,64}", job_id):
+            raise InvalidInputError(f"{job_id!r} is not the id of a job.", hint="Use letters, digits and -.")
+        self._lake = lake
+        self.id = job_id
+
+    def name(self, table: str) -> str:
+        """What a table of this job is called in the lake."""
+        return f"j_{self.id}_{table}"
+
+    def __getitem__(self, table: str) -> Table:
+        return self._lake[self.name(table)]
+
+    def tables(self) -> list[str]:
+        """The names, in the lake, of the job's tables."""
+        return [name for name in self._lake.tables() if name.startswith(self.name(""))]
+
+    def write(self, table: str, data: Data, **options: Any) -> Table:
+        """As lake.write(), for a table of this job."""
+        return self._lake.write(self.name(table), data, **options)
+
+    def __enter__(self) -> Job:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.drop()
+
+    def drop(self) -> None:
+        """Drop all tables of the job, in one commit."""
+        names = self.tables()
+        if names:
+            with self._lake.begin(f"drop the tables of job {self.id}") as tx:
+                for name in names:
+                    tx.drop_table(name)
+
+
+class LakeScopes:
+    """Temporary tables, tables of a job, and copies."""
+
+    _catalog: Catalog
+
+    if TYPE_CHECKING:
+
+        def __getitem__(self, name: str) -> Table: ...
+
+    @contextlib.contextmanager
+    def temp_table(self, schema_or_data: pa.Schema | Data, *, stable_row_ids: bool = True) -> Generator[str]:
+        """A table of this worker alone, not locked, dropped when the `with` block ends; the block gets its name."""
+        name = f"tmp_{self._catalog.environment.new_uuid().hex}"
+        cast("Lake", self).create_table(name, schema_or_data, stable_row_ids=stable_row_ids)
+        try:
+            yield name
+        finally:
+            with contextlib.suppress(NotFoundError):
+                cast("Lake", self).drop_table(name)
+
+    def job(self, job_id: str) -> Job:
+        """The tables of a job: `with lake.job("nightly-7") as job: job.write("parts", data)`."""
+        return Job(cast("Lake", self), job_id)
+
+    def copy(self, name: str, new_name: str) -> Table:
+        """A new table with the rows of another. Not locked: two copies to one name are the pipeline's mistake."""
+        source = self[name]
+        rows = pa.RecordBatchReader.from_batches(source.schema, source.to_batches())
+        return cast("Lake", self).create_table(
+            new_name, rows, key=list(source.key) or None, stable_row_ids=source.has_stable_row_ids
+        )

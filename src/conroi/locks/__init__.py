@@ -1,0 +1,7 @@
+"""Insert locks: one worker at a time inserts into a table, over all processes and hosts of a lake."""
+
+from conroi.locks.held import LockInfo
+from conroi.locks.insert_lock import InsertLock
+from conroi.locks.locks import Locks, Mode, locks_of
+
+__all__ = ["InsertLock", "LockInfo", "Locks", "Mode", "locks_of"]

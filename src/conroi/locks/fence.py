@@ -1,0 +1,111 @@
+"""The fence of an insert: what is noted in the table's row, and what must hold of it at each piece's commit."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from conroi.catalog.catalog import Catalog
+from conroi.catalog.names import shown
+from conroi.catalog.rows import Row
+from conroi.errors import InsertInterrupted, RetryableConflict
+
+PROPERTY = "conroi.insert"
+
+
+@dataclass(frozen=True)
+class InsertNote:
+    """The newest insert into a table: the row ids from `first` up to, not with, `next`."""
+
+    id: str
+    first: int
+    next: int
+    is_complete: bool
+
+    def to_json(self) -> str:
+        return json.dumps([self.id, self.first, self.next, self.is_complete], separators=(",", ":"))
+
+
+def note_of(row: Row) -> InsertNote | None:
+    """What the row says of the newest insert."""
+    return None if row.insert is None else InsertNote(*json.loads(row.insert))
+
+
+class Fence:
+    """One piece of an insert: it lands right behind the piece before, or not at all."""
+
+    def __init__(self, catalog: Catalog, row: Row, insert_id: str) -> None:
+        self.object_id: str = row.object_id
+        self._incarnation = row.incarnation
+        self._catalog = catalog
+        self._id = insert_id
+        self.landed: InsertNote | None = None
+        """What of the insert is in the table."""
+        self._next: InsertNote | None = None
+        self._rows = 0
+        self._is_last = False
+
+    def piece(self, rows: int, *, is_last: bool) -> Fence:
+        """The piece that is about to be published."""
+        self._rows, self._is_last = rows, is_last
+        return self
+
+    def check(self, row: Row | None) -> None:
+        if row is None or row.incarnation != self._incarnation:
+            raise self._interrupted("The table was dropped while rows were being inserted.")
+        note, at = note_of(row), self._catalog.snapshot(row).manifest.head.next_row_id
+        if self.landed is None:
+            self._check_first(note)
+            first = at
+        else:
+            if note is None or note.id != self._id:
+                raise self._interrupted("Another worker has taken the place of this insert, whose lock was lost.")
+            if at != self.landed.next:
+                raise self._interrupted("Rows that took no lock were added behind what was inserted so far.")
+            first = self.landed.first
+        self._next = InsertNote(self._id, first, at + self._rows, self._is_last)
+
+    def _check_first(self, note: InsertNote | None) -> None:
+        if note is not None and not note.is_complete:
+            raise RetryableConflict(
+                "An insert into the table is not finished: its worker is dead, or one of us lost the lock.",
+                table=shown(self.object_id),
+                hint="Insert again.",
+            )
+
+    def amended(self, row: Row) -> Row:
+        assert self._next is not None, "check() comes first"
+        return row.with_insert(self._next.to_json())
+
+    def publishing_done(self) -> None:
+        """The piece is in the table."""
+        self.landed = self._next
+
+    def _interrupted(self, what: str) -> InsertInterrupted:
+        return InsertInterrupted(
+            what,
+            table=shown(self.object_id),
+            hint="The insert was not finished, and its rows do not stay. Insert again; let everybody who adds rows to "
+            "this table use insert().",
+        )
+
+
+@dataclass(frozen=True)
+class Removal:
+    """An unfinished insert that is taken out: nobody may have gone on with it meanwhile."""
+
+    object_id: str
+    unfinished: InsertNote
+    by: str
+    """The id of the insert that does it; the unfinished one is refused from then on."""
+
+    def check(self, row: Row | None) -> None:
+        if row is None or note_of(row) != self.unfinished:
+            raise RetryableConflict(
+                "The unfinished insert changed while it was being removed.",
+                table=shown(self.object_id),
+                hint="Insert again.",
+            )
+
+    def amended(self, row: Row) -> Row:
+        return row.with_insert(InsertNote(self.by, self.unfinished.first, self.unfinished.first, True).to_json())

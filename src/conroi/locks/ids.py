@@ -1,0 +1,97 @@
+"""The id of each table's lock: minted, kept in the table's row, and looked up once.
+
+It is remembered by the table's incarnation, not by its name: a table that is dropped and made again under its name is
+another table with another lock, and whoever remembered the old id by name would lock something that nobody else does.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+from conroi.catalog.catalog import Catalog, no_table
+from conroi.catalog.names import shown
+from conroi.catalog.publishing import Order, Publishing
+from conroi.catalog.records import Notes
+from conroi.catalog.rows import Row
+from conroi.catalog.state import LakeState
+from conroi.environment import Environment
+from conroi.errors import RetryableConflict
+
+
+class LockIds:
+    """The lock ids of one lake."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._known: dict[str, int] = {}
+        self._guard = threading.Lock()
+        self.lookups = 0
+        """How often an id was not known yet."""
+
+    def of(self, row: Row) -> int:
+        """The lock id of this table; one that has none gets it now."""
+        with self._guard:
+            known = self._known.get(row.incarnation)
+        if known is not None:
+            return known
+        self.lookups += 1
+        found = row.lock
+        if found is None:
+            found = self._registered(row)
+        with self._guard:
+            return self._known.setdefault(row.incarnation, found)
+
+    def _registered(self, row: Row) -> int:
+        """Publish an id for the table, if it has none still; of many who try at once, one succeeds."""
+        while True:
+            state = self._catalog.state()
+            now = state.table(row.object_id)
+            if now is None or now.incarnation != row.incarnation:
+                raise no_table(row.object_id, state)
+            if now.lock is not None:
+                return now.lock
+            _register(self._catalog, state, [now])
+
+    def backfill(self) -> list[str]:
+        """Give every table of the lake that has no lock id one, in one publication; the answer: their names."""
+        while True:
+            state = self._catalog.state()
+            rows = [row for row in state.tables() if row.lock is None]
+            if not rows or _register(self._catalog, state, rows):
+                return [shown(row.object_id) for row in rows]
+
+
+def _register(catalog: Catalog, state: LakeState, rows: list[Row]) -> bool:
+    notes = Notes(f"lock ids for {', '.join(shown(row.object_id) for row in rows[:5])}{' …' if rows[5:] else ''}")
+    amendments = [Registration(row.object_id, row.incarnation, new_lock_id(catalog.environment)) for row in rows]
+    try:
+        Publishing(catalog, Order(state, amendments=amendments, notes=notes)).run()
+    except RetryableConflict:
+        return False
+    return True
+
+
+def new_lock_id(environment: Environment) -> int:
+    """63 bits, because PostgreSQL's are signed; minted, so that no two names can meet in one."""
+    return environment.random_u64() >> 1
+
+
+@dataclass(frozen=True)
+class Registration:
+    """A lock id for a table that has none when the publication happens."""
+
+    object_id: str
+    incarnation: str
+    lock: int
+
+    def check(self, row: Row | None) -> None:
+        if row is None or row.incarnation != self.incarnation or row.lock is not None:
+            raise RetryableConflict(
+                "Somebody else was first to give the table its lock id, or it is no longer there.",
+                table=shown(self.object_id),
+                hint="Look at the table again.",
+            )
+
+    def amended(self, row: Row) -> Row:
+        return row.with_lock(self.lock)

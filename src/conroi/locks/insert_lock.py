@@ -1,0 +1,82 @@
+"""The public lock: `with lake.insert_lock(name):`, and `async with`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from concurrent.futures import Future
+from types import TracebackType
+
+from conroi.catalog.names import shown
+from conroi.locks.held import Cancellation
+from conroi.locks.locks import Holding, Locks
+
+
+class InsertLock:
+    """Only one worker at a time is inside, over all processes and hosts; inserts inside use this very lock."""
+
+    def __init__(self, locks: Locks, object_id: str, wait_s: float | None) -> None:
+        self._locks = locks
+        self._object_id = object_id
+        self._wait_s = wait_s
+        self._holding: Holding | None = None
+
+    @property
+    def is_held(self) -> bool:
+        """Whether we are inside, as far as is known without asking."""
+        return self._holding is not None
+
+    def confirm(self) -> None:
+        """InsertInterrupted if the lock is known to be lost; asks nobody."""
+        if self._holding is not None:
+            self._holding.confirm()
+
+    def __enter__(self) -> InsertLock:
+        self._keep(self._locks.take(self._object_id, self._wait_s))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        holding, self._holding = self._holding, None
+        if holding is not None:
+            holding.release()
+
+    async def __aenter__(self) -> InsertLock:
+        cancellation = Cancellation()
+        taking: Future[Holding] = Future()
+
+        def take() -> None:
+            try:
+                taking.set_result(self._locks.take(self._object_id, self._wait_s, cancellation))
+            except BaseException as error:  # noqa: BLE001 (it is raised where it is waited for)
+                taking.set_exception(error)
+
+        # A thread of its own: the loop's executor has few, and the holder might need one of them.
+        threading.Thread(target=take, name="conroi-insert-lock", daemon=True).start()
+        try:
+            self._keep(await asyncio.shield(asyncio.wrap_future(taking)))
+        except asyncio.CancelledError:
+            taking.add_done_callback(_let_go)
+            cancellation.cancel()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.__exit__(kind, error, trace)
+
+    def _keep(self, holding: Holding) -> None:
+        self._holding = holding
+        self._locks.remember(self._object_id, holding)
+
+    def __repr__(self) -> str:
+        return f"InsertLock({shown(self._object_id)!r}, {'held' if self.is_held else 'not held'})"
+
+
+def _let_go(taking: Future[Holding]) -> None:
+    """Who waited has gone: a lock that comes after all is nobody's."""
+    with contextlib.suppress(BaseException):
+        taking.result().release()

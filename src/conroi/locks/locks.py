@@ -1,0 +1,191 @@
+"""The insert locks of one lake: which kind it wants, and taking the one of a table."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+from collections.abc import Generator
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal, cast, get_args
+
+from conroi.catalog.catalog import Catalog
+from conroi.catalog.names import shown
+from conroi.catalog.rows import Row
+from conroi.catalog.state import LakeState
+from conroi.errors import InvalidInputError, LocksRequired
+from conroi.locks.files import FileLocks
+from conroi.locks.held import Backend, Cancellation, Held, LockInfo, NoLocks
+from conroi.locks.ids import LockIds
+from conroi.locks.postgres import PostgresLocks
+
+Mode = Literal["postgresql", "file", "none"]
+SETTING = "conroi.locks"
+"""Where the lake records which locks it wants."""
+FOLDER = "_conroi/locks"
+TEMPORARY = re.compile(r"tmp_[0-9a-f]{32}")
+"""Tables of one worker alone, which are not locked."""
+
+
+def checked_mode(mode: str) -> Mode:
+    """One of the kinds there are."""
+    if mode not in get_args(Mode):
+        raise InvalidInputError(f"locks={mode!r} are not known.", hint='Give "postgresql", "file" or "none".')
+    return cast("Mode", mode)
+
+
+def checked_address(address: str | None) -> str | None:
+    """An address of a PostgreSQL database."""
+    if address is not None and not re.match(r"postgres(ql)?://", address):
+        raise InvalidInputError(
+            "The address of the locks cannot be read.", hint='Write locks="postgresql://user:password@host/database".'
+        )
+    return address
+
+
+@dataclass
+class Holding:
+    """A lock that this worker has, and the table that it is for."""
+
+    held: Held
+    row: Row
+    mode: Mode
+    is_over: bool = field(default=False)
+
+    def confirm(self) -> None:
+        """InsertInterrupted if the lock is known to be lost."""
+        self.held.confirm()
+
+    def release(self) -> None:
+        """Let the lock go."""
+        self.is_over = True
+        self.held.release()
+
+
+_MINE: ContextVar[dict[tuple[str, str], Holding]] = ContextVar("conroi_insert_locks")
+"""What this thread or task holds, so that an insert inside `with lake.insert_lock(…)` does not wait for itself."""
+
+
+class Locks:
+    """The insert locks of one lake, as one connection has them."""
+
+    def __init__(self, catalog: Catalog, address: str | None = None) -> None:
+        self._catalog = catalog
+        self._address = checked_address(address)
+        self.ids = LockIds(catalog)
+        self.taken = 0
+        """How often a lock was asked for, of whatever kind."""
+
+    # ------------------------------------------------------------------------ which kind
+
+    def mode(self, state: LakeState) -> Mode:
+        """What the lake has recorded; if it says nothing, locks are taken by those who gave an address."""
+        recorded = state.setting(SETTING)
+        if recorded is None:
+            return "none" if self._address is None else "postgresql"
+        return checked_mode(recorded)
+
+    def _backend(self, mode: Mode) -> Backend:
+        if mode == "none":
+            return NoLocks()
+        return self._files if mode == "file" else self._postgres
+
+    @cached_property
+    def _postgres(self) -> PostgresLocks:
+        if self._address is None:
+            raise LocksRequired(
+                "This lake wants its inserts to be locked in PostgreSQL, and this connection has no locks.",
+                table=self._catalog.uri,
+                hint='Connect with conroi.connect(uri, locks="postgresql://…"), as the other workers do.',
+            )
+        return PostgresLocks(self._address)
+
+    @cached_property
+    def _files(self) -> FileLocks:
+        root = self._catalog.root
+        if not root.is_local or "://" in root.root:
+            raise LocksRequired(
+                "This lake wants its inserts to be locked by files, and it is not on a local disk.",
+                table=self._catalog.uri,
+                hint='Use lake.set_locks("postgresql") and connect with locks="postgresql://…".',
+            )
+        return FileLocks(f"{root.root}/{FOLDER}", self._catalog.environment)
+
+    # ------------------------------------------------------------------------ one lock
+
+    @contextlib.contextmanager
+    def held(self, object_id: str, wait_s: float | None = None) -> Generator[Holding]:
+        """Hold the lock of a table; one that this thread or task holds already serves."""
+        mine = self.mine(object_id)
+        if mine is not None:
+            yield mine
+            return
+        holding = self.take(object_id, wait_s)
+        try:
+            yield holding
+        finally:
+            holding.release()
+
+    def take(self, object_id: str, wait_s: float | None, cancellation: Cancellation | None = None) -> Holding:
+        """Wait for the lock of the table that has this name when we get it."""
+        _check_wait(wait_s)
+        state = self._catalog.known_state()
+        if state.table(object_id) is None:
+            state = self._catalog.state()
+        while True:
+            row, mode = self._catalog.row(object_id, state), self.mode(state)
+            if TEMPORARY.fullmatch(object_id):
+                mode = "none"
+            lock = 0 if mode == "none" else self.ids.of(row)
+            self.taken += mode != "none"
+            held = self._backend(mode).hold(lock, shown(object_id), wait_s, cancellation or Cancellation())
+            try:
+                state = self._catalog.state()
+                now = self._catalog.row(object_id, state)
+                is_right = now.incarnation == row.incarnation and self.mode(state) in (mode, *_unlocked(object_id))
+            except BaseException:
+                held.release()
+                raise
+            if is_right:
+                return Holding(held, now, mode)
+            held.release()  # dropped and made again while we waited: that table has another lock
+
+    def mine(self, object_id: str) -> Holding | None:
+        """The lock of this table, if this thread or task has it."""
+        holding = _MINE.get({}).get((self._catalog.uri, object_id))
+        return None if holding is None or holding.is_over else holding
+
+    def remember(self, object_id: str, holding: Holding) -> None:
+        """Inserts of this thread or task use this lock until it is let go."""
+        _MINE.set({**_MINE.get({}), (self._catalog.uri, object_id): holding})
+
+    # ------------------------------------------------------------------------ all of them
+
+    def listing(self) -> list[LockInfo]:
+        """Who holds and who waits, for all tables of the lake."""
+        state = self._catalog.state()
+        tables = {row.lock: shown(row.object_id) for row in state.tables() if row.lock is not None}
+        return self._backend(self.mode(state)).listing(tables)
+
+
+def _unlocked(object_id: str) -> tuple[Mode, ...]:
+    """A temporary table is right whatever the lake wants."""
+    return get_args(Mode) if TEMPORARY.fullmatch(object_id) else ()
+
+
+def _check_wait(wait_s: float | None) -> None:
+    if wait_s is not None and not wait_s >= 0:
+        raise InvalidInputError(f"wait_s={wait_s!r} is not a time.", hint="Give seconds; None waits for ever.")
+
+
+_GUARD = threading.Lock()
+
+
+def locks_of(catalog: Catalog, address: str | None = None) -> Locks:
+    """The locks of a lake, which all who use this catalog share."""
+    with _GUARD:
+        if not isinstance(catalog.locks, Locks):
+            catalog.locks = Locks(catalog, address)
+        return catalog.locks

@@ -1,0 +1,74 @@
+"""A Spark DataFrame on its way into a table: executors write the files, and only what they wrote comes here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, cast
+
+import pyarrow as pa
+
+from conroi.data.elsewhere import Elsewhere, WrittenElsewhere
+from conroi.data.writing import DataWriter, Progress
+from conroi.errors import InvalidInputError
+from conroi.spark.parts import SCHEMA, joined, parts_of
+from conroi.spark.tasks import WriteTask
+from conroi.spark.types import table_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+MOST_ROWS_HERE = 2_000_000
+"""So many rows of a DataFrame are brought into this process, where a verb needs them here."""
+
+
+def from_spark(data: object) -> SparkRows | None:
+    """The rows of a DataFrame, classic or Connect; None if the data is something else of Spark's."""
+    is_frame = type(data).__name__ == "DataFrame" and type(data).__module__.startswith("pyspark.sql.")
+    return SparkRows(cast("DataFrame", data)) if is_frame else None
+
+
+class SparkRows(Elsewhere):
+    """A DataFrame for one verb; its job runs once, however often the verb starts anew on a newer version."""
+
+    def __init__(self, frame: DataFrame) -> None:
+        if frame.isStreaming:
+            raise InvalidInputError(
+                "A streaming DataFrame has no end, so it cannot be written at once.",
+                hint="Write its batches: df.writeStream.foreachBatch(lambda batch, id: table.append(batch)).",
+            )
+        self._frame = frame
+        self._written: tuple[WriteTask, WrittenElsewhere] | None = None
+
+    @cached_property
+    def schema(self) -> pa.Schema:  # pyright: ignore[reportIncompatibleMethodOverride] (worked out once)
+        """The columns, as Arrow calls them."""
+        return table_schema(self._frame.schema)
+
+    def write(
+        self, writer: DataWriter, schema: pa.Schema, key: Sequence[str], progress: Progress | None = None
+    ) -> WrittenElsewhere:
+        """Run the job; asked for the same again, what it wrote then."""
+        task = WriteTask.of(writer, schema, key)
+        if self._written is None or self._written[0] != task:
+            self._written = task, self._run(task, writer)
+        written = self._written[1]
+        if progress is not None:
+            progress(written.files.rows)
+        return written
+
+    def _run(self, task: WriteTask, writer: DataWriter) -> WrittenElsewhere:
+        # One action and no other: every further one would write all files again.
+        parts = parts_of(self._frame.mapInArrow(task, SCHEMA).toArrow())
+        keys = [keys for part in parts for keys in part.key_parts(writer.objects, task.key)] if task.key else []
+        return WrittenElsewhere(joined(parts), keys)
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The rows, in this process."""
+        rows = self._frame.limit(MOST_ROWS_HERE + 1).toArrow()
+        if rows.num_rows > MOST_ROWS_HERE:
+            raise InvalidInputError(
+                f"The DataFrame has more than {MOST_ROWS_HERE:,} rows, too many for what is done in this process.",
+                hint="append() and overwrite() take any number; merge in portions, or filter the DataFrame first.",
+            )
+        return rows.cast(self.schema).to_reader()

@@ -1,0 +1,95 @@
+"""What comes back from a task: metadata of the files it wrote, never their rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from conroi.data.files import read_columns
+from conroi.data.keys import key_columns_of
+from conroi.data.writing import WrittenFiles
+from conroi.errors import DuplicateKeyError, InvalidInputError, UnsupportedError
+from conroi.format import lance_pb2 as pb
+from conroi.stores.objects import Objects
+
+SCHEMA = "fragments binary, rows long, keys binary, error string"
+_ARROW = pa.schema({"fragments": pa.binary(), "rows": pa.int64(), "keys": pa.binary(), "error": pa.string()})
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one task wrote, or what is wrong with its rows."""
+
+    fragments: bytes = b""
+    rows: int = 0
+    keys: bytes | None = None
+    """The keys, as an Arrow stream; None if there is no key, or too many of them."""
+    error: InvalidInputError | None = None
+
+    @staticmethod
+    def of(written: WrittenFiles, keys: pa.Table | None, most_key_bytes: int) -> Part:
+        """What was written; with its keys, if they are few."""
+        fragments = pb.Transaction.Append(fragments=written.fragments).SerializeToString()
+        encoded = None if keys is None or keys.nbytes > 8 * most_key_bytes else _encoded(keys)
+        is_small = encoded is not None and len(encoded) <= most_key_bytes
+        return Part(fragments, written.rows, encoded if is_small else None)
+
+    def to_batch(self) -> pa.RecordBatch:
+        """As one row."""
+        error = None if self.error is None else _error_to_text(self.error)
+        row = {"fragments": self.fragments, "rows": self.rows, "keys": self.keys, "error": error}
+        return pa.RecordBatch.from_pylist([row], schema=_ARROW)
+
+    def files(self) -> WrittenFiles:
+        """What was written."""
+        return WrittenFiles(list(pb.Transaction.Append.FromString(self.fragments).fragments), self.rows)
+
+    def key_parts(self, objects: Objects, key: Sequence[str]) -> list[pa.Table]:
+        """The keys of the rows; read again from their files if they did not come along."""
+        if self.keys is not None:
+            return [pa.ipc.open_stream(self.keys).read_all()]
+        wanted = list(dict.fromkeys(path.partition(".")[0] for path in key))
+        files = [file for fragment in self.files().fragments for file in fragment.files]
+        return [key_columns_of(read_columns(objects, file.path, wanted), key) for file in files]
+
+
+def parts_of(rows: pa.Table) -> list[Part]:
+    """What all tasks said; raises the first error among it."""
+    found: list[Part] = []
+    for row in rows.to_pylist():
+        if row["error"] is not None:
+            raise _error_from_text(row["error"])
+        found.append(Part(row["fragments"], row["rows"], row["keys"]))
+    return found
+
+
+def joined(parts: Sequence[Part]) -> WrittenFiles:
+    """All files together."""
+    files = WrittenFiles()
+    for part in parts:
+        written = part.files()
+        files.fragments.extend(written.fragments)
+        files.rows += written.rows
+    return files
+
+
+def _encoded(keys: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, keys.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as stream:
+        stream.write_table(keys)
+    return sink.getvalue().to_pybytes()
+
+
+def _error_to_text(error: InvalidInputError) -> str:
+    kind = type(error).__name__
+    return json.dumps({"kind": kind, "message": error.message, "table": error.table, "hint": error.hint})
+
+
+def _error_from_text(text: str) -> InvalidInputError:
+    facts = json.loads(text)
+    kinds = {kind.__name__: kind for kind in (InvalidInputError, DuplicateKeyError, UnsupportedError)}
+    kind = kinds.get(facts["kind"], InvalidInputError)
+    return kind(facts["message"], table=facts["table"], hint=facts["hint"])

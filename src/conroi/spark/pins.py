@@ -1,0 +1,116 @@
+"""One version of a table as it travels to the executors: its manifest, not its number."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from conroi.commit.files import TableFiles
+from conroi.commit.snapshot import Snapshot
+from conroi.data.pinned import Pinned
+from conroi.environment import SYSTEM
+from conroi.format.manifest import Manifest
+from conroi.format.naming import ManifestNaming
+from conroi.stores.objects import Objects, open_objects
+from conroi.stores.options import StorageOptions
+from conroi.stores.versions import FolderVersions, Located
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the files of a table are, for another process."""
+
+    uri: str
+    storage_options: StorageOptions
+    durable: bool = False
+
+    @staticmethod
+    def of(objects: Objects) -> Place:
+        """Where these files are."""
+        options = StorageOptions(objects.storage_options)
+        return Place(objects.root, options, bool(getattr(objects, "is_durable", False)))
+
+    def objects(self) -> Objects:
+        """The files themselves."""
+        return open_objects(self.uri, self.storage_options, durable=self.durable)
+
+
+@dataclass(frozen=True)
+class PinnedVersion:
+    """One version of a table, complete: who has this looks nothing up."""
+
+    place: Place
+    manifest: bytes
+    path: str
+    naming: str
+    is_final: bool
+    is_private: bool
+
+    @staticmethod
+    def of(pinned: Pinned) -> PinnedVersion:
+        """The version that this table is pinned at."""
+        snapshot = pinned.snapshot
+        return PinnedVersion(
+            place=Place.of(pinned.files.objects),
+            manifest=snapshot.manifest.message,
+            path=snapshot.located.path,
+            naming=snapshot.naming.name,
+            is_final=snapshot.is_final,
+            is_private=snapshot.is_private,
+        )
+
+    def opened(self) -> Pinned:
+        """The table at this version; opened once in a process."""
+        return _opened(self)
+
+    def __hash__(self) -> int:
+        return hash((self.place.uri, self.path, self.manifest))
+
+    # ------------------------------------------------------------------------ as text, for an option of Spark
+
+    def to_text(self) -> str:
+        """All of it as one line."""
+        facts = {
+            "uri": self.place.uri,
+            "storage_options": dict(self.place.storage_options),
+            "durable": self.place.durable,
+            "path": self.path,
+            "naming": self.naming,
+            "is_final": self.is_final,
+            "is_private": self.is_private,
+        }
+        return base64.b64encode(zlib.compress(json.dumps(facts).encode() + b"\n" + self.manifest, 1)).decode()
+
+    @staticmethod
+    def from_text(text: str) -> PinnedVersion:
+        """The same, read again."""
+        front, _, manifest = zlib.decompress(base64.b64decode(text)).partition(b"\n")
+        facts: Mapping[str, object] = json.loads(front)
+        options = facts["storage_options"]
+        assert isinstance(options, dict)
+        return PinnedVersion(
+            place=Place(str(facts["uri"]), StorageOptions(options), bool(facts["durable"])),
+            manifest=manifest,
+            path=str(facts["path"]),
+            naming=str(facts["naming"]),
+            is_final=bool(facts["is_final"]),
+            is_private=bool(facts["is_private"]),
+        )
+
+
+@lru_cache(maxsize=8)  # a long-lived process sees many versions
+def _opened(version: PinnedVersion) -> Pinned:
+    objects = version.place.objects()
+    naming = ManifestNaming[version.naming]
+    manifest = Manifest(version.manifest)
+    snapshot = Snapshot(
+        manifest,
+        Located(manifest.version, version.path, naming),
+        is_final=version.is_final,
+        is_private=version.is_private,
+    )
+    return Pinned(TableFiles(objects, FolderVersions(objects, None, SYSTEM), SYSTEM), snapshot)

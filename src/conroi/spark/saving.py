@@ -1,0 +1,183 @@
+"""The writing side of `format("conroi")`: planned, committed and given up where Spark says, which is never here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+from uuid import uuid4
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+
+from conroi.data.elsewhere import Elsewhere, WrittenElsewhere
+from conroi.data.fitting import checked_columns
+from conroi.data.writing import DataWriter, Progress
+from conroi.errors import InvalidInputError, NotFoundError, RetryableConflict
+from conroi.format.fields import key_columns
+from conroi.history import history
+from conroi.spark.options import AS_OF, FILTER, IF_MOVED, KEY, MESSAGE, STORE, TABLE, TAG, VERSION, WHERE, Options
+from conroi.spark.parts import Part, joined
+from conroi.spark.tasks import WriteTask
+from conroi.spark.types import table_schema
+from conroi.verbs.create import DEFAULT_DATA_FORMAT, checked_fields, with_key
+from conroi.verbs.overwrite import next_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from conroi.table import Table
+
+JOB_PROPERTY = "conroi.spark.job"
+"""Kept with the commit, by which a job knows its own again."""
+
+
+@dataclass
+class Message(WriterCommitMessage):
+    """What one task wrote."""
+
+    part: Part | None
+
+
+class ConroiWriter(DataSourceArrowWriter):
+    """Writes one DataFrame: made once where Spark plans, then copied to every task and to the commit."""
+
+    def __init__(self, options: Options, schema: StructType, *, overwrite: bool) -> None:
+        self._options = options
+        self._overwrite = overwrite
+        self._job = str(uuid4())
+        self._schema = table_schema(schema)
+        _refuse_reading_options(options, overwrite=overwrite)
+        self._base, self._task = self._planned()
+
+    def _planned(self) -> tuple[int, WriteTask]:
+        """The version that is there now (0: none), and how the tasks write."""
+        try:
+            table = self._options.head()
+        except NotFoundError:
+            return 0, self._task_of_new_table()
+        pinned = table.pinned
+        schema, fields = pinned.schema, list(pinned.manifest.fields)
+        if self._overwrite and self._options.get(WHERE) is None:
+            schema, fields = next_schema(pinned, self._schema)
+        checked_columns(self._schema, schema, table=table.uri)
+        return table.version, WriteTask.of(pinned.writer(fields), schema, key_columns(fields))
+
+    def _task_of_new_table(self) -> WriteTask:
+        from conroi.opening import table_files
+
+        if self._options.get(TABLE) is not None:
+            raise NotFoundError(
+                f"The lake has no table {self._options.get(TABLE)!r}.",
+                hint="Make it first: lake.create_table(name, dataframe) does it in one step.",
+            )
+        path = self._options.path
+        files = table_files(path, store=self._options.get(STORE), storage_options=self._options.storage_options)
+        schema = with_key(self._schema, self._key, table=files.root)
+        fields = checked_fields(schema, table=files.root, data_format=DEFAULT_DATA_FORMAT)
+        writer = DataWriter(files.objects, files.environment, fields, DEFAULT_DATA_FORMAT)
+        return WriteTask.of(writer, schema, key_columns(fields))
+
+    @property
+    def _key(self) -> list[str] | None:
+        text = self._options.get(KEY)
+        return None if text is None else [name.strip() for name in text.split(",")]
+
+    # ------------------------------------------------------------------------ what Spark calls
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """In a task: write its rows."""
+        return Message(self._task.write(iterator))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """When all tasks are through, in one process of Spark's: commit once, also if Spark should call twice."""
+        parts = [message.part for message in messages if isinstance(message, Message) and message.part is not None]
+        for part in parts:
+            if part.error is not None:
+                raise part.error
+        rows = WrittenRows(self._task, self._schema, parts)
+        properties = {JOB_PROPERTY: self._job}
+        message = self._options.get(MESSAGE)
+        if self._base == 0:
+            self._create(rows, message)
+            return
+        table = self._options.head()
+        if has_landed(table, self._job, self._base):
+            return
+        how: Any = {"properties": properties} if message is None else {"properties": properties, "message": message}
+        if self._overwrite:
+            if_moved: Any = self._options.get(IF_MOVED) or "fail"
+            if if_moved == "fail":
+                how["expect"] = self._base
+            table.overwrite(cast("Any", rows), self._options.get(WHERE), if_moved=if_moved, **how)
+        else:
+            table.append(cast("Any", rows), **how)
+
+    def _create(self, rows: WrittenRows, message: str | None) -> None:
+        from conroi.opening import create_table
+
+        create_table(
+            self._options.path,
+            cast("Any", rows),
+            key=self._key,
+            message=message,
+            store=self._options.get(STORE),
+            storage_options=self._options.storage_options,
+        )
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Nothing is deleted: a commit whose answer was lost may have landed. What nobody names is collected later."""
+
+
+class WrittenRows(Elsewhere):
+    """Rows that tasks have written already, for a verb that takes them as they are."""
+
+    def __init__(self, task: WriteTask, schema: pa.Schema, parts: Sequence[Part]) -> None:
+        self._task = task
+        self._parts = parts
+        self._schema = schema
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that the DataFrame had."""
+        return self._schema
+
+    def write(
+        self, writer: DataWriter, schema: pa.Schema, key: Sequence[str], progress: Progress | None = None
+    ) -> WrittenElsewhere:
+        """What was written, if it was written for a table as it is now."""
+        if WriteTask.of(writer, schema, key) != self._task:
+            raise RetryableConflict(
+                "The table's columns or its key changed while Spark wrote the rows.",
+                table=writer.objects.root,
+                hint="Write the DataFrame again; table.append(df) does that by itself.",
+            )
+        if progress is not None:
+            progress(sum(part.rows for part in self._parts))
+        keys = [keys for part in self._parts for keys in part.key_parts(writer.objects, key)] if key else []
+        return WrittenElsewhere(joined(self._parts), keys)
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """They are in files by now."""
+        raise InvalidInputError("These rows are written already.", hint="Read the table instead.")
+
+
+def has_landed(table: Table, job: str, since: int) -> bool:
+    """Whether this job's commit is among the versions after `since`."""
+    for commit in history(table.pinned.files, newest=table.version):  # read as we go
+        if commit.version <= since:
+            return False
+        if commit.properties.get(JOB_PROPERTY) == job:
+            return True
+    return False
+
+
+def _refuse_reading_options(options: Options, *, overwrite: bool) -> None:
+    given = [name for name in (VERSION, TAG, AS_OF, FILTER) if options.get(name) is not None]
+    if not overwrite:
+        given += [name for name in (WHERE, IF_MOVED) if options.get(name) is not None]
+    if given:
+        raise InvalidInputError(
+            f"{', '.join(given)} cannot be given to this write.",
+            hint='mode("append") adds rows to the newest version; "where" belongs to mode("overwrite").',
+        )

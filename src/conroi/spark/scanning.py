@@ -1,0 +1,126 @@
+"""The reading side of `format("conroi")`: planned where Spark plans, read by the tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from conroi.data.predicates import checked_predicate
+from conroi.data.pylance import pylance_errors
+from conroi.errors import InvalidInputError
+from conroi.spark.casting import cast_for_spark
+from conroi.spark.pins import PinnedVersion
+from conroi.spark.sizes import batch_rows, shared_out
+from conroi.spark.types import arrow_schema, spark_schema
+
+if TYPE_CHECKING:
+    import lance
+    from pyspark.sql.types import StructType
+
+Wanted = Sequence[str] | Mapping[str, str]
+
+
+class Fragments(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, ids: Sequence[int]) -> None:
+        super().__init__(None)
+        self.ids = tuple(ids)
+
+
+@dataclass
+class Scan:
+    """Which rows and columns of which version are wanted."""
+
+    version: PinnedVersion
+    columns: Wanted | None = None
+    filter: str | None = None
+    bytes_per_task: int = 0
+
+    def schema(self) -> StructType:
+        """The columns, as Spark calls them."""
+        return spark_schema(self.arrow_schema(), table=self.version.place.uri)
+
+    def arrow_schema(self) -> pa.Schema:
+        """The columns, as the scan gives them."""
+        with pylance_errors(self.version.place.uri):
+            return self.scanner(self.columns, None).projected_schema
+
+    def scanner(
+        self,
+        columns: Wanted | None,
+        where: str | None,
+        ids: Sequence[int] | None = None,
+        batch_size: int | None = None,
+    ) -> lance.LanceScanner:
+        """A scan of these fragments, or of all."""
+        pinned = self.version.opened()
+        with pylance_errors(pinned.root):
+            chosen = None if ids is None else [pinned.dataset.get_fragment(number) for number in ids]
+            wanted = dict(columns) if isinstance(columns, Mapping) else list(columns or ()) or None
+            return pinned.dataset.scanner(
+                columns=wanted,
+                filter=where,
+                fragments=chosen,
+                batch_size=batch_size,
+                blob_handling="all_binary",
+            )
+
+
+class ConroiReader(DataSourceReader):
+    """Reads one version, the same for all tasks.
+
+    It takes no filters from Spark (`pushFilters`): Spark 4.3 remembers those of a source in one place for all scans of
+    one DataFrame, so `df.where(a).union(df)` would read only what fits `a`, twice. Ours come with the DataFrame.
+    """
+
+    def __init__(self, scan: Scan, schema: StructType) -> None:
+        self._scan = scan
+        self._target = arrow_schema(schema)
+        stored = scan.arrow_schema().names
+        missing = [name for name in self._target.names if name not in stored]
+        if missing:
+            raise InvalidInputError(
+                f"The table has no column {', '.join(missing)}.",
+                table=scan.version.place.uri,
+                hint=f"It has {', '.join(stored)}.",
+            )
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """The tasks: fragments that are neighbours, together about as big as one task should be."""
+        version = self._scan.version.opened()
+        chosen = shared_out(version.manifest.fragments, self._target, self._scan.bytes_per_task)
+        return [Fragments(ids) for ids in chosen]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of some fragments."""
+        if not isinstance(partition, Fragments):
+            return  # what Spark makes of a table without fragments
+        table = self._scan.version.place.uri
+        scanner = self._scan.scanner(self._columns(), self._scan.filter, partition.ids, batch_rows(self._target))
+        with pylance_errors(table):
+            for batch in scanner.to_reader():
+                yield cast_for_spark(batch, self._target, table)
+
+    def _columns(self) -> Wanted:
+        """Only what is in the schema: so columns that nobody asks for are not read."""
+        given = self._scan.columns
+        if isinstance(given, Mapping):
+            return {name: given[name] for name in self._target.names}
+        return self._target.names
+
+
+def checked_filter(where: object, table: str) -> str | None:
+    """The condition, which must be text to travel."""
+    if where is None:
+        return None
+    predicate = checked_predicate(where, table=table)
+    if not isinstance(predicate, str):
+        raise InvalidInputError(
+            "A pyarrow expression cannot be handed to Spark.", table=table, hint="Write the condition as SQL text."
+        )
+    return predicate

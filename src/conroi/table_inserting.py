@@ -1,0 +1,46 @@
+"""Inserts through a table, and reading without the rows of one that is not finished."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from conroi import history
+from conroi.catalog.catalog import LakeTableFiles
+from conroi.commit.files import TableFiles
+from conroi.commit.snapshot import Snapshot, load_transaction
+from conroi.errors import InvalidInputError
+from conroi.inserting import Insert, insert
+from conroi.locks.fence import PROPERTY, note_of
+
+if TYPE_CHECKING:
+    from conroi.data.incoming import Data
+
+
+def insert_into(
+    files: TableFiles, data: Data, *, chunk_rows: int | None, wait_s: float | None, message: str | None
+) -> None:
+    """Insert into this very table."""
+    if not isinstance(files, LakeTableFiles) or files.catalog is None:
+        raise InvalidInputError(
+            "insert() is for tables of a lake.", table=files.root, hint="Use append(), which is one commit."
+        )
+    insert(files.catalog, files.object_id, Insert([data], chunk_rows, wait_s, message, files.incarnation))
+
+
+def unfinished(files: TableFiles, snapshot: Snapshot) -> tuple[int, int] | None:
+    """The row ids of an insert that is not complete in this version; None if there is none."""
+    if not isinstance(files, LakeTableFiles) or files.catalog is None:
+        return None
+    row = files.row(files.catalog.known_state())
+    note = note_of(row)
+    if note is None and row.pin is not None and row.pin.version >= snapshot.version:
+        return None
+    for version in history.snapshots(files, newest=snapshot.version):
+        transaction = load_transaction(files.objects, version)
+        said = None if transaction is None else transaction.properties.get(PROPERTY)
+        if said is not None:
+            _, rows, is_complete = json.loads(said)
+            end = version.manifest.head.next_row_id
+            return None if is_complete else (end - rows, end)
+    return None

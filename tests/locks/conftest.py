@@ -1,0 +1,30 @@
+"""A lake whose inserts are locked in PostgreSQL."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import conroi
+from tests.locks.workers import SCHEMA
+from tests.support.databases import PostgresServer
+
+
+@pytest.fixture
+def address(postgres: PostgresServer) -> str:
+    return postgres.address()
+
+
+@pytest.fixture
+def uri(tmp_path: Path) -> str:
+    return str(tmp_path / "lake")
+
+
+@pytest.fixture
+def lake(uri: str, address: str) -> conroi.Lake:
+    lake = conroi.connect(uri, locks=address)
+    lake.set_locks("postgresql")
+    for name in ("shared", "other"):
+        lake.create_table(name, SCHEMA, stable_row_ids=True)
+    return lake

@@ -1,0 +1,109 @@
+"""Everything that inserts takes the lock, and nothing else does; a new way to insert must say on which side it is."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+import pytest
+
+import conroi
+from conroi.locks.locks import locks_of
+from tests.support.source import Module, conroi_modules
+
+pytestmark = pytest.mark.contract("L7")
+ROWS = [{"worker": 0, "insert": 0, "n": 0}]
+Verb = Callable[[conroi.Lake], object]
+
+
+def into_temporary(lake: conroi.Lake) -> None:
+    with lake.temp_table(lake["shared"].schema) as name:
+        assert lake.insert(name, ROWS * 3, chunk_rows=1).count_rows() == 3
+    assert name not in lake
+
+
+def in_transaction(lake: conroi.Lake) -> None:
+    with lake.begin() as tx:
+        tx["shared"].append(ROWS)
+
+
+def into_job(lake: conroi.Lake) -> None:
+    with lake.job("7") as job:
+        assert job.write("parts", ROWS).count_rows() == 1
+        assert job.tables() == ["j_7_parts"]
+    assert "j_7_parts" not in lake
+
+
+LOCKING: dict[str, Verb] = {
+    "insert": lambda lake: lake.insert("shared", ROWS),
+    "insert in pieces": lambda lake: lake.insert("shared", ROWS * 2, chunk_rows=1),
+    "table.insert": lambda lake: lake["shared"].insert(ROWS),
+    "concat": lambda lake: lake.concat("shared", [ROWS, ROWS]),
+    "write": lambda lake: lake.write("shared", ROWS),
+    "write to a new table": lambda lake: lake.write("new", ROWS),
+    "insert_lock": lambda lake: lake.insert_lock("shared").__enter__().__exit__(None, None, None),
+    "job": into_job,
+}
+FREE: dict[str, Verb] = {
+    "append in a transaction": in_transaction,
+    "copy": lambda lake: lake.copy("shared", "copied"),
+    "temp_table": into_temporary,
+    "read": lambda lake: lake["shared"].to_arrow(complete=True),
+    "schema change": lambda lake: lake["shared"].add_columns(pa.field("m", pa.int64())),
+    "create_table": lambda lake: lake.create_table("made", ROWS),
+}
+
+
+@pytest.mark.parametrize("verb", LOCKING.values(), ids=LOCKING)
+def test_what_inserts_takes_one_lock(lake: conroi.Lake, verb: Verb) -> None:
+    verb(lake)
+    assert locks_of(lake.catalog).taken == 1
+
+
+@pytest.mark.parametrize("verb", FREE.values(), ids=FREE)
+def test_what_does_not_insert_takes_none(lake: conroi.Lake, verb: Verb) -> None:
+    verb(lake)
+    assert locks_of(lake.catalog).taken == 0
+
+
+SAYS_INSERT = ("insert", "concat", "write", "load", "ingest", "add_rows")
+KNOWN = {"insert", "concat", "write", "insert_lock"}
+
+
+def test_every_public_verb_that_sounds_like_an_insert_is_tried_above() -> None:
+    for kind in (conroi.Lake, conroi.Table):
+        verbs = {name for name in vars_of(kind) if not name.startswith("_") and name.startswith(SAYS_INSERT)}
+        assert verbs <= KNOWN, kind
+
+
+def vars_of(kind: type) -> set[str]:
+    return {name for each in kind.__mro__ for name in vars(each)}
+
+
+def unlocked_inserts(module: Module) -> Iterator[str]:
+    """Where an insert is begun outside a `with …held(…)`."""
+    inside: set[int] = set()
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.With) and any(".held(" in ast.unparse(item.context_expr) for item in node.items):
+            inside |= {id(below) for below in ast.walk(node)}
+    for node in ast.walk(module.tree):
+        if (
+            isinstance(node, ast.Call)
+            and ast.unparse(node.func).endswith(("Inserting", "Fence"))
+            and id(node) not in inside
+        ):
+            in_itself = module.name == "conroi.inserting" and ast.unparse(node.func) == "Fence"
+            if not in_itself:
+                yield f"{module.name}:{node.lineno}"
+
+
+def test_no_insert_begins_without_its_lock() -> None:
+    assert not [stray for module in conroi_modules() for stray in unlocked_inserts(module)]
+
+
+def test_an_insert_without_its_lock_is_caught() -> None:
+    bad = "def quick(self):\n  return Inserting(catalog, holding, what).run()"
+    good = "def slow(self):\n  with locks.held(name) as holding:\n    return Inserting(catalog, holding, what).run()"
+    assert list(unlocked_inserts(Module.parse("conroi.bad", bad)))
+    assert not list(unlocked_inserts(Module.parse("conroi.good", good)))
