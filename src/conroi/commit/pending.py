@@ -15,7 +15,7 @@ from conroi.commit.detached import detached_version
 from conroi.commit.files import TableFiles
 from conroi.commit.snapshot import Snapshot, load_only_transaction, load_snapshot, load_transaction
 from conroi.commit.turns import WRITER_PROPERTY
-from conroi.conflicts import Outcome, Rebase, Verdict, Winner, are_unrelated, vector_key
+from conroi.conflicts import Outcome, Reason, Rebase, Verdict, Winner, are_unrelated, vector_key
 from conroi.errors import (
     ConflictError,
     CorruptionError,
@@ -24,6 +24,7 @@ from conroi.errors import (
     NotFoundError,
     RetryableConflict,
 )
+from conroi.format.fields import fields_by_path
 from conroi.format.flags import require_writable
 from conroi.format.manifest_file import ManifestFile, lay_out
 from conroi.format.naming import TRANSACTIONS_DIR, ManifestNaming
@@ -176,10 +177,27 @@ class Pending:
             require_writable(seen.manifest.head)
             if self.change.guard is not None:
                 self.change.guard(seen, self._winners)
+            self._refuse_replaced_columns(seen)
         operation, read_version = self._rebased(seen)
         transaction, encoded = self._transaction(operation, read_version)
         data, file = self._lay_out(transaction, operation, encoded)
         return Built(self.located(self.next_version), data, file, transaction, encoded)
+
+    def _refuse_replaced_columns(self, seen: Snapshot) -> None:
+        """Rows that were written for a column which was replaced meanwhile, by one of its name, would read as null."""
+        base = self.change.base
+        if base is None or seen is base or base.manifest.fields == seen.manifest.fields:
+            return
+        written = _fields_written(self.change.staged.operation)
+        before, now = fields_by_path(base.manifest.fields), fields_by_path(seen.manifest.fields)
+        kept = {field.id for field in now.values()}
+        gone = [path for path, field in before.items() if field.id in written - kept and path in now]
+        if gone:
+            winner = self._winners[-1] if self._winners else None
+            theirs = "Project" if winner is None else winner.operation.name
+            mine = self.change.staged.operation.name
+            reason = Reason(rule="rows/column-gone", mine=mine, theirs=theirs, names=tuple(gone), winner=winner)
+            self._refuse_conflict(Verdict(Outcome.RETRYABLE, reason), seen.version)
 
     def write_first_transaction(self) -> None:
         """As long as nobody committed since our base: it is then out of the way when it is our turn.
@@ -281,3 +299,14 @@ class Pending:
             transaction = found
         self.files.turns.saw(snapshot.version, transaction)
         return CommitResult(snapshot, transaction, attempts, tuple(self.met), tuple(self._orphans))
+
+
+def _fields_written(operation: Operation) -> set[int]:
+    """The fields of the rows that an operation brings in."""
+    if isinstance(operation, operations.Append):
+        fragments = operation.fragments
+    elif isinstance(operation, operations.Update):
+        fragments = operation.new_fragments
+    else:
+        return set()
+    return {number for fragment in fragments for file in fragment.files for number in file.fields}
