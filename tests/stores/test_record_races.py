@@ -222,24 +222,25 @@ def test_in_postgres_who_moves_an_expected_table_waits_for_the_one_that_expects_
     ours, theirs = open_records(address), type(open_records(address))(address)
     ours.put_if_absent([record("orders", 1), record("rates", 1)])
     theirs.newest("rates")
-    order: list[str] = []
+    landed: list[str] = []
     with postgres.connect() as blocker, postgres.connect() as watcher, ThreadPoolExecutor(2) as threads:
         blocker.execute("BEGIN")
         blocker.execute(f"INSERT INTO {namespace}.conroi_records VALUES ('orders', 2, 'x', 1)")  # type: ignore[arg-type]
 
-        def put(records: RecordStore, name: str, one: Record, expected: dict[str, int]) -> None:
+        def put(records: RecordStore, one: Record, expected: dict[str, int]) -> bool:
+            """Whether A's record is there when this one has landed."""
             records.put_if_absent([one], expected)
-            order.append(name)
+            landed.append(one.table)
+            return records.get("orders", 2) is not None
 
-        a = threads.submit(put, ours, "A", record("orders", 2), {"orders": 1, "rates": 1})
+        a = threads.submit(put, ours, record("orders", 2), {"orders": 1, "rates": 1})
         wait_until(lambda: waiting(watcher) == 1)
-        b = threads.submit(put, theirs, "B", record("rates", 2), {"rates": 1})
+        b = threads.submit(put, theirs, record("rates", 2), {"rates": 1})
         wait_until(lambda: waiting(watcher) == 2)
-        assert order == []
+        assert landed == []
         blocker.execute("ROLLBACK")
-        a.result(PATIENCE_S)
-        b.result(PATIENCE_S)
-    assert order == ["A", "B"]
+        assert a.result(PATIENCE_S)
+        assert b.result(PATIENCE_S), "B went on only when A was through"
 
 
 def waiting(watcher: object) -> int:
