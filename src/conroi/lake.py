@@ -4,37 +4,32 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
-from conroi.catalog.catalog import Catalog, location_of, table_files
-from conroi.catalog.heads import Published
+from conroi.catalog.catalog import Catalog, table_files
 from conroi.catalog.names import object_id, shown
-from conroi.catalog.opening import MANIFEST, open_catalog
-from conroi.catalog.prebuilt import make_final
-from conroi.catalog.publishing import LakePublisher, Order, Publishing
+from conroi.catalog.opening import open_catalog
+from conroi.catalog.publishing import LakePublisher
 from conroi.catalog.records import Notes
-from conroi.catalog.rows import NAMESPACE, TABLE, Row
+from conroi.catalog.rows import NAMESPACE, Row
 from conroi.catalog.state import LakeState
 from conroi.commit.backoff import pause_s
 from conroi.commit.files import TableFiles
 from conroi.commit.run import checked_retries, checked_texts
 from conroi.environment import SYSTEM, Environment
 from conroi.errors import (
-    AlreadyExistsError,
-    CorruptionError,
     ExpectedVersionMismatch,
     InvalidInputError,
-    NotFoundError,
     RetryableConflict,
     about,
 )
-from conroi.format.naming import check_relative_path
 from conroi.history import find
+from conroi.lake_history import LakeCommit, lake_commit
 from conroi.lake_inserting import LakeInserts
+from conroi.lake_listing import LakeListing
 from conroi.lake_scoped import LakeScopes
 from conroi.locks import locks_of
 from conroi.locks.locks import checked_address
@@ -52,23 +47,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class LakeCommit:
-    """One version of a lake, as history() lists it."""
-
-    version: int
-    timestamp: datetime
-    message: str | None
-    author: str | None
-    tables: dict[str, int | None] = field(default_factory=dict[str, "int | None"])
-    """The tables it changed, with the version each got; None for one that was dropped."""
-    properties: dict[str, str] = field(default_factory=dict[str, str])
-    idempotency_key: str | None = None
-    operation: str = ""
-    """What was done to `__manifest`; anything but `Update` was another software."""
-
-
-class Lake(LakeInserts, LakeScopes):
+class Lake(LakeListing, LakeInserts, LakeScopes):
     """A folder of Lance tables with one history: `conroi.connect(uri)` opens one, and makes it on first use.
 
     >>> import conroi
@@ -205,83 +184,6 @@ class Lake(LakeInserts, LakeScopes):
             tx.rename_table(name, new_name)
         return self[new_name]
 
-    def create_namespace(self, name: str, *, message: str | None = None) -> None:
-        """Make a namespace; `lake.create_table("sales.orders", …)` makes `sales` by itself."""
-        key = object_id(name)
-        self._publish_new({key: Row(key, NAMESPACE)}, message or f"create namespace {name}")
-
-    def drop_namespace(self, name: str, *, message: str | None = None) -> None:
-        """Take an empty namespace out of the lake."""
-        key = object_id(name)
-        state = self._state()
-        row = state.rows.get(key)
-        if row is None or row.is_table:
-            raise NotFoundError(f"There is no namespace {name!r}.", hint="lake.namespaces() lists what there is.")
-        self._publish_rows({key: None}, message or f"drop namespace {name}", state)
-
-    def register(self, name: str, location: str, *, message: str | None = None) -> Table:
-        """Bring a Lance table that is in a folder of this lake into its list, at its newest version."""
-        key = object_id(name)
-        location = self._checked_location(location)
-        located = self._catalog.folder(location).latest()
-        if located is None:
-            raise NotFoundError(
-                f"There is no Lance table in the folder {location!r} of the lake.",
-                table=name,
-                hint="Give the folder as it is called inside the lake, such as orders.lance.",
-            )
-        self._publish_new({key: Row(key, TABLE, location)}, message or f"register {name}")
-        return self[name]
-
-    def _checked_location(self, location: str) -> str:
-        """A folder that no table of the lake has."""
-        location = location.strip("/")
-        try:
-            check_relative_path(location)
-        except CorruptionError:
-            raise InvalidInputError(
-                f"{location!r} is not a folder inside the lake.", hint="Give its name there, such as orders.lance."
-            ) from None
-        if location.partition("/")[0] == MANIFEST:
-            raise InvalidInputError(
-                f"{MANIFEST} is the lake's own table.", table=location, hint="Register another folder."
-            )
-        for row in self._state().tables():
-            if row.location is not None and row.location.strip("/") == location:
-                raise AlreadyExistsError(
-                    f"The folder {location!r} is that of the table {shown(row.object_id)!r}.",
-                    table=shown(row.object_id),
-                    hint="Open it by that name, or rename_table() it.",
-                )
-        return location
-
-    def deregister(self, name: str, *, message: str | None = None) -> str:
-        """Take a table out of the list and leave its folder alone; the answer is where that is.
-
-        All that the lake has of it is in the folder first, so ExpectedVersionMismatch if somebody writes it meanwhile.
-        """
-        row = self._catalog.row(object_id(name), self._state())
-        expected: dict[str, int] = {}
-        if row.pin is not None:
-            make_final(self._catalog, row)
-            expected = {name: row.pin.version}
-        with self.begin(message or f"deregister {name}", expect=expected) as tx:
-            tx.drop_table(name)
-        return location_of(row)
-
-    def adopt(self, message: str | None = None) -> list[str]:
-        """Bring every Lance table in the lake's folder that it does not know into its list; the answer: their names."""
-        known = {row.location for row in self._state().rows.values()}
-        found: dict[str, Row | None] = {}
-        for folder in self._folders():
-            if folder.endswith(".lance") and folder not in known:
-                key = object_id(folder.removesuffix(".lance"))
-                if self._catalog.folder(folder).latest() is not None:
-                    found[key] = Row(key, TABLE, folder)
-        if found:
-            self._publish_new(found, message or f"adopt {len(found)} tables")
-        return sorted(shown(key) for key in found)
-
     def mend(self, name: str, *, discard: bool = False) -> Table:
         """Bring a forked table together again (see ForkedTableError): what was written by its path, on top of the lake.
 
@@ -292,27 +194,6 @@ class Lake(LakeInserts, LakeScopes):
         with about(name):
             mend(self._catalog, object_id(name), discard=discard)
         return self[name]
-
-    def _folders(self) -> list[str]:
-        names = {path.partition("/")[0] for path in self._catalog.root.list_names("") if "/" in path}
-        return sorted(names)
-
-    def _publish_new(self, rows: Mapping[str, Row | None], message: str) -> None:
-        """Names that must be free: at first here, and then until they are published."""
-        state = self._catalog.state()
-        for key in rows:
-            if key in state.rows:
-                raise AlreadyExistsError(
-                    f"There is a {state.rows[key].object_type} {shown(key)!r} in the lake already.",
-                    table=shown(key),
-                    hint="Choose another name, or drop or deregister that one first.",
-                )
-        self._publish_rows(rows, message, state)
-
-    def _publish_rows(self, rows: Mapping[str, Row | None], message: str, base: LakeState) -> None:
-        self._refuse_pinned()
-        order = Order(base, rows=rows, notes=Notes(message))
-        Publishing(self._catalog, order).run()
 
     # ------------------------------------------------------------------------ transactions
 
@@ -389,7 +270,7 @@ class Lake(LakeInserts, LakeScopes):
 
     def history(self, limit: int | None = None) -> list[LakeCommit]:
         """What was published, newest first."""
-        return [_commit(each) for each in self._catalog.heads.history(self._state().version, limit)]
+        return [lake_commit(each) for each in self._catalog.heads.history(self._state().version, limit)]
 
     @property
     def tags(self) -> Tags:
@@ -410,25 +291,6 @@ class Lake(LakeInserts, LakeScopes):
     def __repr__(self) -> str:
         state = self._state()
         return f"Lake({self.uri!r}, version={state.version}, {len(state.tables())} tables)"
-
-
-def _commit(published: Published) -> LakeCommit:
-    changes = published.changes or {}
-    tables = {
-        shown(key): None if row is None or row.pin is None else row.pin.version
-        for key, row in changes.items()
-        if row is None or row.is_table
-    }
-    return LakeCommit(
-        version=published.version,
-        timestamp=published.timestamp,
-        message=published.notes.message,
-        author=published.notes.author,
-        tables=tables,
-        properties=dict(published.notes.properties),
-        idempotency_key=published.notes.idempotency_key,
-        operation=published.operation,
-    )
 
 
 def connect(

@@ -20,13 +20,14 @@ from conroi.data.pylance import pylance_errors
 from conroi.errors import RetryableConflict
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import fields_by_path, key_columns
+from conroi.format.keyfilter import incomparable_filter
 from conroi.format.manifest import Manifest
 from conroi.format.naming import ManifestNaming
 from conroi.format.rowids import decode_row_ids, encode_row_ids
 from conroi.operations import Append, Delete, Operation, Overwrite, Step, Update, folded
 from conroi.operations.update import REWRITE_ROWS
 from conroi.stores.versions import Located
-from conroi.verbs.plan import Plan
+from conroi.verbs.plan import Plan, all_of
 from conroi.version import WRITER
 
 _ROW_CHANGES = (Append, Delete, Update)
@@ -148,7 +149,7 @@ class Statements:
                 keys_checked_exactly=checked,
             ),
             must_not_move=any(plan.must_not_move for plan in self.plans),
-            guard=_all_of([plan.guard for plan in self.plans if plan.guard is not None]),
+            guard=all_of([plan.guard for plan in self.plans if plan.guard is not None]),
             counts=counts,
         )
 
@@ -194,15 +195,13 @@ class Statements:
         filters = [each for each in found if each is not None]
         if len(inserting) == 1 or not key_columns(self.current.manifest.fields):
             return filters[0] if filters else None
-        key = self._key_field_ids()
-        bloom = pb.KeyExistenceFilter.Bloom(bitmap=bytes(32), num_bits=256, number_of_items=1, probability=0.5)
-        return pb.KeyExistenceFilter(field_ids=key, bloom=bloom)
+        return incomparable_filter(self._key_field_ids())
 
     def _key_field_ids(self) -> list[int]:
         known = fields_by_path(self.current.manifest.fields)
         return [known[column].id for column in key_columns(self.current.manifest.fields)]
 
-    def columns(self) -> list[str]:
+    def _columns(self) -> list[str]:
         """The names of the top-level columns."""
         return [field.name for field in self.current.manifest.fields if field.parent_id == -1]
 
@@ -241,7 +240,7 @@ class Statements:
         # Rows that keep their id come first.
         order = np.argsort(ids >= first_new_id, kind="stable").astype(np.int64)
         keeping = ids[order][: int(np.count_nonzero(ids < first_new_id))]
-        written = pinned.writer().write(rows.select(self.columns()).take(order).to_reader()).fragments
+        written = pinned.writer().write(rows.select(self._columns()).take(order).to_reader()).fragments
         start = 0
         for fragment in written:
             part = keeping[start : start + fragment.physical_rows]
@@ -311,17 +310,6 @@ def _only_on(base: Manifest) -> Guard:
                 base_version=base.version,
                 hint="Run the work again in a new transaction; lake.run(function) does that for you.",
             )
-
-    return check
-
-
-def _all_of(guards: Sequence[Guard]) -> Guard | None:
-    if not guards:
-        return None
-
-    def check(head: Snapshot, winners: Sequence[Winner]) -> None:
-        for guard in guards:
-            guard(head, winners)
 
     return check
 

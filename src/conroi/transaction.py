@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
@@ -394,6 +394,3 @@ def _result_of(earlier: Published) -> TransactionResult:
         if row is not None and row.pin is not None
     }
     return TransactionResult(earlier.version, tables, was_done_before=True)
-
-
-Work = Callable[[Transaction], Any]

@@ -48,6 +48,12 @@ def bloom_filter(field_ids: Sequence[int], columns: Sequence[KeyColumn]) -> pb.K
     return pb.KeyExistenceFilter(field_ids=field_ids, bloom=bloom)
 
 
+def incomparable_filter(field_ids: Sequence[int]) -> pb.KeyExistenceFilter:
+    """A filter of another size than pylance's own: what it cannot compare counts as a conflict, with any keys."""
+    bloom = pb.KeyExistenceFilter.Bloom(bitmap=bytes(32), num_bits=256, number_of_items=1, probability=0.5)
+    return pb.KeyExistenceFilter(field_ids=field_ids, bloom=bloom)
+
+
 def may_intersect(mine: pb.KeyExistenceFilter, theirs: pb.KeyExistenceFilter) -> bool:
     """Whether the two may have a key in common, by pylance's rule: filters that cannot be compared may."""
     kinds = {mine.WhichOneof("data"), theirs.WhichOneof("data")}

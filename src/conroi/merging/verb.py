@@ -8,8 +8,6 @@ import numpy as np
 import pyarrow as pa
 
 from conroi.commit.change import Guard
-from conroi.commit.snapshot import Snapshot
-from conroi.conflicts import Winner
 from conroi.data.arrow_types import metadata_of
 from conroi.data.fitting import checked_columns, fit
 from conroi.data.keys import is_comparable, key_columns_of
@@ -19,7 +17,7 @@ from conroi.data.stored import remember
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import column_field_ids, fields_by_path, key_columns
-from conroi.format.keyfilter import bloom_filter, is_hashable_by_pylance
+from conroi.format.keyfilter import bloom_filter, incomparable_filter, is_hashable_by_pylance
 from conroi.format.rowids import encode_row_ids
 from conroi.merging.clauses import Action, Clause, Rows
 from conroi.merging.matching import Addresses, match, refuse_doubled, row_ids_of
@@ -27,7 +25,7 @@ from conroi.merging.outcome import Decided, Decision, in_schema, takes_whole_row
 from conroi.operations import Update
 from conroi.operations.base import copied
 from conroi.verbs.keyed import KeyGuard, KeysSeen, checked_new_keys, refuse_repeated
-from conroi.verbs.plan import Plan
+from conroi.verbs.plan import Plan, all_of
 
 FEW_INSERTS = 1000
 """Up to so many inserted keys pylance's filter can tell keys apart; above, it is full."""
@@ -140,7 +138,7 @@ class Merging:
             "rows_deleted": len(deleted),
         }
         staged = pinned.staged(operation, rows, keys_checked=True, unwritten=left.unwritten)
-        return Plan(staged, guard=_all_of(guards), counts=counts)
+        return Plan(staged, guard=all_of(guards), counts=counts)
 
     def _write(self, pinned: Pinned, rows: pa.Table) -> list[pb.DataFragment]:
         """The rows in new fragments; if the merge is done again and the rows are the same, those of the last time."""
@@ -202,10 +200,8 @@ class Merging:
         columns = [inserted[column].combine_chunks() for column in key]
         if inserted.num_rows <= FEW_INSERTS and all(is_hashable_by_pylance(column.type) for column in columns):
             return bloom_filter(field_ids, columns)
-        # pylance skips keys of this type, or its filter would be full. A filter of another size than pylance's own
-        # cannot be compared with it, and what cannot be compared counts as a conflict.
-        bloom = pb.KeyExistenceFilter.Bloom(bitmap=bytes(32), num_bits=256, number_of_items=1, probability=0.5)
-        return pb.KeyExistenceFilter(field_ids=field_ids, bloom=bloom)
+        # pylance skips keys of this type, or its filter would be full.
+        return incomparable_filter(field_ids)
 
 
 def _inserted(pinned: Pinned, decided: Decided) -> pa.Table:
@@ -221,17 +217,6 @@ def _nullable(schema: pa.Schema) -> pa.Schema:
 
 def _joined(parts: list[Addresses]) -> Addresses:
     return np.concatenate(parts) if parts else np.empty(0, np.uint64)
-
-
-def _all_of(guards: list[Guard]) -> Guard | None:
-    if not guards:
-        return None
-
-    def check(head: Snapshot, winners: Sequence[Winner]) -> None:
-        for guard in guards:
-            guard(head, winners)
-
-    return check
 
 
 def _keep_row_ids(pinned: Pinned, fragments: list[pb.DataFragment], updated: Addresses) -> None:

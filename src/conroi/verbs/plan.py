@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from conroi.commit.change import Change, Guard
 from conroi.commit.snapshot import Snapshot
-from conroi.conflicts import Staged
+from conroi.conflicts import Staged, Winner
 from conroi.data.pinned import Pinned
 from conroi.errors import InvalidInputError
 
@@ -56,3 +56,15 @@ class Plan:
             guard=self.guard,
             restored=self.restored,
         )
+
+
+def all_of(guards: Sequence[Guard]) -> Guard | None:
+    """One guard for all of them; None if there is none."""
+    if not guards:
+        return None
+
+    def check(head: Snapshot, winners: Sequence[Winner]) -> None:
+        for guard in guards:
+            guard(head, winners)
+
+    return check
