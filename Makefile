@@ -57,7 +57,7 @@ docs: setup ## write the pages of docs/ that are made from the code
 lock: setup ## choose the versions in requirements.lock again; ARGS=--upgrade for the newest
 	$(PY) -m uv pip compile --quiet --universal --python-version 3.11 --fork-strategy fewest --generate-hashes \
 		--no-header --no-emit-index-url --no-emit-find-links \
-		--extra spark --extra postgres --extra dynamodb --extra cli --group dev --group bench $(ARGS) \
+		--extra spark --extra postgres --extra dynamodb --extra clickhouse --extra cli --group dev --group bench $(ARGS) \
 		--output-file requirements.lock pyproject.toml
 
 clean: ## delete the environment, caches and results
