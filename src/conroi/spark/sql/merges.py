@@ -1,0 +1,215 @@
+"""MERGE INTO, done by the merge of the table.
+
+What depends on the source alone is worked out by Spark, as columns of the source. What depends on the table is worked
+out where its rows are, so it must be simple.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import types as st
+from sqlglot import exp
+
+from conroi.errors import InvalidInputError, UnsupportedError
+from conroi.merging.builder import MergeBuilder
+from conroi.spark.sql.changes import Statement, Target
+from conroi.spark.sql.expressions import NotSimple, simple, simple_condition
+from conroi.spark.sql.queries import frame
+from conroi.spark.sql.references import DIALECT, Tables, same_name
+from conroi.spark.types import arrow_schema, spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+Put = Callable[[MergeBuilder], MergeBuilder]
+
+
+@dataclass
+class Source:
+    """The rows that come in, and what is worked out of them."""
+
+    alias: str
+    written: str
+    """As it stands after FROM."""
+    schema: st.StructType
+    computed: dict[str, str] = field(default_factory=dict[str, str])
+    """By the text of an expression, the column that holds it."""
+
+    def holds(self, expression: str) -> str:
+        """The name of the column that holds this."""
+        return self.computed.setdefault(expression, f"v{len(self.computed)}_")
+
+    def query(self, on: dict[str, str]) -> str:
+        """The query for all that is needed of it."""
+        columns = [f"{expression} AS `{name}`" for name, expression in on.items()]
+        columns += [f"{expression} AS {name}" for expression, name in self.computed.items()]
+        return f"SELECT {', '.join(columns)} FROM {self.written}"  # noqa: S608 (pieces of the user's own SQL)
+
+
+def merge(spark: SparkSession, tree: exp.Merge, tables: Tables) -> Statement:
+    """MERGE INTO t USING s ON t.id = s.id WHEN …"""
+    if tree.args.get("with_") or tree.args.get("with") or tree.args.get("returning") or tree.args.get("using_cond"):
+        raise UnsupportedError("MERGE takes neither WITH nor RETURNING.", hint="Put the query behind USING (…) AS s.")
+    target = Target.of(tree.this, tables)
+    source = _source(spark, tree.args["using"], tables)
+    merging = _Merge(target, source)
+    on = merging.on(tree.args["on"])
+    whens = [merging.clause(each) for each in tree.args["whens"].expressions]
+    rows: DataFrame = frame(spark, source.query(on), tables)
+    builder = target.table.merge(rows, on=list(on))
+    for when in whens:
+        builder = when(builder)
+    done = builder.execute()
+    return Statement("MERGE", target.name, done.rows_inserted, done.rows_updated, done.rows_deleted)
+
+
+def _source(spark: SparkSession, using: exp.Expr, tables: Tables) -> Source:
+    written = using.sql(DIALECT)
+    alias = using.alias_or_name
+    if not alias:
+        raise InvalidInputError("The source of MERGE has no name.", hint="Write USING (SELECT …) AS s.")
+    return Source(alias, written, frame(spark, f"SELECT * FROM {written}", tables).schema)  # noqa: S608
+
+
+class _Merge:
+    def __init__(self, target: Target, source: Source) -> None:
+        self._target = target
+        self._source = source
+        fields = spark_schema(target.table.schema, table=target.name).fields
+        self._types = {each.name: each.dataType for each in fields}
+
+    # ------------------------------------------------------------------------ whose column
+
+    def _is_sources(self, column: exp.Column) -> bool:
+        first = column.parts[0].name
+        if len(column.parts) > 1 and first.casefold() in (self._source.alias.casefold(), self._target.alias.casefold()):
+            return first.casefold() == self._source.alias.casefold()
+        in_source = same_name(first, self._source.schema.names) is not None
+        in_target = same_name(first, self._target.table.schema.names) is not None
+        if in_source == in_target:
+            mine, other = self._target.alias, self._source.alias
+            raise InvalidInputError(
+                f"{column.sql(DIALECT)} may be a column of {mine} or of {other}."
+                if in_source
+                else f"{column.sql(DIALECT)} is a column of neither {mine} nor {other}.",
+                hint=f"Write {mine}.column or {other}.column.",
+            )
+        return in_source
+
+    def _is_sources_alone(self, node: exp.Expr) -> bool:
+        return not node.find(exp.Query) and all(self._is_sources(column) for column in node.find_all(exp.Column))
+
+    # ------------------------------------------------------------------------ ON
+
+    def on(self, node: exp.Expr) -> dict[str, str]:
+        """By column of the table, what of the source it must equal."""
+        found: dict[str, str] = {}
+        parts = list(node.flatten()) if isinstance(node, exp.And) else [node]
+        for part in parts:
+            pair = part.unnest()
+            sides = [pair.this, pair.expression] if isinstance(pair, exp.EQ) else []
+            mine = [side for side in sides if isinstance(side, exp.Column) and not self._is_sources(side)]
+            other = [side for side in sides if side not in mine and self._is_sources_alone(side)]
+            if len(mine) != 1 or len(other) != 1:
+                raise UnsupportedError(
+                    f"ON {part.sql(DIALECT)} does not say which column equals which.",
+                    table=self._target.name,
+                    hint="Write ON t.a = s.a AND t.b = s.b; other conditions belong behind WHEN … AND.",
+                )
+            name = self._target.column(mine[0])
+            found[name] = f"CAST({other[0].sql(DIALECT)} AS {self._types[name].simpleString()})"
+        return found
+
+    # ------------------------------------------------------------------------ WHEN
+
+    def clause(self, when: exp.When) -> Put:
+        """One clause, to be put on the merge when the source is known."""
+        then, condition = when.args["then"], when.args.get("condition")
+        by_source = bool(when.args.get("source")) and not when.args.get("matched")
+        if by_source:
+            return self._clause_without_source(then, condition)
+        text = None if condition is None else self._condition(condition)
+        if isinstance(then, exp.Update):
+            return partial(MergeBuilder.when_matched_update, values=self._assigned(then), condition=text)
+        if isinstance(then, exp.Insert):
+            return partial(MergeBuilder.when_not_matched_insert, values=self._inserted(then), condition=text)
+        return partial(MergeBuilder.when_matched_delete, condition=text)
+
+    def _clause_without_source(self, then: exp.Expr, condition: exp.Expr | None) -> Put:
+        """A clause for rows of the table alone."""
+        text = None if condition is None else self._simple(condition, is_condition=True)
+        if not isinstance(then, exp.Update):
+            return partial(MergeBuilder.when_not_matched_by_source_delete, condition=text)
+        values = {self._target.column(each.this): self._simple(each.expression) for each in then.expressions}
+        return partial(MergeBuilder.when_not_matched_by_source_update, values=values, condition=text)
+
+    def _condition(self, node: exp.Expr) -> str:
+        if self._is_sources_alone(node):
+            return f"source.{self._source.holds(f'CAST({node.sql(DIALECT)} AS BOOLEAN)')}"
+        return self._simple(node, is_condition=True)
+
+    def _assigned(self, then: exp.Update) -> dict[str, str]:
+        if any(isinstance(each, exp.Star) for each in then.expressions):
+            return self._all_columns("UPDATE SET *")
+        values: dict[str, str] = {}
+        for each in then.expressions:
+            column = self._target.column(each.this)
+            values[column] = self._value(each.expression, column)
+        return values
+
+    def _inserted(self, then: exp.Insert) -> dict[str, str]:
+        if isinstance(then.this, exp.Star):
+            return self._all_columns("INSERT *")
+        columns = [self._target.column(each) for each in then.this.expressions]
+        values = then.expression.expressions
+        if len(columns) != len(values):
+            raise InvalidInputError(
+                f"INSERT names {len(columns)} columns and {len(values)} values.",
+                table=self._target.name,
+                hint="Give a value for each column.",
+            )
+        return {column: self._value(value, column) for column, value in zip(columns, values, strict=True)}
+
+    def _all_columns(self, what: str) -> dict[str, str]:
+        missing = [name for name in self._types if same_name(name, self._source.schema.names) is None]
+        if missing:
+            raise InvalidInputError(
+                f"{what} needs all columns of {self._target.name}, and the source has no {', '.join(missing)}.",
+                hint="Name the columns that it has.",
+            )
+        return {
+            name: self._value(exp.column(exp.to_identifier(name, quoted=True), self._source.alias), name)
+            for name in self._types
+        }
+
+    def _value(self, node: exp.Expr, column: str) -> str:
+        if self._is_sources_alone(node):
+            return f"source.{self._source.holds(f'CAST({node.sql(DIALECT)} AS {self._types[column].simpleString()})')}"
+        return self._simple(node)
+
+    def _simple(self, node: exp.Expr, *, is_condition: bool = False) -> str:
+        """An expression over both sides."""
+        try:
+            if is_condition:
+                return simple_condition(node, self._resolve)
+            return simple(node, self._resolve).text
+        except NotSimple as why:
+            raise UnsupportedError(
+                f"{why} depends on the rows of {self._target.name}, which Spark does not see in a MERGE.",
+                hint="Work it out in the source: USING (SELECT … FROM s JOIN t …) AS s.",
+            ) from None
+
+    def _resolve(self, column: exp.Column) -> tuple[str, Any] | None:
+        if not self._is_sources(column):
+            found = self._target.resolve(column)
+            return None if found is None else (f"target.{found[0]}", found[1])
+        written = same_name(column.name, self._source.schema.names)
+        if written is None or len(column.parts) > 2:
+            return None
+        type_ = arrow_schema(st.StructType([self._source.schema[written]])).field(0).type
+        return f"source.{self._source.holds(column.sql(DIALECT))}", type_
