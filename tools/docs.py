@@ -13,6 +13,8 @@ from pathlib import Path
 import conroi
 from conroi import errors
 from conroi.conflicts import page as conflicts
+from conroi.maintenance.doctor import page as doctor
+from tools import cli_page
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -38,7 +40,12 @@ def api_page() -> str:
     return "\n".join(lines)
 
 
-PAGES: dict[str, Callable[[], str]] = {"api.md": api_page, "conflicts.md": conflicts.page}
+PAGES: dict[str, Callable[[], str]] = {
+    "api.md": api_page,
+    "conflicts.md": conflicts.page,
+    "doctor.md": doctor.page,
+    "cli.md": cli_page.page,
+}
 
 
 def stale_pages(folder: Path) -> list[Path]:

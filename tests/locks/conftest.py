@@ -21,10 +21,14 @@ def uri(tmp_path: Path) -> str:
     return str(tmp_path / "lake")
 
 
-@pytest.fixture
-def lake(uri: str, address: str) -> conroi.Lake:
-    lake = conroi.connect(uri, locks=address)
+def new_lake(uri: str, address: str, store: str | None = None) -> conroi.Lake:
+    lake = conroi.connect(uri, store=store, locks=address)
     lake.set_locks("postgresql")
     for name in ("shared", "other"):
         lake.create_table(name, SCHEMA, stable_row_ids=True)
     return lake
+
+
+@pytest.fixture
+def lake(uri: str, address: str) -> conroi.Lake:
+    return new_lake(uri, address)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 import pytest
 
 import conroi
+from conroi import export
 from conroi.locks.locks import locks_of
 from tests.support.source import Module, conroi_modules
 
@@ -77,20 +79,27 @@ def test_every_public_verb_that_sounds_like_an_insert_is_tried_above() -> None:
         assert verbs <= KNOWN, kind
 
 
+def test_every_public_name_of_exports_is_known() -> None:
+    assert set(export.__all__) == {"Export", "clickhouse"}  # tests/export counts the locks that clickhouse takes
+
+
 def vars_of(kind: type) -> set[str]:
     return {name for each in kind.__mro__ for name in vars(each)}
 
 
+HOLDS = re.compile(r"\.held\(|_held_target\(")
+
+
 def unlocked_inserts(module: Module) -> Iterator[str]:
-    """Where an insert is begun outside a `with …held(…)`."""
+    """Where an insert or export is begun outside a `with …held(…)`."""
     inside: set[int] = set()
     for node in ast.walk(module.tree):
-        if isinstance(node, ast.With) and any(".held(" in ast.unparse(item.context_expr) for item in node.items):
+        if isinstance(node, ast.With) and any(HOLDS.search(ast.unparse(item.context_expr)) for item in node.items):
             inside |= {id(below) for below in ast.walk(node)}
     for node in ast.walk(module.tree):
         if (
             isinstance(node, ast.Call)
-            and ast.unparse(node.func).endswith(("Inserting", "Fence"))
+            and ast.unparse(node.func).endswith(("Inserting", "Fence", "Exporting"))
             and id(node) not in inside
         ):
             in_itself = module.name == "conroi.inserting" and ast.unparse(node.func) == "Fence"
@@ -102,8 +111,9 @@ def test_no_insert_begins_without_its_lock() -> None:
     assert not [stray for module in conroi_modules() for stray in unlocked_inserts(module)]
 
 
-def test_an_insert_without_its_lock_is_caught() -> None:
-    bad = "def quick(self):\n  return Inserting(catalog, holding, what).run()"
-    good = "def slow(self):\n  with locks.held(name) as holding:\n    return Inserting(catalog, holding, what).run()"
+@pytest.mark.parametrize("kind", ["Inserting", "Exporting"])
+def test_an_insert_without_its_lock_is_caught(kind: str) -> None:
+    bad = f"def quick(self):\n  return {kind}(catalog, holding, what).run()"
+    good = f"def slow(self):\n  with locks.held(name) as holding:\n    return {kind}(catalog, holding, what).run()"
     assert list(unlocked_inserts(Module.parse("conroi.bad", bad)))
     assert not list(unlocked_inserts(Module.parse("conroi.good", good)))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import socket
-import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,10 +16,12 @@ import pytest
 
 import conroi
 from conroi.catalog.publishing import Order, Publishing
+from conroi.locks import Mode
 from conroi.locks.ids import new_lock_id
 from conroi.locks.locks import locks_of
-from tests.locks.workers import SCHEMA
+from tests.locks.workers import SCHEMA, end, hear, start
 from tests.support.databases import PostgresServer, sqlite_address
+from tests.support.together import Meet, together
 
 ROWS = [{"worker": 0, "insert": 0, "n": 0}]
 
@@ -37,24 +38,44 @@ def adopted(uri: str) -> None:
     assert row_of(lake, "old").lock is None
 
 
-def at_once(work: Callable[[conroi.Lake], int], uri: str, count: int = 16) -> list[int]:
-    lakes, barrier = [conroi.connect(uri) for _ in range(count)], threading.Barrier(count)
+def register(uri: str, meet: Meet) -> int:
+    lake = conroi.connect(uri)
+    row = row_of(lake, "old")
+    meet()
+    return locks_of(lake.catalog).ids.of(row)
 
-    def one(lake: conroi.Lake) -> int:
-        barrier.wait(30)
-        return work(lake)
 
-    with ThreadPoolExecutor(count) as threads:
-        return list(threads.map(one, lakes))
+def overwrite(uri: str, meet: Meet) -> int:
+    """As register, without the comparison."""
+    lake = conroi.connect(uri)
+    row, mine = row_of(lake, "old"), new_lock_id(lake.catalog.environment)
+    meet()
+    Publishing(lake.catalog, Order(lake.catalog.state(), rows={"old": row.with_lock(mine)})).run()
+    return mine
+
+
+def connections(postgres: PostgresServer, pid: int) -> int:
+    """On how many connections a process has, or waits for, the lock of `shared`."""
+    with postgres.connect() as connection:
+        sql = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE %s"
+        ((count,),) = connection.execute(sql, (f"conroi %:{pid} shared",)).fetchall()
+    assert isinstance(count, int)
+    return count
+
+
+def as_another_worker(lake: conroi.Lake, wait_s: float) -> None:
+    """Take the lock in a thread of its own: this one may have it already."""
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(lake.insert_lock("shared", wait_s=wait_s).__enter__).result()
 
 
 # ---------------------------------------------------------------------------------- L4
 
 
 @pytest.mark.contract("L4")
-def test_sixteen_first_registrations_at_once_agree_on_one_id(uri: str) -> None:
+def test_sixteen_processes_that_register_at_once_agree_on_one_id(uri: str) -> None:
     adopted(uri)
-    ids = at_once(lambda lake: locks_of(lake.catalog).ids.of(row_of(lake, "old")), uri)
+    ids = together(register, [uri] * 16)
     assert set(ids) == {row_of(conroi.connect(uri), "old").lock}
     assert 0 <= ids[0] < 2**63
 
@@ -62,14 +83,7 @@ def test_sixteen_first_registrations_at_once_agree_on_one_id(uri: str) -> None:
 @pytest.mark.contract("L4")
 def test_without_the_comparison_they_do_not_agree(uri: str) -> None:
     adopted(uri)
-    rows = [row_of(conroi.connect(uri), "old")] * 16
-
-    def overwrite(lake: conroi.Lake) -> int:
-        mine = new_lock_id(lake.catalog.environment)
-        Publishing(lake.catalog, Order(lake.catalog.state(), rows={"old": rows.pop().with_lock(mine)})).run()
-        return mine
-
-    assert len(set(at_once(overwrite, uri, 4))) == 4
+    assert len(set(together(overwrite, [uri] * 4))) == 4
 
 
 @pytest.mark.contract("L4")
@@ -99,17 +113,10 @@ def test_the_second_insert_does_not_look_its_lock_up(lake: conroi.Lake) -> None:
 
 @pytest.mark.contract("L5")
 def test_a_lock_is_held_for_one_insert_on_a_connection_of_its_own(lake: conroi.Lake, postgres: PostgresServer) -> None:
-    def connections() -> int:
-        with postgres.connect() as connection:
-            sql = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'conroi %shared'"
-            ((count,),) = connection.execute(sql).fetchall()
-        assert isinstance(count, int)
-        return count
-
     with lake.insert_lock("shared"):
-        assert (connections(), len(lake.locks())) == (1, 1)
+        assert (connections(postgres, os.getpid()), len(lake.locks())) == (1, 1)
         lake.insert("shared", ROWS)  # by this very lock
-        assert connections() == 1
+        assert connections(postgres, os.getpid()) == 1
     assert lake.locks() == []
     with pytest.raises(ValueError, match="oops"), lake.insert_lock("shared"):
         raise ValueError("oops")
@@ -138,13 +145,75 @@ def test_async_works_and_who_is_cancelled_no_longer_waits(lake: conroi.Lake, uri
     assert lake.locks() == []
 
 
+INTERRUPTED = """
+import sys
+import conroi
+uri, locks = sys.argv[1:]
+lake = conroi.connect(uri, locks=locks)
+print("waits", flush=True)
+try:
+    lake.insert("shared", [{"worker": 0, "insert": 0, "n": 0}])
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.contract("L5")
+def test_who_is_interrupted_no_longer_waits_while_its_process_lives(
+    lake: conroi.Lake, uri: str, address: str, postgres: PostgresServer
+) -> None:
+    with lake.insert_lock("shared"):
+        waiter = start(INTERRUPTED, uri, address)
+        try:
+            assert hear(waiter) == "waits"
+            while not any(info.is_waiting for info in lake.locks()):
+                assert waiter.poll() is None
+            waiter.send_signal(signal.SIGINT)
+            assert hear(waiter) == "interrupted"
+            while connections(postgres, waiter.pid):
+                assert waiter.poll() is None
+            assert [info.is_waiting for info in lake.locks()] == [False]
+        finally:
+            end(waiter)
+
+
+@pytest.mark.contract("L5")
+@pytest.mark.parametrize("mode", ["postgresql", "file"])
+def test_who_holds_the_lock_does_not_wait_for_itself(lake: conroi.Lake, mode: Mode) -> None:
+    lake.set_locks(mode)
+    lock = lake.insert_lock("shared", wait_s=5)
+    with lock, lock, lake.insert_lock("shared", wait_s=5) as inner:
+        assert lock.is_held
+        assert inner.is_held
+        inner.confirm()
+        lake.insert("shared", ROWS, wait_s=5)
+        assert len(lake.locks()) == 1
+    assert not lock.is_held
+    assert lake.locks() == []
+
+
+@pytest.mark.contract("L5")
+def test_a_forked_process_does_not_have_its_parents_lock(lake: conroi.Lake) -> None:
+    with lake.insert_lock("shared"):
+        assert locks_of(lake.catalog).mine("shared") is not None
+        child = os.fork()
+        if not child:
+            os._exit(0 if locks_of(lake.catalog).mine("shared") is None else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        lake.insert("shared", ROWS)  # and its end did not take it from us
+        assert len(lake.locks()) == 1
+
+
 # ---------------------------------------------------------------------------------- L6
 
 
 @pytest.mark.contract("L6")
-@pytest.mark.parametrize("kind", ["folder", "sqlite"])
-def test_a_lake_that_wants_locks_refuses_a_worker_without(kind: str, uri: str, tmp_path: Path, address: str) -> None:
-    store = sqlite_address(tmp_path) if kind == "sqlite" else None
+@pytest.mark.parametrize("kind", ["folder", "sqlite", "postgresql"])
+def test_a_lake_that_wants_locks_refuses_a_worker_without(
+    kind: str, uri: str, tmp_path: Path, address: str, postgres: PostgresServer
+) -> None:
+    store = {"folder": None, "sqlite": sqlite_address(tmp_path), "postgresql": postgres.new_address()}[kind]
     lake = conroi.connect(uri, store=store, locks=address)
     lake.create_table("shared", SCHEMA, stable_row_ids=True)
     without = conroi.connect(uri, store=store)
@@ -178,7 +247,7 @@ def test_files_lock_the_processes_of_one_machine(uri: str) -> None:
         (info,) = lake.locks()
         assert (info.table, info.pid, info.is_waiting) == ("shared", os.getpid(), False)
         with pytest.raises(conroi.LockTimeout, match=f"process {os.getpid()} on"):
-            conroi.connect(uri).insert_lock("shared", wait_s=0).__enter__()
+            as_another_worker(conroi.connect(uri), wait_s=0)
     assert lake.insert("shared", ROWS).count_rows() == 1
 
 
@@ -189,20 +258,24 @@ def test_files_lock_the_processes_of_one_machine(uri: str) -> None:
 def test_who_waited_for_a_table_that_was_made_again_gets_the_new_ones_lock(
     lake: conroi.Lake, uri: str, address: str
 ) -> None:
-    worker = conroi.connect(uri, locks=address)
+    worker, locks = conroi.connect(uri, locks=address), locks_of(lake.catalog)
     worker.insert("shared", ROWS)  # knows the old id
-    old = row_of(lake).lock
+    old = locks.take("shared", None)
     with ThreadPoolExecutor(1) as thread:
-        with lake.insert_lock("shared"):
-            waiting = thread.submit(worker.insert, "shared", ROWS, wait_s=20)
-            while not any(info.is_waiting for info in lake.locks()):
-                pass
-            lake.drop_table("shared")
-            lake.create_table("shared", SCHEMA, stable_row_ids=True)
-        assert waiting.result(20).count_rows() == 1
-    new = row_of(lake)
-    assert new.lock not in (None, old)
-    assert locks_of(worker.catalog).ids.of(new) == new.lock
+        waiting = thread.submit(worker.insert, "shared", ROWS, wait_s=60)
+        while not any(info.is_waiting for info in lake.locks()):
+            assert not waiting.done()
+        lake.drop_table("shared")
+        lake.create_table("shared", SCHEMA, stable_row_ids=True)
+        new = locks.take("shared", None)
+        old.release()
+        while not any(info.is_waiting for info in lake.locks()):  # now for the lock of the table that is there
+            assert not waiting.done(), "it inserted under a lock that nobody else asks for"
+        assert lake["shared"].count_rows() == 0
+        new.release()
+        assert waiting.result(60).count_rows() == 1
+    assert new.row.lock not in (None, old.row.lock)
+    assert locks_of(worker.catalog).ids.of(new.row) == new.row.lock
 
 
 @pytest.mark.contract("L9")
@@ -210,7 +283,7 @@ def test_a_bounded_wait_says_who_holds_the_lock_since_when(lake: conroi.Lake, ur
     before = datetime.now(UTC)
     with lake.insert_lock("shared"):
         with pytest.raises(conroi.LockTimeout, match=r"Waited 0\.1 s") as caught:
-            conroi.connect(uri, locks=address).insert_lock("shared", wait_s=0.1).__enter__()
+            as_another_worker(conroi.connect(uri, locks=address), wait_s=0.1)
         assert caught.value.holder == f"process {os.getpid()} on {socket.gethostname()[:24]}"
         assert caught.value.held_since is not None
         assert abs(caught.value.held_since - before) < timedelta(seconds=5)

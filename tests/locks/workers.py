@@ -5,27 +5,12 @@ from __future__ import annotations
 import itertools
 import subprocess
 import sys
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 import conroi
-
-INSERT = """
-import sys
-import conroi
-uri, locks, worker, inserts, chunks, how = sys.argv[1:]
-lake = conroi.connect(uri, locks=locks or None)
-print("ready", flush=True)
-sys.stdin.readline()
-for number in range(int(inserts)):
-    rows = [{"worker": int(worker), "insert": number, "n": n} for n in range(2 * int(chunks))]
-    if how == "insert":
-        lake.insert("shared", rows, chunk_rows=2)
-    else:  # lock and fence off
-        for start in range(0, len(rows), 2):
-            lake["shared"].append(rows[start : start + 2])
-print("done", flush=True)
-"""
+from tests.support.together import Meet, together
 
 SCHEMA = pa.schema([("worker", pa.int64()), ("insert", pa.int64()), ("n", pa.int64())])
 
@@ -44,18 +29,40 @@ def hear(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().strip()
 
 
-def race(uri: str, locks: str, *, workers: int, inserts: int, chunks: int, how: str = "insert") -> None:
-    """All workers at once; each must end well."""
-    processes = [start(INSERT, uri, locks, worker, inserts, chunks, how) for worker in range(workers)]
-    try:
-        assert [hear(process) for process in processes] == ["ready"] * workers
-        for process in processes:
-            assert process.stdin is not None
-            process.stdin.write("go\n")
-            process.stdin.flush()
-        assert [hear(process) for process in processes] == ["done"] * workers
-    finally:
-        end(*processes)
+def tell(process: subprocess.Popen[str]) -> None:
+    """Go on."""
+    assert process.stdin is not None
+    process.stdin.write("go on\n")
+    process.stdin.flush()
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one worker inserts into `shared`: so often, in so many pieces of two rows."""
+
+    uri: str
+    locks: str
+    store: str | None
+    worker: int
+    inserts: int
+    pieces: int
+
+    def connect(self) -> conroi.Lake:
+        return conroi.connect(self.uri, store=self.store, locks=self.locks)
+
+
+def race(uri: str, locks: str, *, workers: int, inserts: int, pieces: int, store: str | None = None) -> None:
+    """All workers at once, each a process; each must end well."""
+    jobs = [Work(uri, locks, store, worker, inserts, pieces) for worker in range(workers)]
+    together(insert_all, jobs, patience_s=1800)
+
+
+def insert_all(work: Work, meet: Meet) -> None:
+    lake = work.connect()
+    meet()
+    for number in range(work.inserts):
+        rows = [{"worker": work.worker, "insert": number, "n": n} for n in range(2 * work.pieces)]
+        lake.insert("shared", rows, chunk_rows=2)
 
 
 def end(*processes: subprocess.Popen[str]) -> None:

@@ -34,11 +34,12 @@ def note_of(row: Row) -> InsertNote | None:
 class Fence:
     """One piece of an insert: it lands right behind the piece before, or not at all."""
 
-    def __init__(self, catalog: Catalog, row: Row, insert_id: str) -> None:
+    def __init__(self, catalog: Catalog, row: Row, insert_id: str, *, keeps_remains: bool = False) -> None:
         self.object_id: str = row.object_id
         self._incarnation = row.incarnation
         self._catalog = catalog
         self._id = insert_id
+        self._keeps_remains = keeps_remains
         self.landed: InsertNote | None = None
         """What of the insert is in the table."""
         self._next: InsertNote | None = None
@@ -66,7 +67,7 @@ class Fence:
         self._next = InsertNote(self._id, first, at + self._rows, self._is_last)
 
     def _check_first(self, note: InsertNote | None) -> None:
-        if note is not None and not note.is_complete:
+        if note is not None and not note.is_complete and not self._keeps_remains:
             raise RetryableConflict(
                 "An insert into the table is not finished: its worker is dead, or one of us lost the lock.",
                 table=shown(self.object_id),

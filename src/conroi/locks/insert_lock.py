@@ -21,29 +21,46 @@ class InsertLock:
         self._object_id = object_id
         self._wait_s = wait_s
         self._holding: Holding | None = None
+        self._depth = 0
+        """How often we are inside what this thread or task held already."""
 
     @property
     def is_held(self) -> bool:
         """Whether we are inside, as far as is known without asking."""
-        return self._holding is not None
+        return self._holding is not None or self._depth > 0
 
     def confirm(self) -> None:
         """InsertInterrupted if the lock is known to be lost; asks nobody."""
-        if self._holding is not None:
-            self._holding.confirm()
+        holding = self._holding or self._locks.mine(self._object_id)
+        if holding is not None:
+            holding.confirm()
 
     def __enter__(self) -> InsertLock:
+        if self._is_mine():
+            return self
         self._keep(self._locks.take(self._object_id, self._wait_s))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._depth:
+            self._depth -= 1
+            return
         holding, self._holding = self._holding, None
         if holding is not None:
             holding.release()
 
+    def _is_mine(self) -> bool:
+        """Whoever holds the lock does not wait for itself; a task that it started does."""
+        holding = self._locks.mine(self._object_id)
+        is_mine = holding is not None and holding.owner == _here()
+        self._depth += is_mine
+        return is_mine
+
     async def __aenter__(self) -> InsertLock:
+        if self._is_mine():
+            return self
         cancellation = Cancellation()
         taking: Future[Holding] = Future()
 
@@ -69,11 +86,19 @@ class InsertLock:
         self.__exit__(kind, error, trace)
 
     def _keep(self, holding: Holding) -> None:
-        self._holding = holding
+        self._holding, holding.owner = holding, _here()
         self._locks.remember(self._object_id, holding)
 
     def __repr__(self) -> str:
         return f"InsertLock({shown(self._object_id)!r}, {'held' if self.is_held else 'not held'})"
+
+
+def _here() -> tuple[int, object]:
+    """This thread, and this task if it is one."""
+    task = None
+    with contextlib.suppress(RuntimeError):  # no loop runs here
+        task = asyncio.current_task()
+    return threading.get_ident(), task
 
 
 def _let_go(taking: Future[Holding]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import threading
 from collections.abc import Generator
@@ -53,6 +54,10 @@ class Holding:
     row: Row
     mode: Mode
     is_over: bool = field(default=False)
+    process: int = field(default_factory=os.getpid)
+    """Whose it is: a process that is forked meanwhile has it not."""
+    owner: object = None
+    """The thread or task that took it with insert_lock(); tasks and threads that it starts may insert by it."""
 
     def confirm(self) -> None:
         """InsertInterrupted if the lock is known to be lost."""
@@ -77,6 +82,12 @@ class Locks:
         self.ids = LockIds(catalog)
         self.taken = 0
         """How often a lock was asked for, of whatever kind."""
+        self._targets: dict[int, str] = {}
+        """What we know of that is locked and is no table of the lake."""
+
+    def beside(self, catalog: Catalog) -> Locks:
+        """The locks of a branch of the lake, in the same place."""
+        return Locks(catalog, self._address)
 
     # ------------------------------------------------------------------------ which kind
 
@@ -130,7 +141,7 @@ class Locks:
 
     def take(self, object_id: str, wait_s: float | None, cancellation: Cancellation | None = None) -> Holding:
         """Wait for the lock of the table that has this name when we get it."""
-        _check_wait(wait_s)
+        check_wait(wait_s)
         state = self._catalog.known_state()
         if state.table(object_id) is None:
             state = self._catalog.state()
@@ -152,10 +163,18 @@ class Locks:
                 return Holding(held, now, mode)
             held.release()  # dropped and made again while we waited: that table has another lock
 
+    def hold(self, lock: int, target: str, wait_s: float | None) -> Held:
+        """Wait for the lock, by its id, of something that is not in the lake: the target of an export."""
+        check_wait(wait_s)
+        mode = self.mode(self._catalog.state())
+        self._targets[lock] = target
+        self.taken += mode != "none"
+        return self._backend(mode).hold(lock, target, wait_s, Cancellation())
+
     def mine(self, object_id: str) -> Holding | None:
         """The lock of this table, if this thread or task has it."""
         holding = _MINE.get({}).get((self._catalog.uri, object_id))
-        return None if holding is None or holding.is_over else holding
+        return None if holding is None or holding.is_over or holding.process != os.getpid() else holding
 
     def remember(self, object_id: str, holding: Holding) -> None:
         """Inserts of this thread or task use this lock until it is let go."""
@@ -164,9 +183,9 @@ class Locks:
     # ------------------------------------------------------------------------ all of them
 
     def listing(self) -> list[LockInfo]:
-        """Who holds and who waits, for all tables of the lake."""
+        """Who holds and who waits, for all tables of the lake, and for targets that this connection exported to."""
         state = self._catalog.state()
-        tables = {row.lock: shown(row.object_id) for row in state.tables() if row.lock is not None}
+        tables = self._targets | {row.lock: shown(row.object_id) for row in state.tables() if row.lock is not None}
         return self._backend(self.mode(state)).listing(tables)
 
 
@@ -175,7 +194,8 @@ def _unlocked(object_id: str) -> tuple[Mode, ...]:
     return get_args(Mode) if TEMPORARY.fullmatch(object_id) else ()
 
 
-def _check_wait(wait_s: float | None) -> None:
+def check_wait(wait_s: float | None) -> None:
+    """A time to wait for a lock, or None."""
     if wait_s is not None and not wait_s >= 0:
         raise InvalidInputError(f"wait_s={wait_s!r} is not a time.", hint="Give seconds; None waits for ever.")
 

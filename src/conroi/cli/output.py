@@ -1,0 +1,196 @@
+"""Where everything that the command line says goes: text for people, or JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from conroi.views.grid import Grid
+from conroi.views.pages import rows_page
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rich.console import Console
+
+FOLDED = 20
+"""A sentence is folded to no less than this before values are cut."""
+NARROWEST = 12
+"""So many letters of a line a column needs to be of any use."""
+PROSE = ("message", "tables", "why", "finding", "detail")
+"""Columns of sentences, which go on in the next line instead of being cut."""
+UNLIMITED = 100_000
+"""The width of a line that goes into a file or another program, which nothing needs to fit into."""
+
+
+class Output:
+    """What a command says."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self.as_json = as_json
+
+    # ------------------------------------------------------------------------ for people
+
+    @cached_property
+    def console(self) -> Console:
+        """The screen; colours only if it is one."""
+        from rich.console import Console
+
+        width = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else UNLIMITED
+        return Console(width=width, highlight=False, soft_wrap=False, emoji=False, markup=False)
+
+    def line(self, text: str = "", style: str | None = None) -> None:
+        """One line of text."""
+        self.console.print(text, style=style, soft_wrap=True)
+
+    def prose(self, text: str, indent: int = 0, style: str = "") -> None:
+        """A sentence, in as many lines as it needs."""
+        from rich.padding import Padding
+        from rich.text import Text
+
+        self._draw(Padding(Text(text, style=style), (0, 0, 0, indent), expand=False))
+
+    def _draw(self, what: Any) -> None:
+        with self.console.capture() as drawn:
+            self.console.print(what)
+        text = drawn.get()
+        if not self.console.is_terminal:  # the blanks that fill a line up are of no use in a file
+            text = "".join(f"{line.rstrip()}\n" for line in text.splitlines())
+        print(text, end="")  # noqa: T201
+
+    def grid(self, grid: Grid, *, indent: int = 0, with_titles: bool = True) -> None:
+        """A grid as a table."""
+        from rich.padding import Padding
+
+        if grid.title:
+            self.line(grid.title, style="bold")
+        for text in grid.lines:
+            self.prose(text)
+        if not grid.rows:
+            if grid.empty:
+                self.line(grid.empty)
+            return
+        self._draw(
+            Padding(_table(grid, self.console.width - indent, with_titles=with_titles), (0, 0, 0, indent), expand=False)
+        )
+
+    def rows(self, rows: Sequence[Mapping[str, object]], columns: Sequence[str], numbers: Iterable[str]) -> None:
+        """Rows of a table, with as many columns as can be read on this screen."""
+        fitting = columns[: max(1, self.console.width // NARROWEST)]
+        self.grid(rows_page(rows, fitting, numbers))
+        if len(fitting) < len(columns):
+            self.note(f"{len(columns) - len(fitting)} more columns do not fit: {', '.join(columns[len(fitting) :])}.")
+
+    # ------------------------------------------------------------------------ for programs
+
+    def document(self, facts: object) -> None:
+        """One JSON document."""
+        print(to_json(facts, indent=2))  # noqa: T201
+
+    def json_lines(self, rows: Iterable[object]) -> None:
+        """One JSON document for each row, on a line of its own."""
+        for row in rows:
+            print(to_json(row))  # noqa: T201
+
+    # ------------------------------------------------------------------------ beside it
+
+    def note(self, text: str) -> None:
+        """A remark that is no part of the answer."""
+        print(text, file=sys.stderr)  # noqa: T201
+
+    @contextmanager
+    def progress(self, what: str, total: int | None = None) -> Generator[Callable[[int], None]]:
+        """A bar on the terminal while something takes long; the block calls it with how many more are done."""
+        if not sys.stderr.isatty() or self.as_json:
+            yield lambda _count: None
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        parts = (
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+        )
+        with Progress(*parts, console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task(what, total=total)
+            yield lambda count: bar.advance(task, count)
+
+
+def _table(grid: Grid, width: int, *, with_titles: bool) -> Any:
+    from rich.cells import cell_len
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, show_header=with_titles, header_style="bold", padding=(0, 2, 0, 0))
+    titles = grid.titles if with_titles else [""] * len(grid.titles)
+    longest = [max(cell_len(title), *(cell_len(row[i]) for row in grid.rows)) for i, title in enumerate(titles)]
+    is_prose = [title in PROSE for title in grid.titles]
+    widths = narrowed(longest, width - 2 * (len(longest) - 1), is_prose)
+    for title, right, folds, fitting in zip(grid.titles, grid.right, is_prose, widths, strict=True):
+        table.add_column(
+            title,
+            justify="right" if right else "left",
+            no_wrap=not folds,
+            overflow="fold" if folds else "ellipsis",
+            width=fitting,
+        )
+    for row in grid.rows:
+        table.add_row(*(Text(cell) for cell in row))
+    return table
+
+
+def narrowed(widths: Sequence[int], available: int, is_prose: Sequence[bool]) -> list[int]:
+    """Widths that fit side by side. Sentences give way first, since they can be folded; then the widest columns do."""
+    fitting = list(widths)
+    for narrowest, may_give in ((FOLDED, is_prose), (1, [True] * len(fitting))):
+        widest = max(fitting)
+        while widest > narrowest and sum(fitting) > available:
+            widest -= 1
+            fitting = [min(width, widest) if gives else width for width, gives in zip(fitting, may_give, strict=True)]
+    return fitting
+
+
+def to_json(facts: object, indent: int | None = None) -> str:
+    """JSON that every program can read: what is no number there becomes null."""
+    try:
+        return json.dumps(facts, indent=indent, ensure_ascii=False, default=plain_value, allow_nan=False)
+    except ValueError:
+        return json.dumps(_without_nan(facts), indent=indent, ensure_ascii=False, default=plain_value)
+
+
+def _without_nan(item: Any) -> Any:
+    if isinstance(item, float):
+        return item if math.isfinite(item) else None
+    if isinstance(item, dict):
+        return {key: _without_nan(each) for key, each in item.items()}  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(item, list | tuple):
+        return [_without_nan(each) for each in item]  # pyright: ignore[reportUnknownVariableType]
+    return item
+
+
+def plain_value(item: Any) -> Any:
+    """A value that JSON has no word for."""
+    if isinstance(item, datetime | date | time):
+        return item.isoformat()
+    if isinstance(item, timedelta):
+        return item.total_seconds()
+    if isinstance(item, Decimal):
+        return str(item)
+    if isinstance(item, bytes):
+        import base64
+
+        return base64.b64encode(item).decode()
+    if isinstance(item, set | frozenset | tuple):
+        return list(item)
+    return str(item)

@@ -1,0 +1,17 @@
+"""The verbs of a lake say how much is done so far; a bar wants to know how much more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+def so_far(advance: Callable[[int], None]) -> Callable[[int], None]:
+    """A callback for totals, from one for steps."""
+    done = 0
+
+    def told(count: int) -> None:
+        nonlocal done
+        advance(count - done)
+        done = count
+
+    return told

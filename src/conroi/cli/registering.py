@@ -1,0 +1,131 @@
+"""How a function becomes a command: it gets the options that all have, and its errors become sentences."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, TypeVar, get_type_hints
+
+import typer
+from typer.core import TyperCommand
+
+from conroi.cli.failures import exit_code, tell
+from conroi.cli.output import Output
+from conroi.cli.session import Session
+from conroi.cli.usage import UsageProblem
+
+F = TypeVar("F", bound=Callable[..., None])
+
+COMMON: dict[str, tuple[Any, Any]] = {
+    "as_json": (Annotated[bool, typer.Option("--json", help="Answer in JSON, for programs.")], False),
+    "store": (
+        Annotated[
+            str | None,
+            typer.Option(
+                envvar="CONROI_STORE", metavar="ADDRESS", help="The database with the lake's history, if it has one."
+            ),
+        ],
+        None,
+    ),
+    "locks": (
+        Annotated[
+            str | None, typer.Option(envvar="CONROI_LOCKS", metavar="ADDRESS", help="The database with insert locks.")
+        ],
+        None,
+    ),
+    "storage_option": (
+        Annotated[
+            list[str] | None,
+            typer.Option(
+                envvar="CONROI_STORAGE_OPTIONS", metavar="KEY=VALUE", help="For the object store; repeatable."
+            ),
+        ],
+        None,
+    ),
+    "debug": (Annotated[bool, typer.Option("--debug", help="Show where an error comes from.")], False),
+}
+
+
+class PlainCommand(TyperCommand):
+    """A command whose help calls its words what people call them, without their Python types."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ARG002
+        return ["[OPTIONS]", *(str(word.metavar) for word in self._words())]
+
+    def _words(self) -> list[Any]:
+        return [each for each in self.params if each.param_type_name == "argument"]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        words = [(str(each.metavar), str(getattr(each, "help", "") or "")) for each in self._words()]
+        explained = [(metavar, text) for metavar, text in words if text]
+        if explained:
+            with formatter.section("Arguments"):
+                formatter.write_dl(explained)
+        records = [each.get_help_record(ctx) for each in self.get_params(ctx) if each.param_type_name == "option"]
+        with formatter.section("Options"):
+            formatter.write_dl([record for record in records if record is not None])
+
+
+def new_app(help: str) -> typer.Typer:
+    """A group of commands; its help is plain text, which starts faster than a drawn one."""
+    return typer.Typer(
+        help=help, no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
+    )
+
+
+def command(app: typer.Typer, name: str, *, examples: Sequence[str], section: str = "") -> Callable[[F], F]:
+    """Register `function(session, …)` as a command."""
+
+    def register(function: F) -> F:
+        hints = get_type_hints(function, include_extras=True)
+        own = list(inspect.signature(function).parameters.values())[1:]
+        parameters = [each.replace(annotation=hints[each.name]) for each in own]
+        kind = inspect.Parameter.KEYWORD_ONLY
+        parameters += [
+            inspect.Parameter(each, kind, default=default, annotation=annotation)
+            for each, (annotation, default) in COMMON.items()
+        ]
+
+        def call(**given: Any) -> None:
+            _guarded(function, given)
+
+        call.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportFunctionMemberAccess]
+        call.__annotations__ = {each.name: each.annotation for each in parameters}
+        call.__name__, call.__doc__ = function.__name__, function.__doc__
+        shown = "\n".join(f"  {line}" for line in examples)
+        app.command(name, cls=PlainCommand, epilog=f"\b\nExamples:\n{shown}", rich_help_panel=section or None)(call)
+        return function
+
+    return register
+
+
+def _guarded(function: Callable[..., None], given: dict[str, Any]) -> None:
+    as_json, debug = given.pop("as_json"), given.pop("debug")
+    store, locks, options = given.pop("store"), given.pop("locks"), given.pop("storage_option")
+    try:
+        session = Session(Output(as_json=as_json), store, locks, _pairs(options or ()), debug)
+        function(session, **given)
+        sys.stdout.flush()
+    except typer.Exit:
+        raise
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 (the last one to hear of it)
+        tell(error, as_json=as_json, debug=debug)
+        _give_up_on_stdout(error)
+        raise typer.Exit(exit_code(error)) from None
+
+
+def _give_up_on_stdout(error: BaseException) -> None:
+    """Python flushes stdout when it ends, and would complain a second time."""
+    if isinstance(error, BrokenPipeError):
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _pairs(options: Sequence[str]) -> dict[str, str]:
+    pairs = [option.partition("=") for option in options]
+    if any(not key or not equals for key, equals, _ in pairs):
+        raise UsageProblem("A storage option is written KEY=VALUE.")
+    return {key: value for key, _, value in pairs}

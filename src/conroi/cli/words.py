@@ -1,0 +1,26 @@
+"""The arguments and options that several commands have."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from conroi.cli.completion import addresses, lakes, tables
+
+Lake = Annotated[
+    str | None, typer.Argument(metavar="[LAKE]", help="The lake; by default CONROI_LAKE.", autocompletion=lakes)
+]
+LakeOrTable = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[LAKE[/TABLE]]", help="A lake or one of its tables, of any version.", autocompletion=addresses
+    ),
+]
+OneTable = Annotated[str, typer.Argument(metavar="LAKE/TABLE", help="A table of a lake.", autocompletion=tables)]
+Limit = Annotated[int | None, typer.Option("--limit", "-n", min=0, metavar="N", help="At most so many.")]
+Message = Annotated[str | None, typer.Option("--message", "-m", metavar="TEXT", help="What the history says about it.")]
+Author = Annotated[
+    str | None, typer.Option(envvar="CONROI_AUTHOR", metavar="NAME", help="Who the history says did it.")
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it; without this it is only said what would be done.")]

@@ -1,0 +1,81 @@
+"""What an export needs of ClickHouse, whether it is a server or inside this process."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+from conroi.errors import StoreError
+
+TABLE_EXISTS = 57
+_LONGEST_TEXT = 300
+
+Value = Any
+"""What JSON can hold; ClickHouse's 64-bit numbers may come as text, so `int()` is theirs."""
+
+
+class ClickHouseError(StoreError):
+    """ClickHouse refused a statement; `code` is its own number for why."""
+
+    code: int = 0
+
+
+class Engine(Protocol):
+    """A ClickHouse that takes statements and streams of rows."""
+
+    place: str
+    """Where it is, without credentials."""
+    is_shared: bool
+    """Whether other processes can write to it at the same time."""
+
+    @property
+    def has_arrow(self) -> bool:
+        """Whether it reads Arrow; servers from before 2020 do not."""
+        ...
+
+    def ask(self, statement: str) -> list[list[Value]]:
+        """Run a statement; the rows that it answers."""
+        ...
+
+    def send(self, statement: str, form: str, chunks: Iterable[bytes], query_id: str) -> None:
+        """Run an INSERT whose rows are these bytes in this format, under this query id; once, never again."""
+        ...
+
+    def close(self) -> None:
+        """Let everything go."""
+        ...
+
+
+def is_question(statement: str) -> bool:
+    """Whether it answers rows."""
+    return statement.startswith("SELECT")
+
+
+def rows_of(answer: str) -> list[list[Value]]:
+    """The rows of an answer in the format JSONCompact."""
+    return json.loads(answer)["data"] if answer.strip() else []
+
+
+def refused(place: str, text: str) -> ClickHouseError:
+    """What ClickHouse says, as an error of ours."""
+    code = re.search(r"Code: (\d+)", text)
+    # Old servers end with `, e.what() = …`, new ones with their version; neither helps.
+    said = re.split(r", e\.what\(\)|\(version ", text)[0].strip().replace("e.displayText() = ", "")
+    error = ClickHouseError(
+        f"ClickHouse at {place} refused: {said[:_LONGEST_TEXT]}",
+        hint="See what it says; the rows of this export do not stay in the target.",
+    )
+    error.code = int(code[1]) if code else 0
+    return error
+
+
+def text(value: str) -> str:
+    """A value in SQL. Parameters would be better, but old servers have none."""
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def name(identifier: str) -> str:
+    """An identifier in SQL."""
+    return "`" + identifier.replace("\\", "\\\\").replace("`", "\\`") + "`"

@@ -1,0 +1,185 @@
+"""One export into a ClickHouse table, under the table's lock: its rows get numbers that are one unbroken run."""
+
+# ruff: noqa: S608 (every name goes through name(), every value through text(); the rest are numbers)
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from conroi.environment import Environment
+from conroi.errors import ConroiError, InsertInterrupted, InvalidInputError, StoreError, StoreUnavailable
+from conroi.export.engine import ClickHouseError, Engine, name, text
+from conroi.export.journal import SPAN, Begun, Journal
+from conroi.export.rows import ARROW, LINES, ROW, Numbered, as_arrow, as_lines
+from conroi.export.target import Target
+from conroi.inserting import Remains
+from conroi.locks.held import Held
+
+_log = logging.getLogger(__name__)
+PATIENCE_S = 60.0
+_PAUSE_S = 0.05
+
+
+@dataclass(frozen=True)
+class Export:
+    """What an export brought: the rows of the target whose `conroi_row` is from `first` up to, not with, `next`."""
+
+    target: str
+    first: int
+    next: int
+    query_id: str
+
+    @property
+    def rows(self) -> int:
+        """How many."""
+        return self.next - self.first
+
+
+class Exporting:
+    """An export on its way."""
+
+    def __init__(self, engine: Engine, target: Target, lock: int, held: Held, environment: Environment) -> None:
+        self._engine = engine
+        self._target = target
+        self._held = held
+        self._environment = environment
+        self._journal = Journal(engine, target, lock)
+        self._source_error: BaseException | None = None
+
+    def run(self, readers: Sequence[pa.RecordBatchReader], remains: Remains) -> Export:
+        """All rows, or none."""
+        for each in self._journal.unfinished():
+            self._end(each)
+            self._clear(each, remains)
+        mine = Begun(self._new_id(), self._new_id(), self._next_row())
+        rows = Numbered(readers, mine.first)
+        self._journal.add("begin", mine, mine.first + SPAN)
+        try:
+            self._check_alone(mine)
+            self._insert(rows, mine)
+            self._journal.add("end", mine, rows.next)
+            self._check_whole(mine)
+        except BaseException:
+            self._take_back(mine)
+            raise
+        self._sweep()
+        return Export(str(self._target), mine.first, rows.next, mine.query_id)
+
+    def _new_id(self) -> str:
+        return str(self._environment.new_uuid())
+
+    def _next_row(self) -> int:
+        ((last,),) = self._engine.ask(f"SELECT max({ROW}) FROM {self._target.sql}")
+        return max(int(last) + 1, self._journal.next_row())
+
+    # ------------------------------------------------------------------------ our own rows
+
+    def _insert(self, rows: Numbered, mine: Begun) -> None:
+        form, chunks = (ARROW, as_arrow(rows)) if self._engine.has_arrow else (LINES, as_lines(rows))
+        columns = ", ".join(map(name, rows.schema.names))
+        self._held.confirm()
+        try:
+            self._engine.send(
+                f"INSERT INTO {self._target.sql} ({columns})", form, self._watched(chunks, rows), mine.query_id
+            )
+        except StoreError:
+            if self._source_error is None:
+                raise
+        if self._source_error is not None:
+            raise self._source_error
+        self._held.confirm()
+
+    def _watched(self, chunks: Iterable[bytes], rows: Numbered) -> Iterator[bytes]:
+        """A source that fails ends the stream as if it were over: so the INSERT ends, and we know that it did."""
+        try:
+            for chunk in chunks:
+                if rows.next - rows.first > SPAN:
+                    raise InvalidInputError(f"An export of more than {SPAN} rows.", hint="Export it in parts.")
+                yield chunk
+        except BaseException as error:  # noqa: BLE001 (it is raised when the stream has ended)
+            self._source_error = error
+
+    def _check_alone(self, mine: Begun) -> None:
+        if self._journal.unfinished() != [mine] or self._journal.is_overlapped(mine):
+            raise self._interrupted("Somebody else began to export into the table at the same moment.")
+
+    def _check_whole(self, mine: Begun) -> None:
+        if self._journal.is_said("removing", mine):
+            raise self._interrupted("Somebody else took this export for dead and removed its rows.")
+
+    def _interrupted(self, what: str) -> InsertInterrupted:
+        return InsertInterrupted(
+            f"{what} One of them had no lock, or lost it.",
+            table=str(self._target),
+            hint="None of the rows stay. Export again, and let everybody use a lake with locks.",
+        )
+
+    def _take_back(self, mine: Begun) -> None:
+        """What a failed export had brought goes at once, if it can; else the next one removes it."""
+        with contextlib.suppress(ConroiError):
+            self._end(mine)
+            self._journal.add("removing", mine, mine.first + SPAN)
+            self._remove(mine)
+            self._journal.add("removed", mine, mine.first + SPAN)
+
+    # ------------------------------------------------------------------------ the dead
+
+    def _end(self, other: Begun) -> None:
+        """The death of a client does not stop its INSERT; it must have ended before anybody else begins."""
+        running = f"SELECT count() FROM system.processes WHERE query_id = {text(other.query_id)}"
+        if not self._engine.is_shared or not int(self._engine.ask(running)[0][0]):
+            return
+        _log.warning("%s: stopping the INSERT %s, for which nobody waits any more", self._target, other.query_id)
+        with contextlib.suppress(ClickHouseError):  # some stages of an INSERT cannot be killed: they end by themselves
+            self._engine.ask(f"KILL QUERY WHERE query_id = {text(other.query_id)}")
+        self._wait(running, f"the INSERT {other.query_id}, for which nobody waits any more, still runs")
+
+    def _clear(self, other: Begun, remains: Remains) -> None:
+        behind = other.first + SPAN
+        if remains == "keep":
+            self._journal.add("kept", other, behind)
+            return
+        if self._journal.is_said("removing", other) or not self._is_ending(other):
+            self._remove(other)
+            self._journal.add("removed", other, behind)
+
+    def _is_ending(self, other: Begun) -> bool:
+        """Say that we remove it, and whether it ended all the same; then it sees what we said, and removes itself."""
+        self._journal.add("removing", other, other.first + SPAN)
+        return self._journal.is_said("end", other)
+
+    def _sweep(self) -> None:
+        """Remove what a server had not begun to read when somebody looked; our own rows are in, if we can or not."""
+        with contextlib.suppress(ConroiError):
+            for each in self._journal.lately_removed():
+                self._remove(each)
+
+    def _remove(self, other: Begun) -> None:
+        if self._journal.is_beside_a_whole_one(other):
+            return
+        behind = other.first + SPAN
+        where = f"{ROW} >= {other.first} AND {ROW} < {behind}"
+        if int(self._engine.ask(f"SELECT count() FROM {self._target.sql} WHERE {where}")[0][0]) == 0:
+            return
+        _log.warning("%s: removing the rows of an export that was not finished", self._target)
+        self._engine.ask(f"ALTER TABLE {self._target.sql} DELETE WHERE {where}")
+        self._wait(
+            f"SELECT count() FROM system.mutations WHERE database = {text(self._target.database)} "
+            f"AND table = {text(self._target.table)} AND NOT is_done AND position(command, '{behind}') > 0",
+            "the rows of an export that was not finished are still being removed",
+        )
+
+    def _wait(self, count: str, what: str) -> None:
+        until = self._environment.monotonic() + PATIENCE_S
+        while int(self._engine.ask(count)[0][0]):
+            if self._environment.monotonic() > until:
+                raise StoreUnavailable(
+                    f"Waited {PATIENCE_S:g} s for ClickHouse: {what}.",
+                    table=str(self._target),
+                    hint="Nothing was exported; look into system.processes and system.mutations, and try again.",
+                )
+            self._environment.sleep(_PAUSE_S)

@@ -1,0 +1,15 @@
+"""Doctor: looks at everything a lake or a table is made of, says what is wrong, and puts right what is safe.
+
+checks     what is compared, by module: lines, versions, contents, rows, refs, leftovers (of one folder), lake_rows,
+           lake_pins (of a lake), store_records, surroundings
+findings   what comes out; `kinds` has the catalogue
+examining  in which order
+"""
+
+from __future__ import annotations
+
+from conroi.maintenance.doctor.diagnosing import diagnose
+from conroi.maintenance.doctor.examining import examine_lake, examine_table
+from conroi.maintenance.doctor.findings import Diagnosis, Finding
+
+__all__ = ["Diagnosis", "Finding", "diagnose", "examine_lake", "examine_table"]

@@ -1,0 +1,252 @@
+"""The order of an examination: what is listed and read first, and which checks follow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from conroi.catalog.catalog import Catalog, LakeTableFiles
+from conroi.catalog.forking import DELETED, table_of
+from conroi.catalog.names import shown
+from conroi.catalog.rows import Row
+from conroi.commit.files import TableFiles
+from conroi.commit.pins import Pin
+from conroi.data.writing import Progress
+from conroi.errors import ConroiError
+from conroi.maintenance.doctor.contents import check_contents
+from conroi.maintenance.doctor.findings import Diagnosis, Findings
+from conroi.maintenance.doctor.lake_history import LIST, LakeHistory, database_history, read_history
+from conroi.maintenance.doctor.lake_pins import PinChecks, head_of
+from conroi.maintenance.doctor.lake_rows import check_lake_rows
+from conroi.maintenance.doctor.leftovers import check_leftovers
+from conroi.maintenance.doctor.lines import Line, LineReader
+from conroi.maintenance.doctor.refs import check_refs, read_refs
+from conroi.maintenance.doctor.rows import check_rows
+from conroi.maintenance.doctor.store_records import check_records, recorded_head
+from conroi.maintenance.doctor.subject import Examination, Subject
+from conroi.maintenance.doctor.surroundings import look_around
+from conroi.maintenance.doctor.versions import check_versions
+from conroi.stores.external_versions import ExternalVersions
+from conroi.stores.lake_marker import MARKER, marker
+from conroi.stores.listed import TREE_DIR, Folders, Listed
+from conroi.stores.objects import open_objects
+from conroi.stores.versions import FolderVersions
+
+NOTES = "_conroi"
+"""Where lakes and tables keep notes; a table that was collected leaves nothing else."""
+OWN_FOLDERS = frozenset({LIST, NOTES})
+"""Folders of a lake that are no tables."""
+
+
+def examine_table(
+    files: TableFiles, *, fix: bool = False, deep: bool = False, progress: Progress | None = None
+) -> Diagnosis:
+    """One table: by itself or, if it is one of a lake, what the lake's examination finds about it."""
+    if isinstance(files, LakeTableFiles) and files.catalog is not None:
+        return _examine_in_lake(files, files.catalog, fix=fix, deep=deep, progress=progress)
+    findings = Findings()
+    environment = look_around(files.objects, files.environment, findings)
+    if environment is None:
+        return findings.diagnosis({})
+    examination = Examination(Folders(files.objects), files.environment, deep, progress, findings)
+    subject = Subject(examination, files, examination.folders.at(""), name=None)
+    versions = files.versions if isinstance(files.versions, ExternalVersions) else None
+    if versions is not None:
+        subject = replace(subject, head=recorded_head(versions, subject.listed))
+        check_records(subject, versions)
+    examine(subject)
+    return _done(examination, environment, fix=fix)
+
+
+def _examine_in_lake(
+    files: LakeTableFiles, catalog: Catalog, *, fix: bool, deep: bool, progress: Progress | None
+) -> Diagnosis:
+    object_id, main = files.row(catalog.state()).object_id, catalog.main
+    return examine_lake(main, main.manifest, only=object_id, fix=fix, deep=deep, progress=progress)
+
+
+def examine_lake(
+    catalog: Catalog,
+    manifest: TableFiles | None,
+    *,
+    only: str | None = None,
+    fix: bool = False,
+    deep: bool = False,
+    progress: Progress | None = None,
+) -> Diagnosis:
+    """All tables of a lake, or the one with this id; `manifest` is its list, None if a database has it."""
+    findings = Findings()
+    environment = look_around(catalog.root, catalog.environment, findings)
+    if environment is None:
+        return findings.diagnosis({})
+    examination = Examination(Folders(catalog.root), catalog.environment, deep, progress, findings)
+    _check_marker(catalog, examination, has_store=manifest is None)
+    if manifest is None:
+        history = database_history(catalog, examination.findings)
+    else:
+        history = _examine_list(examination, manifest)
+    if history is not None:
+        _examine_tables(examination, catalog, history, only)
+    if only is not None:
+        examination.findings.keep({shown(only), LIST})
+    return _done(examination, environment, fix=fix)
+
+
+def _done(examination: Examination, environment: dict[str, str], *, fix: bool) -> Diagnosis:
+    if fix:
+        examination.findings.fix()
+    return examination.findings.diagnosis(environment)
+
+
+# ------------------------------------------------------------------------------------ one folder
+
+
+@dataclass(frozen=True)
+class Examined:
+    """A folder that was examined: the table itself, and each of its branches by its folder below."""
+
+    subject: Subject
+    line: Line
+    branches: dict[str, tuple[Subject, Line]]
+
+
+def examine(
+    subject: Subject, *, is_list: bool = False, pinned: Mapping[str, Set[Pin]] = MappingProxyType({})
+) -> Examined:
+    """One folder: its line of versions and its branches, their files, tags and leftovers.
+
+    `pinned` says what the lake pins, by the folder of a branch; '' is the table itself.
+    """
+    refs = read_refs(subject.objects, subject.listed)
+    subject = _with_pins(replace(subject, kept=refs.kept_on(None)), pinned.get("", frozenset()))
+    line, referred = _examine_line(subject, is_list=is_list)
+    check_refs(subject, refs)
+    branches: dict[str, tuple[Subject, Line]] = {}
+    for folder in subject.listed.branches:
+        on_branch = _branch(subject, folder, refs.kept_on(folder.removeprefix(f"{TREE_DIR}/")))
+        on_branch = _with_pins(on_branch, pinned.get(folder, frozenset()))
+        branch_line, also_referred = _examine_line(on_branch, is_list=is_list)
+        branches[folder] = on_branch, branch_line
+        referred |= also_referred
+    for each in (subject, *(on_branch for on_branch, _ in branches.values())):
+        check_leftovers(each, referred)
+    return Examined(subject, line, branches)
+
+
+def _with_pins(subject: Subject, pins: Set[Pin]) -> Subject:
+    """The versions that the lake pins stay, also those that are only where they were staged."""
+    staged = [pin.published for pin in pins if pin.manifest in subject.listed.staged]
+    also = [located for located in staged if located != subject.head]
+    return replace(subject, kept=subject.kept | {pin.version for pin in pins}, also=tuple(also))
+
+
+def _examine_line(subject: Subject, *, is_list: bool) -> tuple[Line, set[str]]:
+    line = LineReader(subject, keep_transactions=is_list).read()
+    subject.examination.looked_at("versions", len(line.facts))
+    check_versions(subject, line)
+    contents = check_contents(subject, line)
+    check_rows(subject, line, contents, has_names=is_list)
+    return line, contents.referred
+
+
+def _branch(subject: Subject, folder: str, kept: frozenset[int]) -> Subject:
+    """The same table on a branch: a folder with versions of its own."""
+    objects = open_objects(f"{subject.objects.root}/{folder}", subject.objects.storage_options)
+    files = TableFiles(
+        objects, FolderVersions(objects, environment=subject.files.environment), subject.files.environment
+    )
+    start = f"{folder}/"
+    below = {path[len(start) :]: info for path, info in subject.listed.files.items() if path.startswith(start)}
+    name = f"{subject.name or 'table'}@{folder.removeprefix(f'{TREE_DIR}/')}"
+    return Subject(subject.examination, files, Listed(below), name, subject.is_in_lake, kept=kept)
+
+
+# ---------------------------------------------------------------------------------------- a lake
+
+
+def _examine_list(examination: Examination, manifest: TableFiles) -> LakeHistory | None:
+    """The lake's own table, and the history in it, that of its branches included."""
+    examined = examine(Subject(examination, manifest, examination.folders.at(LIST), LIST), is_list=True)
+    history = read_history(manifest, examined.subject.listed, examined.line, examination.findings)
+    for folder, (on_branch, line) in examined.branches.items():
+        if line.head is None or DELETED in line.head.manifest.head.config:
+            continue
+        branch = folder.removeprefix(f"{TREE_DIR}/")
+        found = read_history(on_branch.files, on_branch.listed, line, examination.findings, branch)
+        if history is not None and found is not None:
+            history.absorb(found)
+    return history
+
+
+def _examine_tables(examination: Examination, catalog: Catalog, history: LakeHistory, only: str | None) -> None:
+    tables = check_lake_rows(catalog, history, examination.folders, examination.findings)
+    living = {row.location: row for row in tables if row.location is not None}
+    for location, last in sorted(history.locations.items()):
+        row = living.get(location, last)
+        is_wanted = table_of(location) == location and (only is None or row.object_id == only)
+        if is_wanted and examination.folders.at(location).files:
+            _examine_folder(examination, catalog, history, location, row, is_gone=location not in living)
+    if only is None:
+        _find_strays(examination, {location.partition("/")[0] for location in history.locations})
+
+
+def _examine_folder(
+    examination: Examination, catalog: Catalog, history: LakeHistory, location: str, row: Row, *, is_gone: bool
+) -> None:
+    listed = examination.folders.at(location)
+    pin = None if is_gone else row.pin
+    subject = Subject(
+        examination,
+        TableFiles(catalog.objects(location), catalog.folder(location), catalog.environment),
+        listed,
+        shown(row.object_id),
+        is_in_lake=True,
+        is_gone=is_gone,
+        head=None if pin is None else head_of(pin, listed),
+    )
+    examined = examine(subject, pinned=_pins_below(history, location))
+    PinChecks(catalog, history, examined.subject, examined.line, row).run()
+    for folder, (on_branch, line) in examined.branches.items():
+        row_there = history.locations.get(f"{location}/{folder}")
+        if row_there is not None:
+            PinChecks(catalog, history, on_branch, line, row_there).run()
+
+
+def _pins_below(history: LakeHistory, location: str) -> dict[str, set[Pin]]:
+    """What is pinned in the folder of a table: '' is the table itself, others are its branches."""
+    found: dict[str, set[Pin]] = {}
+    for where, pin in history.pins:
+        if table_of(where) == location:
+            found.setdefault(where.removeprefix(location).strip("/"), set()).add(pin)
+    return found
+
+
+def _find_strays(examination: Examination, used: Set[str]) -> None:
+    """Folders of the lake that no version of it has."""
+    for folder in examination.folders.names:
+        is_collected = all(path.startswith(f"{NOTES}/") for path in examination.folders.at(folder).files)
+        if folder in used or folder in OWN_FOLDERS or is_collected:
+            continue
+        if examination.is_settled(examination.folders.newest_in(folder)):
+            size = examination.folders.size_of(folder)
+            what = f"No version of the lake has a table in the folder {folder} ({size:,} bytes)."
+            examination.findings.add("orphan-folder", what, path=folder)
+
+
+def _check_marker(catalog: Catalog, examination: Examination, *, has_store: bool) -> None:
+    try:
+        kept = marker(catalog.root)
+    except ConroiError as error:
+        examination.findings.add("lake-marker", error.message, path=MARKER, hint=error.hint)
+        return
+    if not has_store and kept is not None:
+        what = f"{MARKER} says that a {kept} store has the history, but this lake was opened without one."
+        examination.findings.add("lake-marker", what, path=MARKER)
+    if has_store and kept is None:
+        what = f"{MARKER} is gone, so who opens the lake without its store makes an empty one."
+        hint = "Open the lake once with store=, which writes it again."
+        examination.findings.add("lake-marker", what, path=MARKER, hint=hint)
+    if has_store and LIST in examination.folders.names:
+        what = f"A store has the history of this lake, but its folder has a {LIST} too."
+        examination.findings.add("lake-marker", what, path=LIST)

@@ -1,0 +1,172 @@
+"""Does each table's folder have the versions that the lake pins? And what else does it have?"""
+
+from __future__ import annotations
+
+from conroi.catalog.catalog import Catalog
+from conroi.catalog.forking import table_of
+from conroi.catalog.rows import Row
+from conroi.commit.foreign import CLEANUP_CONFIG
+from conroi.commit.pins import Pin, finalize, load_pinned
+from conroi.errors import ConroiError, NotFoundError
+from conroi.locks.fence import note_of
+from conroi.maintenance.adopting import adopt
+from conroi.maintenance.doctor.lake_history import LakeHistory, PinUse, place_of
+from conroi.maintenance.doctor.lines import Line
+from conroi.maintenance.doctor.subject import Subject
+from conroi.maintenance.mend import mend
+from conroi.stores.listed import Listed
+from conroi.stores.versions import Located
+
+
+def head_of(pin: Pin, listed: Listed) -> Located | None:
+    """Where the pinned manifest is by the listing: under its final name, or where it was staged."""
+    if pin.version in listed.manifests:
+        return pin.final
+    return pin.published if pin.manifest in listed.files else None
+
+
+class PinChecks:
+    """Compares what the lake says of one folder with what is in it."""
+
+    def __init__(self, catalog: Catalog, history: LakeHistory, subject: Subject, line: Line, row: Row) -> None:
+        self._catalog = catalog
+        self._history = history
+        self._subject = subject
+        self._line = line
+        self._row = row
+        """The newest row of the folder; if the table is gone, the last that it had."""
+        self._location = place_of(row) or ""
+        self._is_branch = table_of(self._location) != self._location
+
+    def run(self) -> None:
+        """Findings about every pin of the folder, and about what is newer than the newest."""
+        is_forked = False
+        for (location, pin), use in self._history.pins.items():
+            if location == self._location:
+                is_head = not self._subject.is_gone and pin == self._row.pin
+                is_forked = self._check(pin, use, is_head=is_head) or is_forked
+        if self._subject.is_gone or self._row.pin is None or self._is_branch:
+            return
+        if not is_forked:
+            self._check_foreign(self._row.pin)
+        self._check_insert(self._row.pin)
+        self._check_config()
+
+    def _check(self, pin: Pin, use: PinUse, *, is_head: bool) -> bool:
+        """Whether the table is forked there."""
+        listed, is_staged_there = self._subject.listed, pin.is_staged and pin.manifest in self._subject.listed.files
+        facts = self._line.facts.get(pin.version)
+        self._subject.examination.looked_at("pins")
+        if pin.version in listed.manifests:
+            if facts is None or not facts.uuid or facts.uuid == pin.transaction:
+                return False  # as it should be, or found to be damaged already
+            return self._check_other(pin, use, is_staged_there=is_staged_there, is_head=is_head)
+        if is_staged_there:
+            self._check_unfinished(pin)
+        elif self._is_missing(pin, use):
+            self._add("missing-pin", self._told(use, "is not there"), pin)
+        return False
+
+    def _check_other(self, pin: Pin, use: PinUse, *, is_staged_there: bool, is_head: bool) -> bool:
+        """The final name belongs to another transaction."""
+        if not is_staged_there:
+            self._add("pin-mismatch", self._told(use, "was made by another transaction"), pin)
+            return False
+        if is_head:
+            object_id = self._row.object_id
+            self._subject.add(
+                "forked-table",
+                f"The lake published version {pin.version}, and somebody else has its name.",
+                version=pin.version,
+                path=pin.manifest,
+                fix=None if self._is_branch else lambda: mend(self._catalog, object_id),
+            )
+        return is_head  # an older fork was mended: both sides stay
+
+    def _check_unfinished(self, pin: Pin) -> None:
+        info = self._subject.listed.files[pin.manifest]
+        if not self._subject.examination.is_settled(info.modified_ns):
+            return  # its publisher is at it
+        if self._subject.objects.head(pin.final.path) is not None:
+            return
+        objects = self._subject.objects
+        self._subject.add(
+            "unfinished-publication",
+            "The lake has published the version, but it has no final name.",
+            version=pin.version,
+            path=pin.manifest,
+            fix=None if self._is_branch else lambda: finalize(objects, pin),
+        )
+
+    def _is_missing(self, pin: Pin, use: PinUse) -> bool:
+        """Whether it is really not there, and some version of the lake still needs it."""
+        if not self._subject.listed.files:
+            return False  # the whole folder is missing, which is said once
+        try:
+            load_pinned(self._subject.objects, pin)
+        except NotFoundError:
+            return use.is_on_branch or self._is_kept(use.last)
+        except ConroiError:
+            return False  # it is there, and damaged: found elsewhere
+        return False
+
+    def _is_kept(self, version: int) -> bool:
+        """Whether this version of the lake was not collected while we looked."""
+        try:
+            self._catalog.heads.at(version)
+        except NotFoundError:
+            return False
+        except ConroiError:
+            return True
+        return True
+
+    def _told(self, use: PinUse, what: str) -> str:
+        which = f"Version {use.first}" if use.first == use.last else f"Versions {use.first} to {use.last}"
+        lake = "a branch of the lake" if use.is_on_branch else "the lake"
+        return f"{which} of {lake} {'pins' if use.first == use.last else 'pin'} a manifest that {what}."
+
+    def _add(self, kind: str, what: str, pin: Pin) -> None:
+        self._subject.add(kind, what, version=pin.version, path=pin.manifest)
+
+    # ------------------------------------------------------------------------ beside the pins
+
+    def _check_foreign(self, pin: Pin) -> None:
+        newest = max(self._subject.listed.manifests, default=0)
+        if newest <= pin.version or self._has_moved_on(newest):
+            return
+        object_id = self._row.object_id
+        which = f"Version {newest} was" if newest == pin.version + 1 else f"Versions up to {newest} were"
+        self._subject.add(
+            "foreign-commit",
+            f"{which} written by path; the lake has version {pin.version}.",
+            version=newest,
+            fix=lambda: adopt(self._catalog, object_id),
+        )
+
+    def _has_moved_on(self, version: int) -> bool:
+        """Whether it was the lake itself that published meanwhile."""
+        try:
+            now = self._catalog.state().table(self._row.object_id)
+        except ConroiError:
+            return False
+        if now is None or now.incarnation != self._row.incarnation:
+            return True
+        return now.pin is None or now.pin.version >= version
+
+    def _check_insert(self, pin: Pin) -> None:
+        note, facts = note_of(self._row), self._line.facts.get(pin.version)
+        if note is None or note.is_complete or facts is None:
+            return
+        if self._subject.examination.is_settled(facts.timestamp_ns):
+            what = f"An insert of {note.next - note.first:,} rows so far was not finished."
+            self._subject.add("incomplete-insert", what, version=pin.version)
+
+    def _check_config(self) -> None:
+        head = self._line.head
+        config = {} if head is None else dict(head.manifest.head.config)
+        found = sorted(key for key in config if key.startswith(CLEANUP_CONFIG))
+        if head is not None and found:
+            what = f"The table has {', '.join(found)} in its config."
+            unset = ", ".join(f'"{key}": None' for key in found)
+            hint = f"table.set_config({{{unset}}})."
+            self._subject.add("auto-cleanup", what, version=head.version, hint=hint)

@@ -1,0 +1,77 @@
+"""The page `docs/doctor.md`, rendered from the catalogue of kinds, so that it cannot drift from it.
+
+`python -m conroi.maintenance.doctor.page` prints it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from conroi.maintenance.doctor.kind import Group, Kind
+from conroi.maintenance.doctor.kinds import GROUPS
+
+_INTRODUCTION = """\
+<!-- Rendered by `python -m conroi.maintenance.doctor.page`; a test compares. Do not edit by hand. -->
+# Doctor: what is wrong, and what to do
+
+```python
+diagnosis = lake.doctor()  # or table.doctor(), for a table without a lake
+print(diagnosis)  # one line for each finding: what, where, and what to do
+diagnosis.is_healthy  # nothing is broken; warnings and leftovers do not count
+diagnosis.findings  # each with kind, severity, table, version, path, what, hint, is_fixable, fixed
+diagnosis.checked, diagnosis.environment  # what was looked at, and what it runs on
+
+lake.doctor(fix=True)  # puts right what is safe
+lake.doctor(deep=True)  # also reads every row of every version
+```
+
+A lake that is too damaged for `conroi.connect` is examined by `conroi.maintenance.doctor.diagnose(uri)`.
+
+**What it looks at.** Every manifest of every version that is kept, of the lake's list, of all tables (dropped ones
+too, as long as a version of the lake needs them) and of their branches: that it can be read, fits its name and its
+transaction, and that all its files are there with the size they had. The newest version of each table more
+thoroughly: that data files open and have their rows, deletion files are whole, row ids and keys (up to a million
+rows) are there once. `deep` decodes every value of every version, and compares the keys of tables of any size. Then
+what the lake pins, tags, branches, locks, leftovers, the external store, and the storage itself.
+
+**What it costs.** One listing of the whole lake, one request for each manifest, and one look into each data file of
+the newest versions. What many versions share is looked at once.
+
+**Beside running writers.** It takes no lock and stops nobody. What is missing in the listing is looked for again
+before it is called missing, and what is young may be somebody's work: publications and inserts are called unfinished
+after 10 minutes, files are called leftovers after an hour.
+
+**What `fix` does.** It finishes publications, mends forked tables ([lake.md](lake.md)), takes over what was committed
+by path, gives lock ids, tells an external store what is in the folder, and writes hints again. All of that is what
+the next writer would do anyway. It never deletes a row or a file, and where two changes do not fit together it says
+so and leaves both. A second run finds nothing that the first one fixed. Without `fix` nothing is written, but for a
+probe of a few bytes on object stores (is a conditional put kept?), which is deleted again.
+
+**What it cannot see.** Lance data files have no checksums. A flipped bit in one is found if the file does not open,
+has other rows, or (deep) cannot be decoded; one that turns a number into another number is not. Manifests,
+transactions and deletion files that conroi wrote have checksums, those that pylance wrote have not.
+
+An **error** is something broken, a **warning** works but wants a look, an **info** is harmless.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    return "\n".join([_INTRODUCTION, *(line for group in GROUPS for line in _section(group))])
+
+
+def _section(group: Group) -> Iterator[str]:
+    yield f"## {group.title}\n"
+    yield "| kind | | means | what to do |"
+    yield "|---|---|---|---|"
+    yield from map(_row, group.kinds)
+    yield ""
+
+
+def _row(kind: Kind) -> str:
+    fixed = " `fix` does it." if kind.is_fixable else ""
+    return f"| `{kind.slug}` | {kind.severity} | {kind.means} | {kind.hint}{fixed} |"
+
+
+if __name__ == "__main__":
+    print(page(), end="")  # noqa: T201 - that is what it is for

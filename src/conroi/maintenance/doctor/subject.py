@@ -1,0 +1,179 @@
+"""What is examined: one line of versions in one folder, and where its files are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
+from typing import TypeVar
+
+from conroi.commit.files import TableFiles
+from conroi.data.writing import Progress
+from conroi.environment import Environment
+from conroi.errors import ConroiError
+from conroi.format import lance_pb2 as pb
+from conroi.format.naming import DATA_DIR
+from conroi.maintenance.doctor.findings import Findings, Fix
+from conroi.maintenance.doctor.kinds import KINDS
+from conroi.stores.ages import ages
+from conroi.stores.listed import Folders, Listed, listed_contents
+from conroi.stores.objects import ObjectInfo, Objects, open_objects
+from conroi.stores.versions import Located
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+IN_FLIGHT_NS = 10 * 60 * 1_000_000_000
+"""What is younger may be the work of somebody who is still at it, and is not called a leftover."""
+ONLY_OLDER = " The newest version is not concerned; expire() lets old ones go."
+AT_ONCE = 32
+"""So many files are read at a time where each takes a request."""
+
+
+@dataclass(frozen=True)
+class Examination:
+    """What all parts of one examination share."""
+
+    folders: Folders
+    environment: Environment
+    deep: bool = False
+    progress: Progress | None = None
+    findings: Findings = field(default_factory=Findings)
+
+    @cached_property
+    def now_ns(self) -> int:
+        """One moment, by which all ages are told."""
+        return self.environment.now_ns()
+
+    def is_settled(self, moment_ns: int) -> bool:
+        """Whether what was written then should be finished by now."""
+        return self.now_ns - moment_ns > IN_FLIGHT_NS
+
+    def is_old(self, file: ObjectInfo) -> bool:
+        """Whether a file that no version refers to is not somebody's work any more, as collectors see it."""
+        return self.now_ns - file.modified_ns > ages().file_s * 1e9
+
+    def looked_at(self, what: str, count: int = 1) -> None:
+        """Count what was examined, and tell who waits for it."""
+        self.findings.checked[what] += count
+        if self.progress is not None:
+            self.progress(sum(self.findings.checked.values()))
+
+    def each(self, do: Callable[[T], R], items: Sequence[T], *, is_local: bool) -> Iterator[R]:
+        """The answers, in order: one after the other on a local disk, many at once elsewhere."""
+        if is_local or len(items) < 2:
+            yield from map(do, items)
+            return
+        with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="conroi-doctor") as pool:
+            # In batches, so that not all manifests of a long history are in memory at once.
+            batches = iter(items)
+            while batch := list(islice(batches, 4 * AT_ONCE)):
+                yield from pool.map(do, batch)
+
+
+@dataclass(frozen=True)
+class Place:
+    """One of the places where files of a table are."""
+
+    objects: Objects
+    listed: Listed
+    data_dir: str = DATA_DIR
+
+    def has(self, path: str) -> bool:
+        """Whether the file is there; one that was not listed may have come since."""
+        return path in self.listed.files or self.objects.head(path) is not None
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One line of versions: a table, `__manifest`, or a branch."""
+
+    examination: Examination
+    files: TableFiles
+    listed: Listed
+    name: str | None
+    is_in_lake: bool = False
+    is_gone: bool = False
+    """Whether only older versions of the lake have it."""
+    head: Located | None = None
+    """The version that is the newest for its readers; None to take the newest in the folder."""
+    also: tuple[Located, ...] = ()
+    """Manifests that are needed besides those with final names: older ones that the lake pins where they are staged."""
+    kept: frozenset[int] = frozenset()
+    """Versions that others need: tags, branches, versions of the lake."""
+    foreign: dict[int, Place | None] = field(default_factory=dict[int, "Place | None"])
+
+    @property
+    def objects(self) -> Objects:
+        return self.files.objects
+
+    @property
+    def is_local(self) -> bool:
+        return self.objects.is_local
+
+    @cached_property
+    def newest(self) -> Located | None:
+        """The version to be examined most thoroughly."""
+        if self.head is not None:
+            return self.head
+        newest = max(self.listed.manifests, default=None)
+        return None if newest is None else self.listed.manifests[newest][0]
+
+    @cached_property
+    def home(self) -> Place:
+        """The table's own folder."""
+        return Place(self.objects, self.listed)
+
+    def place(self, bases: Iterable[pb.BasePath], base_id: int | None) -> Place | None:
+        """Where files with this base are; None if that cannot be found out."""
+        if base_id is None:
+            return self.home
+        if base_id not in self.foreign:
+            base = next((base for base in bases if base.id == base_id), None)
+            self.foreign[base_id] = None if base is None else self._elsewhere(base)
+        return self.foreign[base_id]
+
+    def _elsewhere(self, base: pb.BasePath) -> Place | None:
+        try:
+            objects = open_objects(base.path, self.objects.storage_options)
+            folders = self.examination.folders
+            inside = objects.root.removeprefix(folders.root).strip("/")
+            if objects.root == folders.root or objects.root.startswith(f"{folders.root}/"):
+                listed = folders.at(inside)
+            else:
+                listed = listed_contents(objects, is_table=base.is_dataset_root)
+        except ConroiError:
+            return None
+        return Place(objects, listed, DATA_DIR if base.is_dataset_root else "")
+
+    def add(
+        self,
+        kind: str,
+        what: str,
+        *,
+        version: int | None = None,
+        path: str | None = None,
+        hint: str | None = None,
+        fix: Fix | None = None,
+    ) -> None:
+        """Note a finding about this table."""
+        hint = hint or KINDS[kind].hint
+        is_older = self.is_gone or (version is not None and version < self._newest_version)
+        if is_older and KINDS[kind].severity == "error":
+            hint += ONLY_OLDER
+        self.examination.findings.add(kind, what, table=self.name, version=version, path=path, hint=hint, fix=fix)
+
+    @property
+    def _newest_version(self) -> int:
+        return 0 if self.newest is None else self.newest.version
+
+    def each(self, do: Callable[[T], R], items: Sequence[T], *, by_pylance: bool = False) -> Iterator[R]:
+        """The answers, in order; what pylance does is done beside Python."""
+        return self.examination.each(do, items, is_local=self.is_local and not by_pylance)
+
+
+def base_of(message: pb.DataFile | pb.DeletionFile | pb.IndexMetadata) -> int | None:
+    """The number of the place where it is; None if that is the table's own folder."""
+    return message.base_id if message.HasField("base_id") else None

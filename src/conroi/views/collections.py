@@ -1,0 +1,41 @@
+"""What people see of versions that were forgotten, and of files that were deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from conroi.views.grid import Grid, grid
+from conroi.views.words import number, plain, plural, size
+
+if TYPE_CHECKING:
+    from conroi.maintenance.reports import Collected, Expired
+
+
+def expired_page(found: Expired) -> Grid:
+    """Versions that were forgotten, or would be."""
+    what = "would be forgotten" if found.is_dry_run else "forgotten"
+    title = f"{plural(len(found.removed), 'version')} of the lake {what}, {len(found.kept):,} kept"
+    lines = [f"{_ranges(found.removed)}"] if found.removed else []
+    rows = [(name, number(len(versions)), _ranges(versions)) for name, versions in sorted(found.tables.items())]
+    return grid("table|>versions|which", rows, title=title, lines=lines)
+
+
+def collected_page(found: Collected) -> Grid:
+    """Files that were deleted, or would be."""
+    what = "would be deleted" if found.is_dry_run else "deleted"
+    title = f"{plural(found.files, 'file')} {what}, {size(found.bytes)}"
+    rows = [(each.table, each.kind, number(each.files), size(each.bytes)) for each in found.garbage]
+    lines = [f"{table} was left alone: {plain(why)}" for table, why in sorted(found.skipped.items())]
+    return grid("table|kind|>files|>size", rows, title=title, lines=lines)
+
+
+def _ranges(numbers: Iterable[int]) -> str:
+    """Such as `1-4, 7`."""
+    runs: list[list[int]] = []
+    for each in sorted(numbers):
+        if runs and each == runs[-1][1] + 1:
+            runs[-1][1] = each
+        else:
+            runs.append([each, each])
+    return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)
