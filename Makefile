@@ -24,8 +24,8 @@ help: ## list these commands
 
 setup: $(VENV)/.installed ## make the environment .venv from requirements.lock (done once)
 
-demo: setup ## a short tour on a table in a temporary folder
-	$(PY) examples/demo.py $(ARGS)
+demo: setup ## Spark workers write four tables at once, a million rows, two get killed; ARGS="--help" for sizes
+	$(PY) examples/orders_pipeline.py $(ARGS)
 
 test: setup ## run the tests; ARGS="tests/format -k name" for some of them
 	$(PY) -m pytest -n $(JOBS) --dist worksteal $(ARGS)
@@ -61,8 +61,8 @@ lock: setup ## choose the versions in requirements.lock again; ARGS=--upgrade fo
 		--output-file requirements.lock pyproject.toml
 
 clean: ## delete the environment, caches and results
-	rm -rf $(VENV) .contract .hypothesis .pytest_cache .ruff_cache bench-out build dist
-	find src tests tools benchmarks -name __pycache__ -prune -exec rm -rf {} +
+	rm -rf $(VENV) .contract .hypothesis .pytest_cache .ruff_cache bench-out build demo-out dist
+	find src tests tools benchmarks examples -name __pycache__ -prune -exec rm -rf {} +
 
 # Two stamps: the packages change seldom and take minutes, our own editable install takes seconds.
 $(VENV)/.locked: requirements.lock

@@ -6,79 +6,44 @@
 2
 """
 
-from conroi.commit.change import CommitResult
-from conroi.environment import Environment
-from conroi.errors import (
-    AlreadyExistsError,
-    ClosedError,
-    CommitStateUnknown,
-    ConflictError,
-    ConroiError,
-    CorruptionError,
-    DuplicateKeyError,
-    ExpectedVersionMismatch,
-    ForkedTableError,
-    IncompatibleConflict,
-    InsertInterrupted,
-    InvalidInputError,
-    LocksRequired,
-    LockTimeout,
-    NotFoundError,
-    RetryableConflict,
-    StoreError,
-    StoreUnavailable,
-    TooMuchContention,
-    UnsupportedError,
-)
-from conroi.format.naming import ManifestNaming
-from conroi.format.transaction import Transaction as LanceTransaction
-from conroi.history import Commit
-from conroi.lake import Lake, LakeCommit, connect
-from conroi.merging.builder import MergeResult
-from conroi.opening import commit, create_table, open_table
-from conroi.retrying import retry
-from conroi.table import Table
-from conroi.table_transaction import TableTransaction
-from conroi.transaction import Transaction, TransactionResult
-from conroi.version import __version__
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
-__all__ = [
-    "AlreadyExistsError",
-    "ClosedError",
-    "Commit",
-    "CommitResult",
-    "CommitStateUnknown",
-    "ConflictError",
-    "ConroiError",
-    "CorruptionError",
-    "DuplicateKeyError",
-    "Environment",
-    "ExpectedVersionMismatch",
-    "ForkedTableError",
-    "IncompatibleConflict",
-    "InsertInterrupted",
-    "InvalidInputError",
-    "Lake",
-    "LakeCommit",
-    "LanceTransaction",
-    "LockTimeout",
-    "LocksRequired",
-    "ManifestNaming",
-    "MergeResult",
-    "NotFoundError",
-    "RetryableConflict",
-    "StoreError",
-    "StoreUnavailable",
-    "Table",
-    "TableTransaction",
-    "TooMuchContention",
-    "Transaction",
-    "TransactionResult",
-    "UnsupportedError",
-    "__version__",
-    "commit",
-    "connect",
-    "create_table",
-    "open_table",
-    "retry",
-]
+if TYPE_CHECKING:
+    from conroi.front import *  # noqa: F403 (the list of public names is there)
+
+
+class _FrontDoor(ModuleType):
+    """The package itself: its public names are loaded when the first of them is asked for."""
+
+    def __getattr__(self, name: str) -> Any:
+        from importlib import import_module
+        from importlib.util import find_spec
+
+        is_own = not name.startswith("__") or name in ("__all__", "__version__")
+        if is_own and name != "commit" and find_spec(f"conroi.{name}") is not None:
+            return import_module(f"conroi.{name}")
+        front = import_module("conroi.front") if is_own else None
+        if front is None or not hasattr(front, name):
+            raise AttributeError(f"module 'conroi' has no attribute {name!r}")
+        value = getattr(front, name)
+        ModuleType.__setattr__(self, name, value)
+        return value
+
+    def __setattr__(self, name: str, value: object) -> None:
+        # Importing conroi.commit.… would put the folder where the function `conroi.commit` belongs.
+        if name != "commit" or not isinstance(value, ModuleType):
+            super().__setattr__(name, value)
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        # Sent to another process, as Spark does with functions that name it, a module is its name.
+        from importlib import import_module
+
+        return import_module, (self.__name__,)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self.__all__})
+
+
+sys.modules[__name__].__class__ = _FrontDoor

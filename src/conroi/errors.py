@@ -7,6 +7,7 @@
     │   ├── RetryableConflict       run your work again on the new version (conroi.retry does)
     │   ├── IncompatibleConflict    running it again would be wrong; decide what you want
     │   ├── ExpectedVersionMismatch a table moved that you said must not
+    │   ├── MergeConflict           both branches changed the same thing; `conflicts` lists it, prefer= decides
     │   ├── InsertInterrupted       others came between the pieces of an insert; it was not finished
     │   └── TooMuchContention       retries or time ran out; nothing was committed
     │       └── LockTimeout         … while somebody else held the insert lock; `holder` says who
@@ -34,6 +35,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from conroi.branching.results import Conflict
     from conroi.conflicts.reason import Reason
 
 
@@ -175,6 +177,23 @@ class InsertInterrupted(ConflictError):
 
     None of its rows stay: its own worker removes them, or the next one that inserts.
     """
+
+
+class MergeConflict(ConflictError):
+    """Two branches changed the same things, each in its own way; nothing was merged. `conflicts` lists them all."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        table: str | None = None,
+        version: int | None = None,
+        hint: str | None = None,
+        base_version: int | None = None,
+        conflicts: Sequence[Conflict] = (),
+    ) -> None:
+        super().__init__(message, table=table, version=version, hint=hint, base_version=base_version)
+        self.conflicts = tuple(conflicts)
 
 
 class CommitStateUnknown(ConroiError):

@@ -22,6 +22,8 @@ from conroi.verbs.plan import Plan
 from conroi.verbs.update import Mode
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from conroi.data.incoming import Data
     from conroi.table_transaction import TableTransaction
 
@@ -149,10 +151,11 @@ class TransactionTable(Table):
         where: Predicate | None = None,
         *,
         mode: Mode = "auto",
+        spark: SparkSession | None = None,
         **how: Unpack[How],
     ) -> Table:
         """As outside; here "auto" means "rows", which folds with other changes of rows into one Lance operation."""
-        return super().update(values, where, mode="rows" if mode == "auto" else mode, **how)
+        return super().update(values, where, mode="rows" if mode == "auto" else mode, spark=spark, **how)
 
     def at(self, version: int | None = None, *, tag: str | None = None, as_of: datetime | str | None = None) -> Table:
         """The table at a past version, to be read."""
@@ -173,6 +176,7 @@ class TransactionTable(Table):
         properties: Mapping[str, str] | None = None,  # noqa: ARG002
         retries: int | None = None,  # noqa: ARG002
         strict: bool = False,  # noqa: ARG002
+        idempotency_key: str | None = None,  # noqa: ARG002
     ) -> TableTransaction:
         raise InvalidInputError(
             "A table inside a transaction is in one already.", table=self.uri, hint="Do the statements here."
@@ -203,6 +207,10 @@ class TransactionTable(Table):
             table=self.uri,
             hint="Clone it after the commit, with lake[name].clone().",
         )
+
+    def do(self, verb: Verb) -> Plan | None:
+        """The lower layer of merges: any statement."""
+        return self._planned(verb, {})[1]
 
     def _planned(self, verb: Verb, how: How) -> tuple[Table, Plan | None]:
         self._handle.life.check_open()

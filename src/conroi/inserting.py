@@ -7,6 +7,7 @@ import json
 import logging
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import pyarrow as pa
 
@@ -16,7 +17,7 @@ from conroi.catalog.records import Notes
 from conroi.catalog.rows import Row
 from conroi.data.incoming import is_one_shot, to_reader
 from conroi.data.pinned import Pinned
-from conroi.errors import ConroiError, InvalidInputError, NotFoundError, RetryableConflict
+from conroi.errors import ConroiError, IncompatibleConflict, InvalidInputError, NotFoundError, RetryableConflict
 from conroi.locks.fence import PROPERTY, Fence, InsertNote, Removal, note_of
 from conroi.locks.locks import Holding, locks_of
 from conroi.transaction import Transaction
@@ -28,6 +29,8 @@ ATTEMPTS = 5
 
 Piece = Sequence[object]
 """Data that one commit brings in."""
+Remains = Literal["remove", "keep"]
+"""What becomes of the rows that a dead worker left of an insert that it did not finish."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,7 @@ class Insert:
     chunk_rows: int | None = None
     wait_s: float | None = None
     message: str | None = None
+    remains: Remains = "remove"
     incarnation: str | None = None
     """Which table of that name is meant; None if any will do."""
 
@@ -46,6 +50,7 @@ def insert(catalog: Catalog, object_id: str, what: Insert) -> int:
     """Take the table's lock and insert; the answer is how many rows. Every insert of a lake comes through here."""
     if what.chunk_rows is not None and what.chunk_rows < 1:
         raise InvalidInputError(f"chunk_rows={what.chunk_rows} is not a size.", hint="Give 1 or more, or leave it out.")
+    check_remains(what.remains)
     with locks_of(catalog).held(object_id, what.wait_s) as holding:
         if what.incarnation is not None and holding.row.incarnation != what.incarnation:
             raise NotFoundError(
@@ -54,6 +59,12 @@ def insert(catalog: Catalog, object_id: str, what: Insert) -> int:
                 hint="lake[name] opens the table that has this name now.",
             )
         return Inserting(catalog, holding, what).run()
+
+
+def check_remains(remains: str) -> None:
+    """One of the things that can become of them."""
+    if remains not in get_args(Remains):
+        raise InvalidInputError(f"remains={remains!r} is not known.", hint='Give "remove" or "keep".')
 
 
 class Inserting:
@@ -66,7 +77,7 @@ class Inserting:
         self._row: Row = holding.row
         self._name = shown(holding.row.object_id)
         self._id = str(catalog.environment.new_uuid())
-        self._fence = Fence(catalog, holding.row, self._id)
+        self._fence = Fence(catalog, holding.row, self._id, keeps_remains=what.remains == "keep")
         self._is_stable = catalog.snapshot(holding.row).manifest.has_stable_row_ids
         self._rows = 0
 
@@ -111,7 +122,7 @@ class Inserting:
         is_reusable = not any(map(is_one_shot, piece))
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                if self._is_stable and self._fence.landed is None:
+                if self._is_stable and self._fence.landed is None and self._what.remains == "remove":
                     self._remove_remains()
                 self._commit(piece, is_last)
             except RetryableConflict:
@@ -150,7 +161,11 @@ class Inserting:
         note = None if row is None else note_of(row)
         if note is not None and not note.is_complete:
             _log.warning("%s: removing the rows of an insert that was not finished", self._name)
-            self._remove(note, f"remove an unfinished insert from {self._name}")
+            try:
+                self._remove(note, f"remove an unfinished insert from {self._name}")
+            except IncompatibleConflict as error:
+                # Somebody replaced the whole table just now; whether those rows are still there is to be seen again.
+                raise RetryableConflict(error.message, table=error.table, hint="Insert again.") from error
 
     def _remove(self, note: InsertNote, message: str) -> None:
         tx = self._begin(message)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 import pyarrow as pa
 
 from conroi.catalog.catalog import Catalog, table_files
+from conroi.catalog.forking import table_of
 from conroi.catalog.names import object_id, shown
 from conroi.catalog.opening import open_catalog
 from conroi.catalog.publishing import LakePublisher
@@ -19,6 +20,7 @@ from conroi.catalog.state import LakeState
 from conroi.commit.backoff import pause_s
 from conroi.commit.files import TableFiles
 from conroi.commit.run import checked_retries, checked_texts
+from conroi.data.elsewhere import in_spark
 from conroi.environment import SYSTEM, Environment
 from conroi.errors import (
     ExpectedVersionMismatch,
@@ -27,27 +29,35 @@ from conroi.errors import (
     about,
 )
 from conroi.history import find
+from conroi.lake_branches import LakeBranches
 from conroi.lake_history import LakeCommit, lake_commit
 from conroi.lake_inserting import LakeInserts
 from conroi.lake_listing import LakeListing
 from conroi.lake_scoped import LakeScopes
+from conroi.lake_upkeep import LakeUpkeep
 from conroi.locks import locks_of
 from conroi.locks.locks import checked_address
 from conroi.maintenance.mend import mend
-from conroi.refs.tags import Tags
 from conroi.retrying import DEFAULT_RETRIES
 from conroi.table import Table
 from conroi.transaction import Isolation, Transaction, TransactionResult
 from conroi.verbs.create import DEFAULT_DATA_FORMAT
+from conroi.views.grid import to_html
+from conroi.views.listing import Listing
+from conroi.views.pages import lake_history_page, lake_page
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
     from conroi.data.incoming import Data
     from conroi.data.writing import Progress
+    from conroi.maintenance.doctor import Diagnosis
+    from conroi.spark.sql import Statement
 
 T = TypeVar("T")
 
 
-class Lake(LakeListing, LakeInserts, LakeScopes):
+class Lake(LakeListing, LakeInserts, LakeScopes, LakeBranches, LakeUpkeep):
     """A folder of Lance tables with one history: `conroi.connect(uri)` opens one, and makes it on first use.
 
     >>> import conroi
@@ -103,7 +113,8 @@ class Lake(LakeListing, LakeInserts, LakeScopes):
 
     def namespaces(self) -> list[str]:
         """The names of all namespaces."""
-        return sorted(shown(row.object_id) for row in self._state().rows.values() if row.object_type == NAMESPACE)
+        rows = [row for row in self._state().rows.values() if row.object_type == NAMESPACE]
+        return sorted(shown(row.object_id) for row in rows if not row.object_id.startswith("__"))
 
     def __contains__(self, name: str) -> bool:
         return self._state().table(object_id(name)) is not None
@@ -128,7 +139,7 @@ class Lake(LakeListing, LakeInserts, LakeScopes):
     def files_at(self, folder: str) -> TableFiles | None:
         """The storage of the table in this folder of the lake; None if the lake has none there."""
         for row in self._state().tables():
-            if row.location == folder:
+            if row.location is not None and table_of(row.location) == folder:
                 return table_files(self._catalog, row, self._publisher)
         return None
 
@@ -195,6 +206,22 @@ class Lake(LakeListing, LakeInserts, LakeScopes):
             mend(self._catalog, object_id(name), discard=discard)
         return self[name]
 
+    def doctor(self, *, fix: bool = False, deep: bool = False, progress: Progress | None = None) -> Diagnosis:
+        """Look at everything the lake is made of, and say what is wrong; `fix` puts right what is safe.
+
+        Nothing is deleted, and nothing changes without `fix`. `deep` also reads all rows of all versions. `progress` is
+        called with the number of things looked at so far.
+
+        >>> import conroi
+        >>> conroi.connect("memory://doctor-example").doctor().is_healthy
+        True
+        """
+        from conroi.maintenance.doctor import examine_lake
+
+        self._refuse_pinned()
+        main = self._catalog.main
+        return examine_lake(main, main.manifest, fix=fix, deep=deep, progress=progress)
+
     # ------------------------------------------------------------------------ transactions
 
     def begin(
@@ -207,12 +234,24 @@ class Lake(LakeListing, LakeInserts, LakeScopes):
         idempotency_key: str | None = None,
         properties: Mapping[str, str] | None = None,
         retries: int | None = None,
+        branch: str | None = None,
     ) -> Transaction:
         """Begin a transaction: `with lake.begin("nightly") as tx:`; all of it happens, or nothing.
 
         `expect` names tables that must be at a version when it commits. With an `idempotency_key` that was published
         before, nothing is done again. `retries` is how often to try again when others publish to the same tables.
+        `branch` begins it on another branch of the lake.
         """
+        if branch is not None:
+            return self.branch(branch).begin(
+                message,
+                author=author,
+                isolation=isolation,
+                expect=expect,
+                idempotency_key=idempotency_key,
+                properties=properties,
+                retries=retries,
+            )
         self._refuse_pinned()
         notes = Notes(message, author, idempotency_key, checked_texts(properties or {}))
         checked_texts(notes.to_properties())
@@ -252,6 +291,13 @@ class Lake(LakeListing, LakeInserts, LakeScopes):
                 return done
         raise AssertionError("unreachable")
 
+    def sql(self, spark: SparkSession, query: str) -> DataFrame | Statement:
+        """One statement of Spark SQL over the lake's tables: a query at one version of all, or a change of one table.
+
+        SELECT gives a DataFrame; INSERT, UPDATE, DELETE and MERGE INTO are a transaction each, and say what they did.
+        """
+        return in_spark("sql").lake_sql(self, spark, query)
+
     # ------------------------------------------------------------------------ the past
 
     def at(self, version: int | None = None, *, tag: str | None = None, as_of: datetime | str | None = None) -> Lake:
@@ -259,10 +305,12 @@ class Lake(LakeListing, LakeInserts, LakeScopes):
         given = [value for value in (version, tag, as_of) if value is not None]
         if len(given) != 1:
             raise InvalidInputError("Say which version of the lake.", hint="Give one of version, tag and as_of.")
+        if tag is not None:
+            return self._at_tag(tag)
         if as_of is not None:
             state = self._catalog.heads.as_of(as_of)
         else:
-            wanted = self.tags.get(tag).version if tag is not None else version
+            wanted = version
             assert wanted is not None
             known = self._catalog.known_state()
             state = known if known.version == wanted else self._catalog.heads.at(wanted)
@@ -270,14 +318,8 @@ class Lake(LakeListing, LakeInserts, LakeScopes):
 
     def history(self, limit: int | None = None) -> list[LakeCommit]:
         """What was published, newest first."""
-        return [lake_commit(each) for each in self._catalog.heads.history(self._state().version, limit)]
-
-    @property
-    def tags(self) -> Tags:
-        """Names for versions of the lake."""
-        if self._manifest is None:
-            raise InvalidInputError("This lake's store keeps no tags.", hint="Use a lake without store=.")
-        return Tags(self._manifest, self.version)
+        published = self._catalog.heads.history(self._state().version, limit)
+        return Listing(map(lake_commit, published), lake_history_page)
 
     # ------------------------------------------------------------------------ looking at it
 
@@ -290,7 +332,11 @@ class Lake(LakeListing, LakeInserts, LakeScopes):
 
     def __repr__(self) -> str:
         state = self._state()
-        return f"Lake({self.uri!r}, version={state.version}, {len(state.tables())} tables)"
+        on = "" if self._catalog.identity.is_main else f" on branch {self.branch_name!r}"
+        return f"Lake({self.uri!r}{on}, version={state.version}, {len(state.tables())} tables)"
+
+    def _repr_html_(self) -> str:
+        return to_html(lake_page(self))
 
 
 def connect(
@@ -300,9 +346,10 @@ def connect(
     locks: str | None = None,
     storage_options: Mapping[str, str] | None = None,
     durable: bool = False,
+    branch: str | None = None,
     environment: Environment = SYSTEM,
 ) -> Lake:
-    """Open the lake at a path or URI; an empty place becomes a new lake.
+    """Open the lake at a path or URI, or a branch of it; an empty place becomes a new lake.
 
     `durable=True` syncs on local disk before a commit answers. `locks` is the address of the database in which inserts
     are locked, `postgresql://…`.
@@ -312,7 +359,8 @@ def connect(
         uri, store=store, storage_options=storage_options, durable=durable, environment=environment
     )
     locks_of(catalog, locks)
-    return Lake(catalog, manifest)
+    lake = Lake(catalog, manifest)
+    return lake if branch is None else lake.branch(branch)
 
 
 __all__ = ["Lake", "LakeCommit", "Transaction", "TransactionResult", "connect"]

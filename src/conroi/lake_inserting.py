@@ -15,7 +15,7 @@ from conroi.catalog.state import SETTINGS
 from conroi.commit.files import TableFiles
 from conroi.data.incoming import is_one_shot, to_reader
 from conroi.errors import AlreadyExistsError
-from conroi.inserting import Insert, insert
+from conroi.inserting import Insert, Remains, insert
 from conroi.locks import InsertLock, LockInfo, Mode, locks_of
 from conroi.locks.locks import SETTING, checked_mode
 from conroi.table import Table
@@ -45,12 +45,14 @@ class LakeInserts:
         chunk_rows: int | None = None,
         wait_s: float | None = None,
         message: str | None = None,
+        remains: Remains = "remove",
     ) -> Table:
         """Add rows as one unbroken run, in one commit or, with `chunk_rows`, in pieces of so many rows.
 
-        `wait_s` bounds the wait for the insert lock, where the lake has locks.
+        `wait_s` bounds the wait for the insert lock, where the lake has locks. Rows that a dead worker left of an
+        insert that it did not finish are removed first; `remains="keep"` keeps them.
         """
-        return self.concat(name, [data], chunk_rows=chunk_rows, wait_s=wait_s, message=message)
+        return self.concat(name, [data], chunk_rows=chunk_rows, wait_s=wait_s, message=message, remains=remains)
 
     def concat(
         self,
@@ -60,10 +62,11 @@ class LakeInserts:
         chunk_rows: int | None = None,
         wait_s: float | None = None,
         message: str | None = None,
+        remains: Remains = "remove",
     ) -> Table:
         """Add the rows of many sources, in this order, as one unbroken run."""
         self._refuse_pinned()
-        insert(self._catalog, object_id(name), Insert(list(sources), chunk_rows, wait_s, message))
+        insert(self._catalog, object_id(name), Insert(list(sources), chunk_rows, wait_s, message, remains))
         return self[name]
 
     def write(
@@ -75,6 +78,7 @@ class LakeInserts:
         chunk_rows: int | None = None,
         wait_s: float | None = None,
         message: str | None = None,
+        remains: Remains = "remove",
     ) -> Table:
         """Insert into the table of this name, which is made, with stable row ids, if it is not there."""
         self._refuse_pinned()
@@ -84,7 +88,7 @@ class LakeInserts:
             rows = reader if is_one_shot(data) else data
             with contextlib.suppress(AlreadyExistsError):  # another worker made it just now
                 cast("Lake", self).create_table(name, reader.schema, key=key, stable_row_ids=True)
-        return self.insert(name, rows, chunk_rows=chunk_rows, wait_s=wait_s, message=message)
+        return self.insert(name, rows, chunk_rows=chunk_rows, wait_s=wait_s, message=message, remains=remains)
 
     # ------------------------------------------------------------------------ locks
 

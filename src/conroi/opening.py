@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 
 from conroi import operations
+from conroi.catalog.forking import table_of
 from conroi.catalog.inside import split_inside
 from conroi.commit.change import Change, CommitOptions, CommitResult
 from conroi.commit.files import TableFiles
@@ -48,9 +49,12 @@ def table_files(
     commit_lock: CommitLock | None = None,
     put: Literal["conditional", "rename"] = "conditional",
     environment: Environment = SYSTEM,
+    branch: str | None = None,
 ) -> TableFiles:
     """The storage of one table; of a table in a lake, through that lake."""
     lake = lake_around(uri, store=store, storage_options=storage_options, durable=durable, environment=environment)
+    if branch is not None:
+        lake = _on_branch(lake, branch, uri)
     inside = None if lake is None else lake[0].files_at(lake[1])
     if inside is not None:
         if commit_lock is not None or put != "conditional":
@@ -73,6 +77,17 @@ def table_files(
     return TableFiles(objects, FolderVersions(objects, putter, environment), environment)
 
 
+def _on_branch(lake: tuple[Lake, str] | None, branch: str, uri: Uri) -> tuple[Lake, str]:
+    found = None if lake is None else lake[0].branch(branch)
+    if lake is None or found is None or found.files_at(lake[1]) is None:
+        raise NotFoundError(
+            f"There is no table of a lake with a branch {branch!r} at this path.",
+            table=os.fspath(uri),
+            hint="Give the path of a table inside a lake, or use conroi.connect(uri, branch=…)[name].",
+        )
+    return found, lake[1]
+
+
 def lake_around(
     uri: Uri,
     *,
@@ -86,7 +101,9 @@ def lake_around(
         return None
     found = split_inside(uri, storage_options)
     if found is None:
-        return None
+        return _branch_around(
+            uri, store=store, storage_options=storage_options, durable=durable, environment=environment
+        )
     root, folder, has_store = found
     if has_store and not isinstance(store, str | None):
         raise InvalidInputError(
@@ -101,6 +118,18 @@ def lake_around(
     return lake, folder
 
 
+def _branch_around(uri: Uri, **settings: Any) -> tuple[Lake, str] | None:
+    """The branch of a lake that a path is in: the folder of a table on a branch is below that of the table."""
+    path = os.fspath(uri).rstrip("/")
+    table = table_of(path)
+    found = None if table == path else lake_around(table, **settings)
+    if found is None:
+        return None
+    name = path.rpartition("/")[2]
+    branches = {branch.lance_name: branch.name for branch in found[0].branches}
+    return (found[0].branch(branches[name]), found[1]) if name in branches else None
+
+
 def open_table(
     uri: Uri,
     *,
@@ -111,9 +140,10 @@ def open_table(
     durable: bool = False,
     commit_lock: CommitLock | None = None,
     put: Literal["conditional", "rename"] = "conditional",
+    branch: str | None = None,
     environment: Environment = SYSTEM,
 ) -> Table:
-    """Open a Lance table at its newest version, or at another by number or tag.
+    """Open a Lance table at its newest version, or at another by number or tag; of a lake's table, also on a branch.
 
     `store` is the external manifest store that the table is under, if it is under one: `sqlite:///file.db`,
     `postgresql://user:password@host/database` or `dynamodb://table?region=…`; all its writers must name it.
@@ -133,6 +163,7 @@ def open_table(
         commit_lock=commit_lock,
         put=put,
         environment=environment,
+        branch=branch,
     )
     with about(files.root):
         snapshot = files.head() if version is None and tag is None else find(files, version, tag)

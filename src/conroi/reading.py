@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -23,6 +22,10 @@ from conroi.format.fields import key_columns
 from conroi.format.naming import ManifestNaming
 from conroi.operations.indices import is_system
 from conroi.refs.tags import Tags
+from conroi.views.facts import table_facts
+from conroi.views.grid import to_html
+from conroi.views.listing import Listing
+from conroi.views.pages import table_history_page, table_page
 
 if TYPE_CHECKING:
     import lance
@@ -118,9 +121,11 @@ class ReadableTable:
         limit: int | None = None,
         batch_size: int | None = None,
         with_row_id: bool = False,
+        complete: bool = False,
     ) -> Iterator[pa.RecordBatch]:
-        """The rows, batch by batch."""
-        scanner = self._scanner(columns, filter, limit=limit, batch_size=batch_size, with_row_id=with_row_id)
+        """The rows, batch by batch; `complete` leaves out those of an insert that is not finished."""
+        where = self._without_unfinished(filter) if complete else filter
+        scanner = self._scanner(columns, where, limit=limit, batch_size=batch_size, with_row_id=with_row_id)
         with pylance_errors(self.uri):
             yield from scanner.to_reader()
 
@@ -198,7 +203,7 @@ class ReadableTable:
 
     def history(self, limit: int | None = None) -> list[past.Commit]:
         """What was committed up to this version, newest first."""
-        return list(past.history(self._files, limit, newest=self.version))
+        return Listing(past.history(self._files, limit, newest=self.version), table_history_page)
 
     @property
     def tags(self) -> Tags:
@@ -215,15 +220,7 @@ class ReadableTable:
         return f"{type(self).__name__}({self.uri!r}, version={self.version}, {self.count_rows():,} rows)"
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td>{html.escape(field.name)}{' 🔑' if field.name in self.key else ''}</td>"
-            f"<td>{html.escape(str(field.type))}</td><td>{'' if field.nullable else 'not null'}</td></tr>"
-            for field in self.schema
-        )
-        return (
-            f"<b>{html.escape(self.uri)}</b><br>version {self.version}, {self.count_rows():,} rows"
-            f"<table><tr><th>column</th><th>type</th><th></th></tr>{rows}</table>"
-        )
+        return to_html(table_page(table_facts(self.uri, self), key_mark="🔑"))
 
 
 def _expressions(columns: Mapping[str, str], table: str) -> dict[str, str]:

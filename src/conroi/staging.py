@@ -131,7 +131,8 @@ class Statements:
     def _several(self, done: Sequence[Operation]) -> Plan:
         """The result as it is; others see the nearest operation that Lance has."""
         before = None if self.base is None else self.base.manifest
-        plan = self._plan(folded(before, self.current.manifest, done), None)
+        restored = next((plan.restored for plan in reversed(self.plans) if plan.restored is not None), None)
+        plan = replace(self._plan(folded(before, self.current.manifest, done), None), restored=restored)
         return plan if before is None else replace(plan, guard=_only_on(before))
 
     def _plan(self, operation: Operation, affected: dict[int, BitMap] | None) -> Plan:

@@ -11,20 +11,31 @@ from conroi.commit.migration import migrate_manifest_names
 from conroi.commit.run import How, run
 from conroi.commit.snapshot import Snapshot
 from conroi.data.columns import Columns as NewValues
+from conroi.data.elsewhere import in_spark
+from conroi.data.finding import find_rows
 from conroi.data.incoming import Data, Once
 from conroi.data.pinned import Pinned
 from conroi.data.predicates import Predicate
 from conroi.data.writing import Progress
-from conroi.errors import about
-from conroi.merging.builder import MergeBuilder, checked_on, source_rows
+from conroi.errors import InvalidInputError, about
+from conroi.maintenance.auto_compaction import compact_after
+from conroi.maintenance.collecting import MIN_AGE
+from conroi.maintenance.durations import Duration
+from conroi.maintenance.expiring import KEEP, OLDER_THAN
+from conroi.maintenance.reports import Collected, Expired
+from conroi.merging.builder import MergeBuilder, source_rows
+from conroi.merging.request import checked_on
 from conroi.reading import ReadableTable
-from conroi.verbs.columns import ColumnChange, NewColumns
-from conroi.verbs.compact import CompactOptions
+from conroi.verbs.columns import ColumnChange, NewColumns, compute_here
+from conroi.verbs.compact import CompactOptions, rewrite_here
 from conroi.verbs.plan import IfMoved, Plan, Preparing
 from conroi.verbs.settings import Values
 from conroi.verbs.update import Mode
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from conroi.maintenance.doctor import Diagnosis
     from conroi.table_transaction import TableTransaction
 
 
@@ -52,6 +63,8 @@ class Table(ReadableTable):
 
         with about(self.uri):
             done = run(self._files, self._pinned.snapshot, lambda head: verb(self._at_head(head)), how, prepare)
+            if done.result is not None:
+                compact_after(self._files, done.result)
         return Table(self._files, done.snapshot, self._pinned), done.work
 
     def _at_head(self, head: Snapshot) -> Pinned:
@@ -80,17 +93,25 @@ class Table(ReadableTable):
         properties: Mapping[str, str] | None = None,
         retries: int | None = None,
         strict: bool = False,
+        idempotency_key: str | None = None,
     ) -> TableTransaction:
         """Begin a transaction on this table alone: `with table.begin("load") as tx: tx.append(…); tx.delete(…)`.
 
         It starts at the newest version and makes one new one. `strict` refuses if anybody else commits meanwhile.
+        With an `idempotency_key` that was committed before, nothing is done again.
         """
         from conroi.table_transaction import TableTransaction
 
         with about(self.uri):
             base = self._files.newest(self._pinned.snapshot)
         return TableTransaction(
-            self._files, base, message=message, properties=properties, retries=retries, strict=strict
+            self._files,
+            base,
+            message=message,
+            properties=properties,
+            retries=retries,
+            strict=strict,
+            idempotency_key=idempotency_key,
         )
 
     # ------------------------------------------------------------------------- rows
@@ -139,9 +160,10 @@ class Table(ReadableTable):
 
         return self._do(verb, how)
 
-    def delete(self, where: Predicate, **how: Unpack[How]) -> Table:
-        """Delete the rows for which the condition holds."""
-        return self._do(lambda at: verbs.delete(at, where), how)
+    def delete(self, where: Predicate, *, spark: SparkSession | None = None, **how: Unpack[How]) -> Table:
+        """Delete the rows for which the condition holds; with `spark`, executors look for them."""
+        find = find_rows if spark is None else in_spark("changing").OnExecutors(spark).find
+        return self._do(lambda at: verbs.delete(at, where, find=find), how)
 
     def update(
         self,
@@ -149,19 +171,21 @@ class Table(ReadableTable):
         where: Predicate | None = None,
         *,
         mode: Mode = "auto",
+        spark: SparkSession | None = None,
         **how: Unpack[How],
     ) -> Table:
         """Set columns by SQL expression, `{"v": "v + 1"}`, in the rows for which the condition holds.
 
         `mode` is "rows" (write the rows anew), "columns" (write only the changed columns, of all rows in the fragments
-        concerned) or "auto", the cheaper one.
+        concerned) or "auto", the cheaper one. With `spark`, executors do the work.
         """
-        return self._do(lambda at: verbs.update(at, values, where, mode=mode), how)
+        work = None if spark is None else in_spark("changing").OnExecutors(spark)
+        return self._do(lambda at: verbs.update(at, values, where, mode=mode, rewriting=work), how)
 
     def merge(self, source: Data, on: str | Sequence[str]) -> MergeBuilder:
         """Bring rows in by key: add `when_…` clauses, then `execute()`. Null keys match nothing."""
         rows = source_rows(source, self.schema)
-        return MergeBuilder(self.uri, rows, checked_on(on, self.uri), self._planned)
+        return MergeBuilder(self.uri, rows, checked_on(on, self.uri), self._planned, lambda: self._pinned)
 
     # ------------------------------------------------------------------------- columns
 
@@ -171,10 +195,18 @@ class Table(ReadableTable):
         *,
         read_columns: Sequence[str] | None = None,
         progress: Progress | None = None,
+        spark: SparkSession | None = None,
         **how: Unpack[How],
     ) -> Table:
-        """Add columns: by SQL `{"total": "price * n"}`, by a function over batches, or as pyarrow fields, all null."""
-        return self._do(lambda at: verbs.add_columns(at, columns, read_columns=read_columns, progress=progress), how)
+        """Add columns: by SQL `{"total": "price * n"}`, by a function over batches, or as pyarrow fields, all null.
+
+        With `spark`, executors compute them: the function goes there.
+        """
+        compute = compute_here if spark is None else in_spark("adding").AddOnExecutors(spark)
+        return self._do(
+            lambda at: verbs.add_columns(at, columns, read_columns=read_columns, progress=progress, compute=compute),
+            how,
+        )
 
     def drop_columns(self, columns: Sequence[str], **how: Unpack[How]) -> Table:
         """Forget columns."""
@@ -256,9 +288,18 @@ class Table(ReadableTable):
         *,
         rows_per_fragment: int | None = None,
         progress: Progress | None = None,
+        spark: SparkSession | None = None,
         **how: Unpack[How],
     ) -> Table:
-        """Rewrite small fragments and deleted rows into full fragments; with `sort_by`, all rows in that order."""
+        """Rewrite small fragments and deleted rows into full fragments; with `sort_by`, all rows in that order.
+
+        With `spark`, executors rewrite them (but they do not sort).
+        """
+        if spark is not None and sort_by is not None:
+            raise InvalidInputError(
+                "Sorting is done in this process.", table=self.uri, hint="Leave out spark=…, or sort_by."
+            )
+        rewrite = rewrite_here if spark is None else in_spark("compacting").CompactOnExecutors(spark)
         options = CompactOptions() if rows_per_fragment is None else CompactOptions(rows_per_fragment)
 
         def reserve_ids(count: int) -> range:
@@ -268,7 +309,7 @@ class Table(ReadableTable):
 
         def verb(at: Pinned) -> Plan | None:
             if sort_by is None:
-                return verbs.compact(at, options, reserve_ids, progress=progress)
+                return verbs.compact(at, options, reserve_ids, progress=progress, rewrite=rewrite)
             columns = [sort_by] if isinstance(sort_by, str) else list(sort_by)
             return verbs.sort(at, columns, reserve_ids, progress=progress)
 
@@ -294,6 +335,38 @@ class Table(ReadableTable):
         """
         migrate_manifest_names(self._files)
         return self.latest()
+
+    def doctor(self, *, fix: bool = False, deep: bool = False, progress: Progress | None = None) -> Diagnosis:
+        """Look at everything the table is made of, and say what is wrong; `fix` puts right what is safe.
+
+        Of a table in a lake, that is what concerns this table. `deep` also reads all rows of all versions.
+        """
+        from conroi.maintenance.doctor import examine_table
+
+        with about(self.uri):
+            return examine_table(self._files, fix=fix, deep=deep, progress=progress)
+
+    def expire(self, older_than: Duration = OLDER_THAN, *, keep: int = KEEP, dry_run: bool = True) -> Expired:
+        """Forget versions that others followed so long ago; the newest `keep` and tagged ones stay.
+
+        By default it only says what it would do. For a table that stands alone; a lake has lake.expire().
+        """
+        from conroi.maintenance.expiring import expire_table
+
+        with about(self.uri):
+            return expire_table(self._files, older_than=older_than, keep=keep, dry_run=dry_run)
+
+    def gc(
+        self, *, min_age: Duration = MIN_AGE, dry_run: bool = True, progress: Callable[[int], None] | None = None
+    ) -> Collected:
+        """Delete files that no version refers to any more and that are older than this; by default only say which.
+
+        For a table that stands alone; a lake has lake.gc().
+        """
+        from conroi.maintenance.table_collecting import collect_table
+
+        with about(self.uri):
+            return collect_table(self._files, min_age=min_age, dry_run=dry_run, progress=progress)
 
     def clone(self, uri: str, *, deep: bool = False, storage_options: Mapping[str, str] | None = None) -> Table:
         """A new table with the rows of this version: sharing its files, or (`deep`) with copies of its own."""

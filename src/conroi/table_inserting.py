@@ -25,7 +25,7 @@ def insert_into(
         raise InvalidInputError(
             "insert() is for tables of a lake.", table=files.root, hint="Use append(), which is one commit."
         )
-    insert(files.catalog, files.object_id, Insert([data], chunk_rows, wait_s, message, files.incarnation))
+    insert(files.catalog, files.object_id, Insert([data], chunk_rows, wait_s, message, incarnation=files.incarnation))
 
 
 def unfinished(files: TableFiles, snapshot: Snapshot) -> tuple[int, int] | None:

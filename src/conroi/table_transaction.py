@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 
-from conroi.commit.change import CommitOptions
+from conroi.commit.change import Change, CommitOptions
 from conroi.commit.files import TableFiles
 from conroi.commit.loop import commit
+from conroi.commit.once import IDEMPOTENCY, DoneBefore, OnceKey
 from conroi.commit.run import COMMIT_RETRIES, checked_retries, checked_texts
 from conroi.commit.snapshot import Snapshot
 from conroi.commit.winning import naming_the_winner
 from conroi.errors import ClosedError, about
 from conroi.format.transaction import COMMIT_MESSAGE_PROPERTY
 from conroi.handles import Handle, Life, TransactionTable
+from conroi.maintenance.auto_compaction import compact_after
 from conroi.staging import Statements
+from conroi.verbs.plan import all_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,8 @@ class TableTransactionResult:
     attempts: int = 0
     rebased: tuple[int, ...] = ()
     """The versions of others that it was put on top of."""
+    was_done_before: bool = False
+    """Whether a commit with the same idempotency key was there already."""
 
 
 class TableTransaction(TransactionTable):
@@ -53,6 +58,7 @@ class TableTransaction(TransactionTable):
         properties: Mapping[str, str] | None = None,
         retries: int | None = None,
         strict: bool = False,
+        idempotency_key: str | None = None,
     ) -> None:
         notes = {} if message is None else {COMMIT_MESSAGE_PROPERTY: message}
         self._properties = checked_texts({**(properties or {}), **notes})
@@ -60,7 +66,12 @@ class TableTransaction(TransactionTable):
         self._strict = strict
         self._life = Life("table.begin()")
         self._base = base
+        self._begun_at = files.environment.monotonic()
         self._result: TableTransactionResult | None = None
+        self._once = None if idempotency_key is None else OnceKey(files, idempotency_key)
+        # After the base was read: what is committed later is met when this is.
+        self._earlier = None if self._once is None else self._once.done_at()
+        self._life.is_done = self._earlier is not None
         super().__init__(Handle(files.root, files, Statements(files, base), self._life, must_fold=True))
 
     def __enter__(self) -> TableTransaction:
@@ -89,6 +100,8 @@ class TableTransaction(TransactionTable):
         return self._result
 
     def _committed(self, statements: Statements) -> TableTransactionResult:
+        if self._earlier is not None:
+            return TableTransactionResult(self._earlier, was_done_before=True)
         plan = statements.folded()
         if plan is None:
             return TableTransactionResult(self._base.version)
@@ -98,9 +111,23 @@ class TableTransaction(TransactionTable):
             properties=self._properties,
             must_not_move=self._strict,
         )
-        with naming_the_winner(self._files, change.staged.operation.name):
-            done = commit(self._files, change, self._options)
+        change = replace(change, begun_at=self._begun_at)
+        try:
+            with naming_the_winner(self._files, change.staged.operation.name):
+                done = commit(self._files, self._with_key(change), self._options)
+        except DoneBefore as earlier:
+            return TableTransactionResult(earlier.version, was_done_before=True)
+        if self._once is not None:
+            self._once.landed(done.version)
+        compact_after(self._files, done)
         return TableTransactionResult(done.version, done.attempts, done.rebased_over)
+
+    def _with_key(self, change: Change) -> Change:
+        if self._once is None:
+            return change
+        guards = [self._once.guard] if change.guard is None else [self._once.guard, change.guard]
+        properties = {**change.properties, IDEMPOTENCY: self._once.key}
+        return replace(change, properties=properties, guard=all_of(guards))
 
     @property
     def result(self) -> TableTransactionResult:
@@ -111,6 +138,11 @@ class TableTransaction(TransactionTable):
                 hint="Leave the with block, or call commit(), first.",
             )
         return self._result
+
+    @property
+    def is_done(self) -> bool:
+        """Whether its idempotency key was committed before it began: then its statements do nothing."""
+        return self._life.is_done
 
     def __repr__(self) -> str:
         return f"TableTransaction({self.uri!r}, version={self._base.version}, {self._life.ended or 'open'})"

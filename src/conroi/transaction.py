@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal
@@ -20,19 +20,24 @@ from conroi.catalog.part import Wanted
 from conroi.catalog.publishing import RETRIES, LakePublisher, Order, Publishing
 from conroi.catalog.records import IDEMPOTENCY, Notes
 from conroi.catalog.renaming import Named, Names
-from conroi.catalog.rows import new_table_row
+from conroi.catalog.rows import Row, new_table_row
 from conroi.commit.change import Change
 from conroi.commit.run import checked_retries, checked_texts
+from conroi.data.elsewhere import in_spark
 from conroi.errors import ClosedError, InvalidInputError, about
 from conroi.format.naming import ManifestNaming
 from conroi.handles import Handle, Life, TransactionTable
+from conroi.maintenance.auto_compaction import compact_after
 from conroi.staging import Statements
 from conroi.verbs.create import DEFAULT_DATA_FORMAT, create
 from conroi.verbs.plan import Plan
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
     from conroi.data.incoming import Data
     from conroi.data.writing import Progress
+    from conroi.spark.sql import Statement
 
 Isolation = Literal["snapshot", "serializable"]
 
@@ -80,6 +85,7 @@ class Transaction:
             raise InvalidInputError(f"isolation={isolation!r} is not known.", hint='Give "snapshot" or "serializable".')
         self._catalog = catalog
         self._publisher = LakePublisher(catalog)
+        self._begun_at = catalog.environment.monotonic()
         self._base = catalog.state()
         self._notes = notes
         self._isolation = isolation
@@ -93,6 +99,7 @@ class Transaction:
         """Of tables that were read and then dropped."""
         self._expects: dict[str, Expectation] = {}
         self._amendments: list[Amendment] = []
+        self._own_rows: dict[str, Row | None] = {}
         self._missed: set[str] = set()
         self._is_listed = False
         self._lock = threading.RLock()
@@ -123,6 +130,10 @@ class Transaction:
         self._life.check_open()
         self._is_listed = True
         return [shown(key) for key in self._names.all()]
+
+    def sql(self, spark: SparkSession, query: str) -> DataFrame | Statement:
+        """One statement of Spark SQL: see lake.sql(). A query sees what this transaction did; a change joins it."""
+        return in_spark("sql").transaction_sql(self, spark, query)
 
     def _found(self, key: str) -> Named | None:
         """The table of this name; a name that was looked for in vain is remembered."""
@@ -190,6 +201,21 @@ class Transaction:
             self._names.add(row)
             self._handles[wanted] = Handle(name, files, statements, self._life)
         return self[name]
+
+    def bring_table(self, row: Row, plan: Callable[[LakeTableFiles], Plan]) -> None:
+        """The lower layer of merges: make a table that another branch has; `plan` says how it begins."""
+        self._life.check_open()
+        files = table_files(self._catalog, row, self._publisher)
+        statements = Statements(files, None).then(plan(files))
+        with self._lock:
+            self._life.check_open()
+            self._names.add(row)
+            self._handles[row.object_id] = Handle(shown(row.object_id), files, statements, self._life)
+
+    def set_row(self, row: Row) -> None:
+        """The lower layer of merges: a row that is published as it is, with no new version of a table."""
+        self._life.check_open()
+        self._own_rows[row.object_id] = row
 
     def drop_table(self, name: str) -> None:
         """Take a table out of the lake; older versions of the lake still have it."""
@@ -314,6 +340,8 @@ class Transaction:
         outcome = Publishing(self._catalog, order).run()
         if outcome.earlier is not None:
             return _result_of(outcome.earlier)
+        for wanted in order.tables:
+            compact_after(wanted.files, outcome.tables[wanted.object_id])
         return TransactionResult(
             version=outcome.version,
             tables={shown(key): result.version for key, result in outcome.tables.items()},
@@ -341,7 +369,7 @@ class Transaction:
         return Order(
             base=self._base,
             tables=tables,
-            rows=self._names.rows({wanted.object_id for wanted in tables}),
+            rows={**self._names.rows({wanted.object_id for wanted in tables}), **self._own_rows},
             leaving=self._names.leaving(),
             expects=[*self._expects.values(), *self._isolation_expects()],
             listing=ListingExpectation(names) if is_serializable and self._is_listed else None,
@@ -360,8 +388,9 @@ class Transaction:
         properties.pop(IDEMPOTENCY, None)
         uuid = str(self._catalog.environment.new_uuid())
         if statements.base is None:
-            return Change(staged=plan.staged, base=None, uuid=uuid, properties=properties)
-        return plan.change(statements.base, uuid=uuid, properties=properties, must_not_move=False)
+            return Change(staged=plan.staged, base=None, uuid=uuid, properties=properties, begun_at=self._begun_at)
+        change = plan.change(statements.base, uuid=uuid, properties=properties, must_not_move=False)
+        return replace(change, begun_at=self._begun_at)
 
     @property
     def result(self) -> TransactionResult:

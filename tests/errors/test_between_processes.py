@@ -15,6 +15,7 @@ import pytest
 
 import conroi
 from conroi import errors
+from conroi.branching.results import Conflict
 from conroi.conflicts.reason import Reason
 from tests.support.instruments import interrupted
 
@@ -38,6 +39,7 @@ VALUES: dict[str, Any] = {
     "held_since": datetime(2026, 11, 16, tzinfo=UTC),
     "transaction_uuid": "abc",
     "keys": ({"id": 5},),
+    "conflicts": (Conflict("orders", "row", "changed on both branches", {"id": 5}),),
 }
 
 

@@ -19,7 +19,8 @@ from conroi.data.pinned import Pinned
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import fields_by_path
 from conroi.format.keyfilter import bloom_filter
-from conroi.merging.verb import FEW_INSERTS, Merging
+from conroi.merging import change
+from conroi.merging.change import FEW_INSERTS, RowChange
 from tests.keys.tables import (
     KEY_TYPES,
     NOT_IN_FILTER,
@@ -35,9 +36,9 @@ from tests.keys.tables import (
 pytestmark = pytest.mark.contract("K3")
 
 
-def filter_as_pylance_writes_it(_self: Merging, pinned: Pinned, inserted: pa.Table) -> pb.KeyExistenceFilter:
+def filter_as_pylance_writes_it(pinned: Pinned, change: RowChange) -> pb.KeyExistenceFilter:
     """Of types that pylance skips, an empty one."""
-    return bloom_filter([fields_by_path(pinned.manifest.fields)["id"].id], [inserted["id"]])
+    return bloom_filter([fields_by_path(pinned.manifest.fields)["id"].id], [change.inserted_rows(["id"])["id"]])
 
 
 # ------------------------------------------------------------------------------ is stopped
@@ -69,7 +70,7 @@ def test_control_with_the_filter_that_pylance_itself_writes_it_slips_in(
 ) -> None:
     kind = KEY_TYPES[name]
     table, late = keyed(root, kind), lance.dataset(root)
-    monkeypatch.setattr(Merging, "_filter", filter_as_pylance_writes_it)
+    monkeypatch.setattr(change, "key_filter", filter_as_pylance_writes_it)
     upsert(table, rows(kind.type, kind.new, n=1))
     pylance_upsert(late, rows(kind.type, kind.new, n=2))
     assert lance.dataset(root).to_table()["n"].to_pylist() == [0, 1, 2]

@@ -36,6 +36,7 @@ def check(spark: SparkSession, folder: Path) -> None:
         print("refused:", refused.message)
     merged = lake["orders"].merge(frame.where("id < 2").selectExpr("id", "'new' AS name"), on="id")
     assert merged.when_matched_update_all().execute().rows_updated == 2
+    change_rows(spark, lake["orders"])
     assert lake.at(then)["orders"].to_spark(spark).count() == 40
 
     alone = str(folder / "alone.lance")
@@ -46,6 +47,25 @@ def check(spark: SparkSession, folder: Path) -> None:
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW alone USING conroi OPTIONS (path '{alone}')")
     spark.sql("INSERT INTO alone VALUES (9, NULL)")
     assert ids(alone) == [0, 1, 2, 9]
+
+
+def change_rows(spark: SparkSession, orders: conroi.Table) -> None:
+    """Merge, update, delete, compact and compute columns, all by tasks; the rows are those with the ids 0 to 79."""
+    source = spark.range(70, 90, numPartitions=3).selectExpr("id", "concat('m', id) AS name")
+    for plan in ("probe", "join"):
+        merge = orders.merge(source, on="id").when_matched_update({"name": "concat(target.name, source.name)"})
+        done = merge.when_not_matched_insert_all().execute(plan=plan)  # pyright: ignore[reportArgumentType]
+        assert done.rows_inserted == (10 if plan == "probe" else 0), done
+    orders = orders.update({"name": "'small'"}, "id < 10", spark=spark).delete("id >= 85", spark=spark)
+    orders = orders.compact(spark=spark).add_columns(lengths, spark=spark)
+    found = {row["id"]: row for row in lance.dataset(orders.uri).to_table().to_pylist()}
+    assert (len(found), found[3]["name"], found[84]["name"]) == (85, "small", "m84m84")
+    assert (found[3]["length"], found[84]["length"]) == (5, 6)
+    orders.drop_columns(["length"]).delete("id >= 80")
+
+
+def lengths(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return pa.record_batch({"length": [len(name) for name in batch.column("name").to_pylist()]})
 
 
 def open_session(master: str) -> SparkSession:

@@ -120,8 +120,19 @@ def test_a_query_reads_only_the_columns_and_rows_that_it_needs(lake: conroi.Lake
     )
     assert (found["o"].columns, found["o"].filter) == (["id", "name"], "(`id` > 1)")
     assert (found["i"].columns, found["i"].filter) == (["order_id", "n"], "(`n` < 3)")
-    assert narrowed(lake, "SELECT count(*) FROM orders")["orders"].columns == ["id"]
+    assert narrowed(lake, "SELECT count(*) FROM orders")["orders"].columns == []
     assert narrowed(lake, "SELECT * FROM orders")["orders"].columns == ["id", "amount", "name"]
+
+
+@pytest.mark.contract("S1")
+def test_a_query_that_only_counts_reads_no_data(spark: SparkSession, lake: conroi.Lake) -> None:
+    lake["orders"].delete("id = 1")
+    for path in (Path(lake.uri) / "orders.lance" / "data").iterdir():
+        path.unlink()
+    counting = "SELECT count(*), (SELECT count(*) FROM sales.items) FROM orders o CROSS JOIN orders p"
+    assert rows(lake.sql(spark, counting)) == [(4, 3)]
+    with pytest.raises(Exception, match=r"(?i)not found"):
+        rows(lake.sql(spark, "SELECT count(name) FROM orders"))
 
 
 def test_a_condition_behind_an_outer_join_narrows_only_the_side_that_keeps_its_rows(lake: conroi.Lake) -> None:

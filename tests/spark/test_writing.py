@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 import conroi
 from conroi.spark import frames, tasks
@@ -206,23 +206,6 @@ def test_a_key_that_somebody_inserts_meanwhile_is_not_doubled(spark: SparkSessio
     with pytest.raises(conroi.DuplicateKeyError, match="already: 10"):
         keyed.append(numbers(spark, 10, 12), progress=meanwhile)
     assert ids(keyed.uri) == [0, 1, 2, 3, 10]
-
-
-# ------------------------------------------------------------------------------ merge
-
-
-def test_a_merge_takes_a_dataframe_that_is_not_too_big(spark: SparkSession, uri: str, monkeypatch: pytest.MonkeyPatch):
-    table = conroi.create_table(uri, [{"id": 1, "name": "old"}], key="id")
-
-    def merge(frame: DataFrame) -> conroi.MergeResult:
-        builder = table.merge(frame, on="id")
-        return builder.when_matched_update_all().when_not_matched_insert_all().execute()
-
-    result = merge(numbers(spark, 0, 3))
-    assert (result.rows_updated, result.rows_inserted, ids(uri)) == (1, 2, [0, 1, 2])
-    monkeypatch.setattr(frames, "MOST_ROWS_HERE", 2)
-    with pytest.raises(conroi.InvalidInputError, match="more than 2 rows"):
-        merge(numbers(spark, 0, 3))
 
 
 # ------------------------------------------------------------------------------ transactions

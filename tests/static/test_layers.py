@@ -11,13 +11,19 @@ from tests.support.source import Import, Module, conroi_modules
 
 FRONT_DOOR = {
     "",
+    "branching",
+    "export",
+    "front",
     "handles",
     "inserting",
     "lake",
+    "lake_branches",
+    "lake_changes",
     "lake_history",
     "lake_inserting",
     "lake_listing",
     "lake_scoped",
+    "lake_upkeep",
     "opening",
     "reading",
     "retrying",
@@ -49,10 +55,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "testing": FOUNDATION | {"stores", "format", "catalog", "front door"},
     "history": CORE | {"stores", "commit", "refs"},
     "catalog": MIDDLE | {"history", "refs", "verbs"},
-    "maintenance": MIDDLE | {"catalog"},
+    "views": set(),
+    "maintenance": MIDDLE | {"catalog", "locks", "refs", "verbs", "views"},
     "locks": FOUNDATION | {"stores", "catalog"},
-    "front door": MIDDLE | {"catalog", "history", "refs", "verbs", "merging", "maintenance", "locks"},
-    "spark": MIDDLE | {"history", "verbs", "front door"},
+    "front door": MIDDLE | {"catalog", "history", "refs", "verbs", "merging", "maintenance", "locks", "views"},
+    "cli": MIDDLE | {"catalog", "history", "refs", "maintenance", "locks", "views", "front door", "spark"},
+    "spark": MIDDLE | {"catalog", "history", "verbs", "merging", "front door"},
 }
 
 

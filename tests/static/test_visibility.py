@@ -19,6 +19,8 @@ MANIFEST_FOLDER = re.compile(r"(?<!\w)_versions\b")
 PUBLISHING_LAYERS = {"commit", "stores"}
 NAMING_LAYERS = PUBLISHING_LAYERS | {"format", "testing"}
 EXCEPTIONS = {
+    "conroi.refs.cells": "a name for a branch, which has versions of its own",
+    "conroi.refs.lance_branches": "a name for a branch that is there already",
     "conroi.refs.tags": "a tag is a name for a version that is visible already",
     "conroi.testing.records": "hands every call of an external store on to another one",
     "conroi.testing.wrapping": "hands every call of a store on to another store",

@@ -13,7 +13,7 @@ import sys
 import sysconfig
 import time
 import uuid
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,7 +79,7 @@ def seaweedfs(folder: Path) -> Generator[S3Server]:
         f"-s3.config={config}", "-volume.max=20", "-master.volumeSizeLimitMB=64",
         "-s3.port.iceberg=0", "-s3.port.lance=0", *flags,
     ]  # fmt: skip
-    with _running(command, folder / "seaweedfs.log"):
+    with running(command, folder / "seaweedfs.log"):
         yield _with_bucket(ports[names.index("s3.port")], folder / "seaweedfs.log")
 
 
@@ -88,7 +88,7 @@ def moto(folder: Path) -> Generator[S3Server]:
     """moto: AWS in Python, slow and exact."""
     (port,) = free_ports(1)
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    with _running(command, folder / "moto.log"):
+    with running(command, folder / "moto.log"):
         yield _with_bucket(port, folder / "moto.log")
 
 
@@ -102,7 +102,7 @@ def rclone(folder: Path) -> Generator[S3Server]:
         _tool("rclone"), "serve", "s3", str(folder / "served"), f"--addr=127.0.0.1:{port}",
         f"--auth-key={ACCESS_KEY},{SECRET_KEY}", f"--config={folder / 'rclone.conf'}", "--vfs-cache-mode=off",
     ]  # fmt: skip
-    with _running(command, folder / "rclone.log"):
+    with running(command, folder / "rclone.log"):
         yield _with_bucket(port, folder / "rclone.log", bucket)
 
 
@@ -123,13 +123,14 @@ def _tool(name: str) -> str:
 
 
 @contextlib.contextmanager
-def _running(command: list[str], log: Path) -> Generator[None]:
+def running(command: list[str], log: Path, environment: Mapping[str, str] | None = None) -> Generator[None]:
+    """A server that is killed at the end, with all its children."""
     # A session of its own, so that children of the server go with it.
     with log.open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, "-c", _DIE_WITH_PARENT, *command], stdin=subprocess.DEVNULL, stdout=output,
             stderr=subprocess.STDOUT, start_new_session=True, cwd=log.parent,
-            env={**os.environ, "HOME": str(log.parent)},
+            env={**os.environ, "HOME": str(log.parent), **(environment or {})},
         )  # fmt: skip
     try:
         yield

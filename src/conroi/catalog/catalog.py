@@ -15,13 +15,15 @@ from conroi.catalog.names import shown
 from conroi.catalog.rows import Row
 from conroi.catalog.state import LakeState
 from conroi.commit.files import Publisher, TableFiles
+from conroi.commit.forked import TREE, Origin, forked_objects
 from conroi.commit.pins import Pin, finalize, load_pinned
 from conroi.commit.snapshot import Snapshot, load_snapshot, load_transaction
 from conroi.environment import Environment
 from conroi.errors import CorruptionError, ForkedTableError, NotFoundError, StoreError
 from conroi.format.naming import ManifestNaming, check_relative_path
+from conroi.refs.branches import MAIN_BRANCH, Branch
 from conroi.stores.objects import Objects, open_objects
-from conroi.stores.versions import FolderVersions, Located
+from conroi.stores.versions import LONG_AGO, FolderVersions, Located
 
 _log = logging.getLogger(__name__)
 
@@ -54,8 +56,20 @@ class Catalog:
         storage_options: Mapping[str, str] | None = None,
         durable: bool = False,
         wrap: Wrap = unwrapped,
+        branch: str | None = None,
     ) -> None:
         self.root = root
+        self.branch = branch
+        """The name of the Lance branch, if this is a branch of the lake."""
+        self._lineages: dict[str, dict[str, int]] = {}
+        """By the folder of a table on the branch: the folders that have its older versions, and up to which."""
+        self.identity: Branch = MAIN_BRANCH
+        self.main: Catalog = self
+        """The main branch of the lake."""
+        self.manifest: TableFiles | None = None
+        """Of the main branch: the storage of `__manifest`; None if a store has the history."""
+        self.branches: dict[str, tuple[Catalog, TableFiles]] = {}
+        """Of the main branch: those others that were opened, by id."""
         self.heads = heads
         self.environment = environment
         self._storage_options = storage_options
@@ -126,10 +140,41 @@ class Catalog:
         with self._lock:
             found = self._objects.get(location)
             if found is None:
-                uri = self._uri_of(location)
-                found = self._wrap(open_objects(uri, self._storage_options, durable=self._durable))
+                found = self.opened(location)
+                if self.branch is not None and location.endswith(f"/{TREE}/{self.branch}"):
+                    found = forked_objects(found, self.branch, lambda: self._origins(location))
                 self._objects[location] = found
             return found
+
+    def opened(self, location: str) -> Objects:
+        """The files in this folder of the lake, and nothing else."""
+        return self._wrap(open_objects(self._uri_of(location), self._storage_options, durable=self._durable))
+
+    def beside(self, heads: Heads, branch: str) -> Catalog:
+        """A branch of this lake, in the same place and with the same settings."""
+        return Catalog(
+            self.root,
+            heads,
+            self.environment,
+            storage_options=self._storage_options,
+            durable=self._durable,
+            wrap=self._wrap,
+            branch=branch,
+        )
+
+    def _origins(self, location: str) -> list[Origin]:
+        return [Origin(self.objects(folder), bound) for folder, bound in self.lineage(location)]
+
+    def lineage(self, location: str) -> list[tuple[str, int]]:
+        """The folders that have the older versions of a table on the branch, and up to which, nearest first."""
+        return sorted(self._lineages.get(location, {}).items(), key=lambda pair: -pair[1])
+
+    def note_lineage(self, location: str, lineage: Sequence[tuple[str, int]]) -> None:
+        """Remember where the older versions of a table on the branch are."""
+        if lineage:
+            known = self._lineages.setdefault(location, {})
+            for folder, version in lineage:
+                known[folder] = max(version, known.get(folder, 0))
 
     def _uri_of(self, location: str) -> str:
         check_relative_path(location)
@@ -145,6 +190,7 @@ class Catalog:
     def snapshot(self, row: Row) -> Snapshot:
         """The version of the table that this row pins; the folder's newest for one that is not managed yet."""
         location = location_of(row)
+        self.note_lineage(location, row.lineage)
         if row.pin is None:
             return self._folder_head(location, row)
         key = (location, row.pin.version, row.pin.transaction)
@@ -154,6 +200,10 @@ class Catalog:
                 self._snapshots.move_to_end(key)
                 return known
         loaded = self._completed(location, row.pin, load_pinned(self.objects(location), row.pin))
+        if row.is_inherited and loaded.indices:
+            from conroi.catalog.forking import fork_to_read
+
+            fork_to_read(self, row, loaded)
         self.keep(location, row.pin, loaded)
         return loaded
 
@@ -223,6 +273,7 @@ class Catalog:
 
     def final_version(self, row: Row, version: int) -> Snapshot:
         """A version before the pinned one: those all have their final names."""
+        self.note_lineage(location_of(row), row.lineage)
         naming = self.naming(row)
         return load_snapshot(self.objects(location_of(row)), Located(version, naming.path(version), naming))
 
@@ -296,7 +347,10 @@ class LakeVersions:
             )
         return self._catalog.folder(location_of(row)).put(version, naming, data)
 
-    def saw(self, located: Located) -> None:
+    def confirm(self, located: Located, since: float) -> None:
+        """Only detached versions are put here, and nobody else has their numbers."""
+
+    def saw(self, located: Located, at: float = LONG_AGO) -> None:
         """The lake itself knows what is newest."""
 
 
@@ -331,6 +385,7 @@ class LakeTableFiles(TableFiles):
 
 def table_files(catalog: Catalog, row: Row, publisher: Publisher) -> LakeTableFiles:
     """The storage of a table, through the lake."""
+    catalog.note_lineage(location_of(row), row.lineage)
     return LakeTableFiles(
         objects=catalog.objects(location_of(row)),
         versions=LakeVersions(catalog, row.object_id, row.incarnation),

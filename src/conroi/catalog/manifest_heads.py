@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 
@@ -22,6 +22,7 @@ from conroi.catalog.records import Notes, decode_records, encode_records
 from conroi.catalog.state import Changes, LakeState
 from conroi.commit.baton import Baton
 from conroi.commit.files import TableFiles
+from conroi.commit.forked import KEYS_DIR
 from conroi.commit.putting import Putting
 from conroi.commit.snapshot import Snapshot, load_snapshot, load_transaction
 from conroi.commit.turns import WRITER_PROPERTY, Turns
@@ -31,10 +32,10 @@ from conroi.format.manifest_file import ManifestFile, lay_out
 from conroi.format.naming import TRANSACTIONS_DIR
 from conroi.format.transaction import Transaction, encode_transaction
 from conroi.operations import Step, Update
-from conroi.stores.versions import HEAD_IS_FRESH_FOR_S, Located
+from conroi.stores.ages import ages
+from conroi.stores.versions import Located
 from conroi.version import WRITER
 
-KEYS_DIR = "_conroi/keys"
 FOLLOW_AT_MOST = 64
 """When more versions are new than this, the rows are read instead of the commits."""
 
@@ -42,8 +43,10 @@ FOLLOW_AT_MOST = 64
 class ManifestHeads:
     """The states of one lake, in its `__manifest` table."""
 
-    def __init__(self, files: TableFiles) -> None:
+    def __init__(self, files: TableFiles, view: Callable[[LakeState], LakeState] | None = None) -> None:
         self._files = files
+        self._view = view
+        """How a branch sees rows that are not its own."""
         self._snapshots: dict[int, Snapshot] = {}
         """The manifests of the states that were seen last, by version: the next one is built on them."""
         self._looked_at = files.environment.monotonic()
@@ -61,24 +64,26 @@ class ManifestHeads:
     def newest(self, known: LakeState | None) -> Seen:
         if known is None or known.version not in self._snapshots:
             return Seen(self._load_newest(), is_complete=known is None)
-        state, commits, newest = known, list[Published](), self._newest_if_long_ago()
+        asked_at, state, commits = self._files.environment.monotonic(), known, list[Published]()
         while (snapshot := self._next(state.version)) is not None:
             following = self._follow(state, snapshot)
             if following is None or len(commits) >= FOLLOW_AT_MOST:
                 return Seen(self._load_newest(), tuple(commits), is_complete=False)
             state, published = following
             commits.append(published)
-        if state.version < newest:  # those in between were collected
+        if state.version < self._newest_known():  # those in between were collected
             return Seen(self._load_newest(), tuple(commits), is_complete=False)
+        self._looked_at = asked_at
+        self._files.versions.saw(self._snapshots[state.version].located, asked_at)
         return Seen(state, tuple(commits))
 
-    def _newest_if_long_ago(self) -> int:
-        """The number of the newest version, if we have not looked for so long that versions may have been collected."""
-        now = self._files.environment.monotonic()
-        is_long_ago = now - self._looked_at > HEAD_IS_FRESH_FOR_S
-        self._looked_at = now
-        located = self._files.versions.latest() if is_long_ago else None
-        return 0 if located is None else located.version
+    def _newest_known(self) -> int:
+        """The newest version we know of: looked up if we have not looked for so long that some may be collected."""
+        newest = max(self._snapshots)
+        if self._files.environment.monotonic() - self._looked_at < ages().version_s / 2:
+            return newest
+        located = self._files.versions.latest()
+        return newest if located is None else max(newest, located.version)
 
     def has_moved(self, known: LakeState, versions: int) -> bool:
         if not self._files.objects.is_local:
@@ -117,12 +122,14 @@ class ManifestHeads:
         return following, _published(snapshot, transaction)
 
     def _load_newest(self) -> LakeState:
+        self._looked_at = self._files.environment.monotonic()
         return self._state(self._files.head())
 
     def _state(self, snapshot: Snapshot) -> LakeState:
         """The state by reading all rows."""
         check_columns(snapshot.manifest, self._files.root)
-        return load_rows(self._files, self._remember(snapshot))
+        state = load_rows(self._files, self._remember(snapshot))
+        return state if self._view is None else self._view(state)
 
     def _remember(self, snapshot: Snapshot) -> Snapshot:
         with self._lock:
@@ -144,7 +151,6 @@ class ManifestHeads:
 
     def landed(self, snapshot: Snapshot, transaction: Transaction) -> None:
         """Remember a version that we made ourselves."""
-        self._files.versions.saw(snapshot.located)
         self._remember(snapshot)
         self.turns.saw(snapshot.version, transaction)
 

@@ -50,6 +50,7 @@ def open_catalog(
     catalog = Catalog(
         root, ManifestHeads(files), environment, storage_options=storage_options, durable=durable, wrap=wrap
     )
+    catalog.manifest = files
     catalog.state()
     return catalog, files
 

@@ -7,15 +7,17 @@ from dataclasses import dataclass
 from functools import partial
 
 from conroi.catalog.catalog import Catalog, LakeTableFiles, location_of
+from conroi.catalog.forking import fork
 from conroi.catalog.heads import Task
 from conroi.catalog.names import shown
 from conroi.catalog.rows import Row
 from conroi.catalog.state import LakeState
 from conroi.commit.change import Change, CommitResult
-from conroi.commit.foreign import ForeignManifest, read_final
+from conroi.commit.foreign import ForeignManifest, read_final, refuse_cleanup
 from conroi.commit.pending import Built, Pending
 from conroi.commit.pins import Pin, finalize, forked, staged_path
 from conroi.commit.snapshot import Snapshot
+from conroi.commit.staying import is_recent_for_files, is_recent_for_versions
 from conroi.errors import (
     AlreadyExistsError,
     ForkedTableError,
@@ -56,6 +58,7 @@ class Part:
         self._pending = Pending(wanted.files, wanted.change)
         self._next: Built | None = None
         self._built_on: Snapshot | None = None
+        self._built_at: float | None = None
         self._staged = ""
         """Where the next manifest waits for the publication."""
         self._is_staged = False
@@ -158,9 +161,12 @@ class Part:
 
     def build(self) -> None:
         """Build the next manifest, unless the one that is staged still fits."""
-        if self._next is not None and self._built_on is self._pending.seen:
+        is_recent = is_recent_for_files(self.wanted.files, self._built_at)
+        if self._next is not None and self._built_on is self._pending.seen and is_recent:
             return
+        self._built_at = self._catalog.environment.monotonic()
         self._next = self._pending.build()
+        refuse_cleanup(self._next.file.manifest, self.name)
         self._built_on = self._pending.seen
         self._staged = staged_path(self._next.located, str(self._catalog.environment.new_uuid()))
         self._is_staged = False
@@ -174,6 +180,8 @@ class Part:
         """What must happen before the publication; in any order."""
         tasks: list[Task] = [self._probe]
         seen = self._pending.seen
+        if seen is not None and self._catalog.branch is not None:
+            tasks.append(partial(fork, self._catalog, self.wanted.row, seen))
         if seen is not None and not seen.is_final:
             tasks.append(self._finalize_before)
         if not self._is_staged:
@@ -185,6 +193,7 @@ class Part:
     def staged(self) -> None:
         """All tasks are done."""
         self._is_staged = True
+        self._pending.confirm(self._built)
 
     def _probe(self) -> None:
         self.is_taken = self._objects.head(self._built.located.path) is not None
@@ -225,7 +234,9 @@ class Part:
         """Put the manifest under its final name; False if that cannot be done, which the next writer will see."""
         location = location_of(self.wanted.row)
         try:
-            finalize(self._objects, self._pin, self._built.data)
+            # After a while others may have made it final and collected it: the staged file says so by being gone.
+            is_recent = is_recent_for_versions(self.wanted.files, self._built_at)
+            finalize(self._objects, self._pin, self._built.data if is_recent else None)
         except (StoreError, ForkedTableError, NotFoundError) as error:
             _log.warning("version %d of %s is published but not final: %s", self._pin.version, self.name, error)
             return False

@@ -9,6 +9,7 @@ import logging
 
 from conroi.catalog.catalog import Catalog, location_of
 from conroi.catalog.foreign_keys import refuse_duplicate_keys
+from conroi.catalog.forking import fork
 from conroi.catalog.heads import Task
 from conroi.catalog.names import shown
 from conroi.catalog.part import Wanted
@@ -18,6 +19,7 @@ from conroi.commit.change import CommitResult
 from conroi.commit.foreign import ForeignManifest
 from conroi.commit.pins import Pin, finalize
 from conroi.commit.snapshot import Snapshot
+from conroi.commit.staying import is_recent_for_files
 from conroi.errors import (
     CorruptionError,
     ExpectedVersionMismatch,
@@ -46,6 +48,7 @@ class PrebuiltPart:
         self._before: Row | None = None
         self._is_checked = False
         self._is_final = not foreign.pin.is_staged
+        self._begun_at = catalog.environment.monotonic()
 
     @property
     def is_new(self) -> bool:
@@ -116,10 +119,21 @@ class PrebuiltPart:
         before = self._before
         if before is not None and before.pin is not None:
             tasks.append(lambda: make_final(self._catalog, before))
+            if self._catalog.branch is not None:
+                tasks.append(lambda: fork(self._catalog, before, self._catalog.snapshot(before)))
         return tasks
 
     def staged(self) -> None:
-        """Others staged it."""
+        """Others staged it; if that was long ago, a collector may have taken it."""
+        pin = self._foreign.pin
+        if pin.is_staged and not is_recent_for_files(self.wanted.files, self._begun_at):
+            if self._objects.head(pin.manifest) is None:
+                raise RetryableConflict(
+                    f"The staged manifest {pin.manifest} was collected before it could be published.",
+                    table=self.name,
+                    version=pin.version,
+                    hint="Stage it again, and ask for the version again.",
+                )
 
     def _probe(self) -> None:
         pin = self._foreign.pin

@@ -9,12 +9,12 @@ from typing import Any
 
 from conroi.catalog.rows import Row
 from conroi.catalog.state import Changes
+from conroi.commit.once import IDEMPOTENCY
 from conroi.format.transaction import COMMIT_MESSAGE_PROPERTY
 
 RECORDS = "conroi.records"
 LAYOUT = "conroi.layout"
 AUTHOR = "conroi.author"
-IDEMPOTENCY = "conroi.idempotency"
 OWN = frozenset({RECORDS, LAYOUT, AUTHOR, IDEMPOTENCY, COMMIT_MESSAGE_PROPERTY, "conroi.writer"})
 MOST_RECORDS = 1000
 """A publication of more tables carries no records: readers then read the rows themselves."""

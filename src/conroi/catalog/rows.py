@@ -21,6 +21,7 @@ _INCARNATION = "conroi.incarnation"
 _LOCK = "conroi.lock"
 _MENDED = "conroi.mended"
 _INSERT = "conroi.insert"
+_LINEAGE = "conroi.lineage"
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,28 @@ class Row:
     def mended_at(self, version: int) -> Row:
         """The same table, with its two lines come together in this version."""
         return self.with_notes({_MENDED: str(version)})
+
+    @cached_property
+    def lineage(self) -> tuple[tuple[str, int], ...]:
+        """On a branch: the folders that have the table's older versions, and up to which, nearest first."""
+        try:
+            return tuple((str(location), int(version)) for location, version in json.loads(self.notes[_LINEAGE]))
+        except KeyError:
+            return ()
+        except (ValueError, TypeError) as error:
+            raise self._damaged() from error
+
+    @property
+    def is_inherited(self) -> bool:
+        """Whether nobody has written it on its branch yet, so that its version is in another folder."""
+        return bool(self.lineage) and self.pin is not None and self.pin.version == self.lineage[0][1]
+
+    def moved(self, location: str, lineage: tuple[tuple[str, int], ...]) -> Row:
+        """The same table in another folder, with its older versions where they are."""
+        kept = {key: value for key, value in self.notes.items() if key != _LINEAGE}
+        if lineage:
+            kept[_LINEAGE] = json.dumps(lineage, separators=(",", ":"))
+        return replace(self, location=location, metadata=json.dumps(kept, separators=(",", ":")))
 
     def with_lock(self, lock: int) -> Row:
         """The same table with a lock id."""

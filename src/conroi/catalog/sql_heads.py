@@ -121,7 +121,8 @@ class SqlHeads:
     # ------------------------------------------------------------------------ the past
 
     def at(self, version: int) -> LakeState:
-        if not 0 < version <= self._head():
+        found = self._queries.before(version, 1)
+        if version > self._head() or not found or found[0].version != version:
             raise NotFoundError(
                 f"There is no version {version} of the lake.",
                 table=self._root.root,
@@ -146,6 +147,23 @@ class SqlHeads:
                 return
             yield from map(_published, page)
             newest, left = page[-1].version - 1, left - len(page)
+
+    def versions(self) -> list[tuple[int, int]]:
+        """All versions that are there, ascending, and when they were made."""
+        return self._queries.versions()
+
+    def rows_since(self, version: int) -> tuple[list[Row], list[Row]]:
+        """The rows that this version or a newer one has, and those that only older ones have."""
+        kept: list[Row] = []
+        gone: list[Row] = []
+        for object_id, _, until, content in self._queries.spans():
+            row = Row.from_json(object_id, json.loads(content))
+            (kept if until is None or until > version else gone).append(row)
+        return kept, gone
+
+    def forget(self, versions: Sequence[int]) -> None:
+        """Forget old versions."""
+        self._tables.forget(self._lake, versions)
 
     # ------------------------------------------------------------------------ idempotency keys
 

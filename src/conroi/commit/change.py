@@ -40,6 +40,9 @@ class Change:
     """Make a version off the table's line of versions, on the base as it is: nobody is raced, nothing is rebased."""
     baton: Baton | None = None
     """The baton of a verb that may be done again: it is kept until the verb is through."""
+    begun_at: float | None = None
+    """When the work began, before its base was looked up, by the environment's monotonic clock; None: long ago, maybe.
+    """
     new_table_naming: ManifestNaming = ManifestNaming.V2
     """For a new table: how its manifests are named."""
 

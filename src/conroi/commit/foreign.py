@@ -9,6 +9,7 @@ from conroi.commit.pins import Pin
 from conroi.commit.snapshot import Snapshot, load_snapshot, load_transaction
 from conroi.errors import InvalidInputError, NotFoundError
 from conroi.format.flags import require_writable
+from conroi.format.manifest import Manifest
 from conroi.format.manifest_checks import validate_manifest
 from conroi.format.naming import VERSIONS_DIR, ManifestNaming, parse_staged_name
 from conroi.format.transaction import Transaction
@@ -117,10 +118,16 @@ def _check(objects: Objects, foreign: ForeignManifest) -> None:
     manifest = foreign.snapshot.manifest
     require_writable(manifest.head)
     validate_manifest(manifest)
+    refuse_cleanup(manifest, objects.root)
+
+
+def refuse_cleanup(manifest: Manifest, table: str) -> None:
+    """A table of a lake may not delete its old versions by itself."""
     if any(key.startswith(CLEANUP_CONFIG) for key in manifest.head.config):
         raise InvalidInputError(
             "The table would delete its old versions by itself, but other versions of the lake need them.",
-            table=objects.root,
-            version=foreign.version,
-            hint=f"Write it without auto_cleanup_options ({CLEANUP_CONFIG}* in its config).",
+            table=table,
+            version=manifest.version,
+            hint=f"Write it without auto_cleanup_options ({CLEANUP_CONFIG}* in its config; set_config() with None takes"
+            " them out). lake.expire() forgets old versions of all tables.",
         )

@@ -131,6 +131,7 @@ class _Commit:
         is_new = self.pending.seen is None
         built = self.pending.build()
         self.pending.write_transaction(built.transaction, built.encoded_transaction)
+        self.pending.confirm(built)
         snapshot = self.putting.put(built.located, built.data, built.file)
         if snapshot is None and is_new:
             raise AlreadyExistsError(
@@ -141,7 +142,6 @@ class _Commit:
         return snapshot
 
     def _landed(self, snapshot: Snapshot, attempts: int) -> CommitResult:
-        self.files.versions.saw(snapshot.located)
         _log.debug("committed version %d of %s in %d attempts", snapshot.version, self.files.root, attempts)
         return self.pending.landed(snapshot, attempts)
 

@@ -14,6 +14,13 @@ from conroi.commit.deletions import load_deletions, write_deletions
 from conroi.commit.detached import detached_version
 from conroi.commit.files import TableFiles
 from conroi.commit.snapshot import Snapshot, load_only_transaction, load_snapshot, load_transaction
+from conroi.commit.staying import (
+    is_recent_for_files,
+    is_recent_for_versions,
+    refuse_collected_between,
+    refuse_forgotten,
+    refuse_swept,
+)
 from conroi.commit.turns import WRITER_PROPERTY
 from conroi.conflicts import Outcome, Reason, Rebase, Verdict, Winner, are_unrelated, vector_key
 from conroi.errors import (
@@ -28,7 +35,7 @@ from conroi.format.fields import fields_by_path
 from conroi.format.flags import require_writable
 from conroi.format.manifest_file import ManifestFile, lay_out
 from conroi.format.naming import TRANSACTIONS_DIR, ManifestNaming
-from conroi.format.transaction import Transaction, encode_transaction
+from conroi.format.transaction import BASE_PROPERTY, Transaction, encode_transaction
 from conroi.operations import Operation, Step
 from conroi.stores.versions import Located
 from conroi.version import WRITER
@@ -66,6 +73,8 @@ class Pending:
         self._orphans: list[str] = []
         self._written_transactions: set[str] = set()
         self._detached_version: int | None = None
+        self._confirmed_at = change.begun_at
+        """Until when we know that all our files are there."""
 
     # ------------------------------------------------------------------ what others did
 
@@ -74,6 +83,15 @@ class Pending:
 
         `known` is a version that was read already.
         """
+        assert self.seen is not None
+        before = self.seen
+        found = self._caught_up(newest, known)
+        is_recent = is_recent_for_versions(self.files, self.change.begun_at)
+        if found is None and newest.version > before.version and not is_recent:
+            refuse_collected_between(self.files, before)
+        return found
+
+    def _caught_up(self, newest: Located, known: Snapshot | None) -> Snapshot | None:
         assert self.seen is not None
         for version in range(self.seen.version + 1, newest.version + 1):
             located = newest if version == newest.version else self.located(version)
@@ -214,14 +232,27 @@ class Pending:
             put(f"{TRANSACTIONS_DIR}/{transaction.file_name}", encoded)
             self._written_transactions.add(transaction.file_name)
 
+    def confirm(self, built: Built) -> None:
+        """Right before the put, with the transaction's file written: nothing that it needs was collected."""
+        if self.change.restored is not None:
+            refuse_forgotten(self.files, self.change.restored)
+        now = self.files.environment.monotonic()
+        if is_recent_for_files(self.files, self._confirmed_at):
+            return
+        self.files.objects.put(f"{TRANSACTIONS_DIR}/{built.transaction.file_name}", built.encoded_transaction)
+        refuse_swept(self.files, built.transaction, self.seen)
+        self._confirmed_at = now
+
     def _transaction(self, operation: Operation, read_version: int) -> tuple[Transaction, bytes]:
         if self._made is not None and self._made[0] is operation and self._made[1].read_version == read_version:
             return self._made[1], self._made[2]
+        # A repaired operation counts as made on a newer version; history() still says what it was rebased over.
+        made_on = {} if read_version == self.base_version else {BASE_PROPERTY: str(self.base_version)}
         transaction = operations.transaction(
             operation,
             read_version=read_version,
             uuid=self.change.uuid,
-            properties={**self.change.properties, WRITER_PROPERTY: self.files.turns.me},
+            properties={**self.change.properties, WRITER_PROPERTY: self.files.turns.me, **made_on},
         )
         self._made = operation, transaction, encode_transaction(transaction)
         return self._made[1], self._made[2]

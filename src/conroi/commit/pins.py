@@ -6,8 +6,11 @@ import logging
 from dataclasses import dataclass
 
 from conroi.commit.snapshot import Snapshot, load_snapshot, load_transaction
+from conroi.environment import SYSTEM, Environment
 from conroi.errors import CorruptionError, ForkedTableError, NotFoundError, StoreError
 from conroi.format.naming import VERSIONS_DIR, parse_manifest_name
+from conroi.stores.ages import ages
+from conroi.stores.forgotten import watermark
 from conroi.stores.objects import NameTaken, Objects
 from conroi.stores.versions import Located
 
@@ -92,7 +95,7 @@ def is_made_by(objects: Objects, snapshot: Snapshot, uuid: str) -> bool:
     return transaction is not None and transaction.uuid == uuid
 
 
-def finalize(objects: Objects, pin: Pin, data: bytes | None = None) -> bool:
+def finalize(objects: Objects, pin: Pin, data: bytes | None = None, environment: Environment = SYSTEM) -> bool:
     """Put a published manifest under its final name, unless that is done; `data` are its bytes, if they are at hand.
 
     True if we did it, False if it was done before. Never overwrites: ForkedTableError if another version has the name.
@@ -100,6 +103,7 @@ def finalize(objects: Objects, pin: Pin, data: bytes | None = None) -> bool:
     if not pin.is_staged:
         return False
     final = pin.final
+    started = environment.monotonic()
     try:
         if objects.is_local:
             objects.rename_if_absent(pin.manifest, final.path)
@@ -111,6 +115,9 @@ def finalize(objects: Objects, pin: Pin, data: bytes | None = None) -> bool:
         return False
     except NotFoundError:  # who finalized it took the staged copy away
         load_pinned(objects, pin)
+        return False
+    if environment.monotonic() - started > ages().version_s / 2 and watermark(objects) >= pin.version:
+        objects.delete([final.path])  # we stood still while others finalized it, went on, and collected it
         return False
     _tidy(objects, pin)
     return True

@@ -75,11 +75,13 @@ def run(
     settings = _settings(how)
     baton = Baton(files.objects, files.environment, files.turns.me)
     try:
+        # What the first execution wrote, a later one may use again.
+        begun_at = files.environment.monotonic()
         for execution in range(settings.executions + 1):
             head = known if settings.is_detached else _head_in_turn(files, known, baton, prepare)
             started = files.environment.monotonic()
             try:
-                done = _execute(files, head, verb, settings, baton)
+                done = _execute(files, head, verb, settings, baton, begun_at)
             except RetryableConflict as conflict:
                 took_s = files.environment.monotonic() - started
                 files.turns.worked(took_s, in_vain=True)
@@ -134,7 +136,12 @@ def _before_doing_it_again(files: TableFiles, baton: Baton, losses: int, took_s:
 
 
 def _execute(
-    files: TableFiles, head: Snapshot, verb: Callable[[Snapshot], W | None], settings: _Settings, baton: Baton
+    files: TableFiles,
+    head: Snapshot,
+    verb: Callable[[Snapshot], W | None],
+    settings: _Settings,
+    baton: Baton,
+    begun_at: float,
 ) -> Done[W]:
     with naming_the_winner(files):
         _check_expected(settings.expect, head, files.root)
@@ -147,7 +154,7 @@ def _execute(
         properties=settings.properties,
         must_not_move=settings.strict,
     )
-    change = replace(change, uuid_is_fresh=True, is_detached=settings.is_detached, baton=baton)
+    change = replace(change, uuid_is_fresh=True, is_detached=settings.is_detached, baton=baton, begun_at=begun_at)
     with naming_the_winner(files, change.staged.operation.name):
         result = commit(files, change, settings.options)
     return Done(result.snapshot, work, result)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from conroi.commit.forked import resolved
 from conroi.errors import CorruptionError, NotFoundError
 from conroi.format.flags import require_readable
 from conroi.format.lance_pb2 import IndexMetadata
@@ -71,7 +72,7 @@ def load_snapshot(objects: Objects, located: Located) -> Snapshot:
             version=located.version,
             hint="The file was renamed or copied over another one; restore it from a backup.",
         )
-    return Snapshot(file.manifest, located, file.transaction)
+    return Snapshot(resolved(objects.root, file.manifest), located, file.transaction)
 
 
 def _read_file(objects: Objects, located: Located) -> ManifestFile:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap
@@ -19,12 +21,14 @@ def find_rows(pinned: Pinned, where: Predicate | None) -> dict[int, BitMap]:
     """The offsets of the rows for which the condition holds, by fragment."""
     simple = comparisons(where) if isinstance(where, str) else None
     found = None if simple is None else _among_kept(pinned, simple)
-    return _by_scan(pinned, where) if found is None else found
+    return scan_rows(pinned, where) if found is None else found
 
 
-def _by_scan(pinned: Pinned, where: Predicate | None) -> dict[int, BitMap]:
+def scan_rows(pinned: Pinned, where: Predicate | None, fragment_ids: Sequence[int] | None = None) -> dict[int, BitMap]:
+    """The same by a scan, of the whole table or of some fragments."""
     with pylance_errors(pinned.root):
-        found = pinned.dataset.scanner(columns=[], filter=where, with_row_address=True).to_table()
+        chosen = None if fragment_ids is None else [pinned.dataset.get_fragment(number) for number in fragment_ids]
+        found = pinned.dataset.scanner(columns=[], filter=where, with_row_address=True, fragments=chosen).to_table()
     return offsets_by_fragment(addresses_of(found["_rowaddr"]))
 
 

@@ -12,6 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
+from conroi.commit.forked import is_inherited
 from conroi.commit.snapshot import Snapshot
 from conroi.errors import ConroiError, CorruptionError, InvalidInputError, StoreError
 from conroi.format import lance_pb2 as pb
@@ -59,7 +60,7 @@ def open_dataset(objects: Objects, snapshot: Snapshot) -> lance.LanceDataset:
         return lance.LanceDataset(
             objects.pylance_uri(),
             version=snapshot.version,
-            serialized_manifest=_message_for_pylance(snapshot),
+            serialized_manifest=_message_for_pylance(objects, snapshot),
             storage_options=dict(objects.storage_options) or None,
             session=_new_session() if snapshot.is_private else _session(),
         )
@@ -75,9 +76,14 @@ def _check_paths(snapshot: Snapshot) -> None:
             check_relative_path(index_file.path)
 
 
-def _message_for_pylance(snapshot: Snapshot) -> bytes:
+def has_sections(objects: Objects, snapshot: Snapshot) -> bool:
+    """Whether pylance finds the manifest, with its indices, under its final name."""
+    return snapshot.is_final and not (snapshot.manifest.indices and is_inherited(objects, snapshot.located.path))
+
+
+def _message_for_pylance(objects: Objects, snapshot: Snapshot) -> bytes:
     """The manifest; for one that is not under its final name yet, without the sections pylance would look up there."""
-    if snapshot.is_final:
+    if has_sections(objects, snapshot):
         return snapshot.manifest.message
     head: pb.ManifestHead = snapshot.manifest.editable_head()
     for section in ("index_section", "transaction_section", "transaction_section_deprecated"):

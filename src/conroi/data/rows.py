@@ -38,6 +38,12 @@ def addresses_of(column: pa.ChunkedArray[Any] | pa.Array[Any]) -> npt.NDArray[np
     return column.to_numpy(zero_copy_only=False) if isinstance(column, pa.Array) else column.to_numpy()
 
 
+def addresses_in(rows: Rows) -> pa.ChunkedArray[Any]:
+    """Offsets by fragment as row addresses."""
+    parts = [np.asarray(offsets, np.uint64) + np.uint64(fragment << 32) for fragment, offsets in rows.items()]
+    return pa.chunked_array([pa.array(part) for part in parts], pa.uint64())
+
+
 @dataclass(frozen=True)
 class TakenOut:
     """What is left of fragments after rows were taken out of them."""

@@ -14,6 +14,8 @@ from conroi.format.seal import seal_message, unseal_message
 COMMIT_MESSAGE_PROPERTY = "__lance_commit_message"
 FOLDED_PROPERTY = "conroi.folded"
 """The names of several changes that became one version, where Lance has no operation that does them all."""
+BASE_PROPERTY = "conroi.base"
+"""The version a repaired operation was first made on; its read version is then a newer one."""
 
 
 class Transaction:

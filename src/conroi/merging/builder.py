@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Protocol, Unpack
 
 import pyarrow as pa
 
 from conroi.commit.run import How
+from conroi.data.elsewhere import Elsewhere, from_elsewhere, in_spark
 from conroi.data.expressions import expression
 from conroi.data.incoming import to_reader
 from conroi.data.pinned import Pinned
 from conroi.data.sql import enclosed
 from conroi.errors import InvalidInputError
+from conroi.merging.choosing import MergePlan, SourceSize, Way, choose
 from conroi.merging.clauses import Action, Clause, Rows
+from conroi.merging.request import Request
 from conroi.merging.verb import Merging
 from conroi.verbs.plan import Plan
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from conroi.table import Table
 
 
@@ -60,9 +66,10 @@ class MergeBuilder:
     """
 
     uri: str
-    source: pa.Table
+    source: pa.Table | Elsewhere
     on: tuple[str, ...]
     run: Run
+    pinned: Callable[[], Pinned]
     clauses: tuple[Clause, ...] = ()
 
     def _with(
@@ -114,14 +121,15 @@ class MergeBuilder:
         """Rows of the table that the source does not have are deleted."""
         return self._with(Rows.TARGET_ONLY, Action.DELETE, condition=condition)
 
-    def execute(self, **how: Unpack[How]) -> MergeResult:
-        """Do it; if others commit meanwhile it is rebased, or done again on the newer version."""
-        if not self.clauses:
-            raise InvalidInputError(
-                "The merge says nothing to do.", table=self.uri, hint="Add when_matched_…() or when_not_matched_…()."
-            )
-        table, plan = self.run(Merging(self.source, self.on, self.clauses), how)
-        counts = {} if plan is None else plan.counts
+    def execute(self, *, plan: Way | None = None, spark: SparkSession | None = None, **how: Unpack[How]) -> MergeResult:
+        """Do it; if others commit meanwhile it is rebased, or done again on the newer version.
+
+        With a Spark DataFrame as the source, or with `spark`, it is done in the way that fits the sizes: see
+        `explain()`. `plan` chooses another: "process", "probe" or "join".
+        """
+        with self._verb(plan, spark) as verb:
+            table, done = self.run(verb, how)
+        counts = {} if done is None else done.counts
         return MergeResult(
             rows_inserted=counts.get("rows_inserted", 0),
             rows_updated=counts.get("rows_updated", 0),
@@ -129,21 +137,53 @@ class MergeBuilder:
             table=table,
         )
 
+    def explain(self, *, plan: Way | None = None, spark: SparkSession | None = None) -> MergePlan:
+        """How `execute()` would do it now, and why. A Spark DataFrame is worked out to know its size."""
+        with self._verb(plan, spark) as verb:
+            return verb.plan(self.pinned())
 
-def source_rows(source: object, schema: pa.Schema) -> pa.Table:
+    def _verb(self, way: Way | None, spark: SparkSession | None) -> AbstractContextManager[PlannedMerge]:
+        if not self.clauses:
+            raise InvalidInputError(
+                "The merge says nothing to do.", table=self.uri, hint="Add when_matched_…() or when_not_matched_…()."
+            )
+        request = Request(self.on, self.clauses)
+        if isinstance(self.source, pa.Table) and spark is None:
+            return nullcontext(InProcess(self.source, request, way))
+        return in_spark("merging").SparkMerging(self.source, request, way, spark)
+
+
+class PlannedMerge(Protocol):
+    """A merge as a verb that can say how it will be done."""
+
+    def __call__(self, pinned: Pinned) -> Plan | None: ...
+
+    def plan(self, pinned: Pinned) -> MergePlan: ...
+
+
+class InProcess(Merging):
+    """A merge of rows that are here, without Spark."""
+
+    def __init__(self, source: pa.Table, request: Request, way: Way | None) -> None:
+        super().__init__(source, request)
+        self._asked = request
+        self._size = SourceSize(source.num_rows, source.nbytes)
+        self._way: Way | None = way
+
+    def plan(self, pinned: Pinned) -> MergePlan:
+        """How it will be done: there is only one way."""
+        return choose(self._asked, pinned, self._size, has_spark=False, is_frame=False, way=self._way)
+
+    def __call__(self, pinned: Pinned) -> Plan | None:
+        self.plan(pinned)  # refuses a way that this is not
+        return super().__call__(pinned)
+
+
+def source_rows(source: object, schema: pa.Schema) -> pa.Table | Elsewhere:
     """The source, in its own types; a list without rows has the columns of the table."""
+    elsewhere = from_elsewhere(source)
+    if elsewhere is not None:
+        return elsewhere
     if isinstance(source, Sequence) and not isinstance(source, str | bytes) and not len(source):
         return schema.empty_table()
     return to_reader(source).read_all()
-
-
-def checked_on(on: Sequence[str] | str, table: str) -> tuple[str, ...]:
-    """The columns to match on."""
-    columns = (on,) if isinstance(on, str) else tuple(on)
-    if not columns or len(set(columns)) != len(columns) or not all(columns):
-        raise InvalidInputError(
-            f"on={on!r} does not say which columns to match.",
-            table=table,
-            hint="Give one column, or several different ones.",
-        )
-    return columns

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -37,19 +38,44 @@ class Match:
     """Addresses of target rows whose key the source does not have; empty unless asked for."""
 
 
-def match(pinned: Pinned, source_keys: pa.Table, on: Sequence[str], *, needs_target_only: bool) -> Match:
-    """Compare the keys. `source_keys` has no key twice."""
-    target = scan_keys(pinned, on, among=None if needs_target_only else source_keys)
+class Matching(Protocol):
+    """Finds the rows of a table that have the keys of a source, which has no key twice."""
+
+    def __call__(
+        self, pinned: Pinned, source_keys: pa.Table, on: Sequence[str], *, needs_target_only: bool
+    ) -> Match: ...
+
+
+def match(
+    pinned: Pinned,
+    source_keys: pa.Table,
+    on: Sequence[str],
+    *,
+    needs_target_only: bool,
+    fragment_ids: Sequence[int] | None = None,
+) -> Match:
+    """Compare the keys with those of the table, or of some fragments. `source_keys` has no key twice."""
+    target = scan_keys(pinned, on, fragment_ids=fragment_ids, among=None if needs_target_only else source_keys)
+    return match_keys(target, source_keys, needs_target_only=needs_target_only)
+
+
+def match_keys(target: pa.Table, source_keys: pa.Table, *, needs_target_only: bool) -> Match:
+    """Compare the keys with these, as `scan_keys` gives them."""
     target_rows, source_rows = matches(target, source_keys)
     addresses = addresses_of(target["_rowaddr"])
-    is_matched = np.zeros(source_keys.num_rows, bool)
-    is_matched[source_rows] = True
     unmatched = np.empty(0, np.uint64)
     if needs_target_only:
         is_alone = np.ones(len(addresses), bool)
         is_alone[target_rows] = False
         unmatched = addresses[is_alone]
-    return Match(addresses[target_rows], source_rows, np.flatnonzero(~is_matched), unmatched)
+    return Match(addresses[target_rows], source_rows, others(source_rows, source_keys.num_rows), unmatched)
+
+
+def others(rows: Positions, count: int) -> Positions:
+    """Which of so many rows are not among these."""
+    is_other = np.ones(count, bool)
+    is_other[rows] = False
+    return np.flatnonzero(is_other)
 
 
 def refuse_doubled(pinned: Pinned, found: Match, source_keys: pa.Table, on: Sequence[str]) -> None:

@@ -21,6 +21,7 @@ from conroi.data.rows import addresses_of
 from conroi.errors import InvalidInputError
 from conroi.merging.clauses import Action, Clause, Rows
 from conroi.merging.matching import Addresses, Match, Positions, take_rows
+from conroi.merging.request import Request
 from conroi.merging.scratch import evaluate
 
 # Text and quoted names, in which nothing is replaced; and `target.` where a column begins.
@@ -55,6 +56,10 @@ class Decision:
         """What the clauses do; `keys` are the columns that keys are made of."""
         if takes_whole_rows(clauses, self.fitted, self.pinned):
             return self._upsert(keys)
+        return self.by_clause(clauses)
+
+    def by_clause(self, clauses: Sequence[Clause]) -> Decided:
+        """The same with rows in the order of the clauses: updated ones first, then those that are inserted."""
         decided = Decided()
         self._matched([c for c in clauses if c.rows is Rows.MATCHED], decided)
         self._target_only([c for c in clauses if c.rows is Rows.TARGET_ONLY], decided)
@@ -178,7 +183,7 @@ class Decision:
         for clause in clauses:
             chosen = left
             if clause.condition is not None:
-                chosen = np.intersect1d(left, self._where(unqualified(clause.condition)))
+                chosen = np.intersect1d(left, self._where(unqualified(clause.condition), left))
             left = np.setdiff1d(left, chosen)
             if not len(chosen) and clause.values is None:
                 continue
@@ -209,9 +214,13 @@ class Decision:
                 hint=f"Write columns as target.name ({columns}); these rows have no source.",
             ) from error
 
-    def _where(self, condition: str) -> Addresses:
+    def _where(self, condition: str, among: Addresses) -> Addresses:
+        """The rows for which the condition holds, in the fragments that have these rows."""
+        dataset, known = self.pinned.dataset, self.pinned.manifest.fragments_by_id
+        ids = np.unique(among >> np.uint64(32)).tolist()
         with self._without_source(), pylance_errors(self.pinned.root):
-            found = self.pinned.dataset.scanner(columns=[], filter=condition, with_row_address=True).to_table()
+            chosen = [dataset.get_fragment(number) for number in ids] if 0 < len(ids) < len(known) else None
+            found = dataset.scanner(columns=[], filter=condition, with_row_address=True, fragments=chosen).to_table()
         return addresses_of(found["_rowaddr"])
 
     # ------------------------------------------------------------------------ new rows
@@ -233,6 +242,14 @@ class Decision:
         schema = self.pinned.schema
         complete = {f.name: columns.get(f.name, pa.chunked_array([pa.nulls(rows, f.type)])) for f in schema}
         return in_schema(table_of(complete).combine_chunks(), self.pinned)
+
+
+def try_out(pinned: Pinned, request: Request, source: pa.Schema) -> None:
+    """Merge no rows at all, so that a mistake is found before anybody starts to work."""
+    rows = source.empty_table()
+    none, nowhere = np.empty(0, np.int64), np.empty(0, np.uint64)
+    found = Match(nowhere, none, none, nowhere)
+    Decision(pinned, rows, request.fitted(pinned, rows), found).by_clause(request.clauses)
 
 
 def takes_whole_rows(clauses: Sequence[Clause], fitted: pa.Table, pinned: Pinned) -> bool:

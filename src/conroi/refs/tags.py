@@ -1,7 +1,13 @@
-"""Tags of one table, in the files pylance keeps them in; created by compare-and-swap, which pylance's own are not."""
+"""Tags of one table, in the files pylance keeps them in; made and moved by compare-and-swap, as pylance's own are not.
+
+A tag is created by a file that must be absent. It is moved or deleted by claiming its content: for each content a file
+had, one successor can be written down, and only who did that goes on to change the file. Who reads a tag follows what
+was written down, so that it makes no difference when, or whether, the file itself was changed.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterator
@@ -10,10 +16,19 @@ from datetime import UTC, datetime
 from typing import Any
 
 from conroi.commit.files import TableFiles
-from conroi.errors import AlreadyExistsError, CorruptionError, InvalidInputError, NotFoundError
-from conroi.stores.objects import NameTaken
+from conroi.errors import (
+    AlreadyExistsError,
+    CorruptionError,
+    ExpectedVersionMismatch,
+    InvalidInputError,
+    NotFoundError,
+)
+from conroi.stores.forgotten import Fate, fate
+from conroi.stores.objects import NameTaken, Objects
 
 _FOLDER = "_refs/tags"
+_CLAIMS = "_conroi/tags"
+_ID = "conroi.id"
 _NAME = re.compile(r"[A-Za-z0-9._\-]+")
 
 
@@ -25,6 +40,12 @@ class Tag:
     version: int
     created_at: datetime | None = None
     branch: str | None = None
+    """What pylance calls the branch that the version is on; None for the main one."""
+
+    def to_dict(self) -> dict[str, object]:
+        """The facts as plain values."""
+        created = None if self.created_at is None else self.created_at.isoformat()
+        return {"name": self.name, "version": self.version, "created_at": created, "branch": self.branch}
 
 
 class Tags:
@@ -38,9 +59,14 @@ class Tags:
     ['first']
     """
 
-    def __init__(self, files: TableFiles, version: int) -> None:
+    def __init__(
+        self, files: TableFiles, version: int, *, home: Objects | None = None, branch: str | None = None
+    ) -> None:
         self._files = files
         self._version = version
+        self._home = files.objects if home is None else home
+        """Where the tags are: also those of branches are with the main branch."""
+        self._branch = branch
 
     def __iter__(self) -> Iterator[Tag]:
         return iter(self.list())
@@ -50,8 +76,11 @@ class Tags:
 
     def list(self) -> list[Tag]:
         """All tags, by name."""
-        paths = [path for path in self._files.objects.list_names(_FOLDER) if path.endswith(".json")]
-        return [self.get(path.rpartition("/")[2].removesuffix(".json")) for path in sorted(paths)]
+        paths = [path for path in self._home.list_names(_FOLDER) if path.endswith(".json")]
+        names = [path.rpartition("/")[2].removesuffix(".json") for path in sorted(paths)]
+        found = {name: self._content(name) for name in names}
+        root = self._files.root
+        return [self._decoded(name, _parsed_json(name, text, root)) for name, text in found.items() if text]
 
     def get(self, name: str) -> Tag:
         """The tag of this name."""
@@ -61,23 +90,61 @@ class Tags:
         """Name a version (by default the one this table is pinned at). Of two who create one name, one succeeds."""
         body = self._body(version, created=None)
         try:
-            self._files.objects.put_if_absent(_path(checked_name(name, self._files.root)), body)
+            self._home.put_if_absent(_path(checked_name(name, self._files.root)), body)
         except NameTaken:
+            if self._content(name) is None:  # who deleted it did not get to take the file away
+                self._home.delete([_path(name)])
+                return self.create(name, version)
             raise AlreadyExistsError(
                 f"There is a tag {name!r} already.", table=self._files.root, hint="Use tags.move() to move it."
             ) from None
-        return self.get(name)
+        return self._staying(self._decoded(name, _parsed_json(name, body, self._files.root)))
 
-    def move(self, name: str, version: int | None = None) -> Tag:
-        """Point a tag that is there at another version."""
-        created = self._read(checked_name(name, self._files.root)).get("createdAt")
-        self._files.objects.put(_path(name), self._body(version, created=created))
-        return self.get(name)
+    def move(self, name: str, version: int | None = None, *, expect: int | None = None) -> Tag:
+        """Point a tag that is there at another version; with `expect`, only if it is at that version until then."""
+        while True:
+            before = self._there(checked_name(name, self._files.root))
+            content = _parsed_json(name, before, self._files.root)
+            actual = self._decoded(name, content).version
+            if expect is not None and actual != expect:
+                raise ExpectedVersionMismatch(
+                    f"The tag {name!r} was expected at version {expect}, but it is at version {actual}.",
+                    table=self._files.root,
+                    expected=expect,
+                    actual=actual,
+                    hint="Look at what the tag names now, and move it again if that is right.",
+                )
+            body = self._body(version, created=content.get("createdAt"))
+            if self._claim(name, before, body):
+                self._home.put(_path(name), body)
+                return self._staying(self._decoded(name, _parsed_json(name, body, self._files.root)))
 
     def delete(self, name: str) -> None:
         """Forget a tag; the version stays until it is collected."""
-        self.get(name)
-        self._files.objects.delete([_path(name)])
+        while not self._claim(name, self._there(checked_name(name, self._files.root)), b""):
+            """Somebody moved it meanwhile: look again."""
+        self._home.delete([_path(name)])
+
+    def _staying(self, tag: Tag) -> Tag:
+        """The tag, unless a collector took its version while it was written: who comes first is decided here."""
+        objects, versions = self._files.objects, self._files.versions
+        if versions.locate(tag.version) is None or fate(objects, tag.version) is not Fate.STAYS:
+            self.delete(tag.name)
+            raise NotFoundError(
+                f"Version {tag.version} was just collected as an old version, so it cannot be tagged.",
+                table=self._files.root,
+                version=tag.version,
+                hint="versions() lists what is there.",
+            )
+        return tag
+
+    def _claim(self, name: str, before: bytes, after: bytes) -> bool:
+        """Write down what comes after this content; False if somebody else did."""
+        try:
+            self._home.put_if_absent(_claim_path(name, before), after)
+        except NameTaken:
+            return False
+        return True
 
     def _body(self, version: int | None, created: str | None) -> bytes:
         version = self._version if version is None else version
@@ -90,26 +157,40 @@ class Tags:
             )
         now = _timestamp(self._files.environment.now_ns())
         content = {
-            "branch": None,
+            "branch": self._branch,
             "version": version,
             "createdAt": created or now,
             "updatedAt": now,
             "manifestSize": info.size,
-            "metadata": {},
+            "metadata": {_ID: str(self._files.environment.new_uuid())},  # so that no content comes back
         }
         return json.dumps(content, indent=2).encode()
 
     def _read(self, name: str) -> dict[str, Any]:
-        try:
-            return dict(json.loads(self._files.objects.get(_path(name))))
-        except NotFoundError:
+        return _parsed_json(name, self._there(name), self._files.root)
+
+    def _there(self, name: str) -> bytes:
+        content = self._content(name)
+        if content is None:
             raise NotFoundError(
                 f"There is no tag {name!r}.",
                 table=self._files.root,
                 hint="table.tags lists those that are there.",
-            ) from None
-        except (ValueError, TypeError) as error:
-            raise _damaged(name, self._files.root) from error
+            )
+        return content
+
+    def _content(self, name: str) -> bytes | None:
+        """What the tag says, following what was written down to come after it; None if there is no tag."""
+        try:
+            content = self._home.get(_path(name))
+        except NotFoundError:
+            return None
+        while content:
+            try:
+                content = self._home.get(_claim_path(name, content))
+            except NotFoundError:
+                return content
+        return None
 
     def _decoded(self, name: str, content: dict[str, Any]) -> Tag:
         version = content.get("version")
@@ -117,6 +198,13 @@ class Tags:
             raise _damaged(name, self._files.root)
         created = content.get("createdAt")
         return Tag(name, version, _parsed(created) if isinstance(created, str) else None, content.get("branch"))
+
+
+def _parsed_json(name: str, content: bytes, table: str) -> dict[str, Any]:
+    try:
+        return dict(json.loads(content))
+    except (ValueError, TypeError) as error:
+        raise _damaged(name, table) from error
 
 
 def _damaged(name: str, table: str) -> CorruptionError:
@@ -139,6 +227,10 @@ def checked_name(name: str, table: str) -> str:
 
 def _path(name: str) -> str:
     return f"{_FOLDER}/{name}.json"
+
+
+def _claim_path(name: str, content: bytes) -> str:
+    return f"{_CLAIMS}/{name}/{hashlib.sha256(content).hexdigest()[:32]}"
 
 
 def _timestamp(now_ns: int) -> str:

@@ -1,7 +1,8 @@
 """Tables of conroi in Spark 4, through PySpark and without a jar.
 
 `session()` gives a local Spark, also on a machine without Java; `register(spark)` makes `format("conroi")` known to
-any session; `ship(spark)` sends conroi to executors that lack it. Everything else is on the tables themselves:
+any session; `ship(spark)` sends conroi to executors that lack it; `each_batch(lake, work)` makes a batch of a stream
+one transaction. Everything else is on the tables themselves:
 `table.to_spark(spark)`, and verbs that take DataFrames.
 """
 
@@ -9,5 +10,6 @@ from conroi.spark.registering import register
 from conroi.spark.sessions import session
 from conroi.spark.shipping import ship
 from conroi.spark.sizes import Statistics, statistics
+from conroi.spark.streaming_batches import each_batch
 
-__all__ = ["Statistics", "register", "session", "ship", "statistics"]
+__all__ = ["Statistics", "each_batch", "register", "session", "ship", "statistics"]

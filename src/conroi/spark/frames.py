@@ -35,10 +35,15 @@ class SparkRows(Elsewhere):
         if frame.isStreaming:
             raise InvalidInputError(
                 "A streaming DataFrame has no end, so it cannot be written at once.",
-                hint="Write its batches: df.writeStream.foreachBatch(lambda batch, id: table.append(batch)).",
+                hint='Use df.writeStream.format("conroi"), or foreachBatch(conroi.spark.each_batch(lake, work)).',
             )
         self._frame = frame
         self._written: tuple[WriteTask, WrittenElsewhere] | None = None
+
+    @property
+    def frame(self) -> DataFrame:
+        """The DataFrame itself."""
+        return self._frame
 
     @cached_property
     def schema(self) -> pa.Schema:  # pyright: ignore[reportIncompatibleMethodOverride] (worked out once)
@@ -69,6 +74,6 @@ class SparkRows(Elsewhere):
         if rows.num_rows > MOST_ROWS_HERE:
             raise InvalidInputError(
                 f"The DataFrame has more than {MOST_ROWS_HERE:,} rows, too many for what is done in this process.",
-                hint="append() and overwrite() take any number; merge in portions, or filter the DataFrame first.",
+                hint="append(), overwrite() and merge() take any number; or filter the DataFrame first.",
             )
         return rows.cast(self.schema).to_reader()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from conroi.errors import InvalidInputError
@@ -15,17 +15,21 @@ if TYPE_CHECKING:
     from conroi.lake import Lake
     from conroi.table import Table
 
-PATH, TABLE, STORE, STORAGE = "path", "table", "store", "storageOptions"
+PATH, TABLE, STORE, STORAGE, BRANCH = "path", "table", "store", "storageOptions", "branch"
 VERSION, TAG, AS_OF = "version", "tag", "asOf"
 FILTER, COLUMNS, BYTES, FOLLOW = "filter", "columns", "bytesPerTask", "follow"
 WHERE, MESSAGE, KEY, IF_MOVED = "where", "message", "key", "ifMoved"
+START, SKIP_CHANGES = "startingVersion", "skipChanges"
+MOST_ROWS, MOST_VERSIONS = "maxRowsPerTrigger", "maxVersionsPerTrigger"
+CHECKPOINT = "checkpointLocation"
 PIN = "conroi.pin"
 """A version that was chosen already, as `to_spark` gives it."""
 
-_OF_PLACE = {PATH, TABLE, STORE, STORAGE, PIN}
+_OF_PLACE = {PATH, TABLE, STORE, STORAGE, BRANCH, PIN}
 _OF_READING = {VERSION, TAG, AS_OF, FILTER, COLUMNS, BYTES, FOLLOW}
 _OF_WRITING = {WHERE, MESSAGE, KEY, IF_MOVED}
-KNOWN = _OF_PLACE | _OF_READING | _OF_WRITING
+OF_STREAMS = {START, SKIP_CHANGES, MOST_ROWS, MOST_VERSIONS}
+KNOWN = _OF_PLACE | _OF_READING | _OF_WRITING | OF_STREAMS | {CHECKPOINT}
 
 
 class Options:
@@ -40,7 +44,7 @@ class Options:
             )
         unknown = sorted(set(self._given) - {name.lower() for name in KNOWN})
         if unknown:
-            known = ", ".join(sorted(KNOWN - {PIN}))
+            known = ", ".join(sorted(KNOWN - {PIN, CHECKPOINT}))
             raise InvalidInputError(f"conroi knows no option {', '.join(unknown)}.", hint=f"It knows {known}.")
 
     def get(self, name: str) -> str | None:
@@ -65,13 +69,19 @@ class Options:
         text = self.get(STORAGE)
         return None if text is None else cast("dict[str, str]", _json(STORAGE, text))
 
+    @property
+    def key(self) -> list[str] | None:
+        """The columns that tell the rows of a new table apart."""
+        text = self.get(KEY)
+        return None if text is None else [name.strip() for name in text.split(",")]
+
     # ------------------------------------------------------------------------ which table
 
     def lake(self) -> Lake:
         """The lake, if `table` names a table in one."""
         from conroi.lake import connect
 
-        return connect(self.path, store=self.get(STORE), storage_options=self.storage_options)
+        return connect(self.path, store=self.get(STORE), storage_options=self.storage_options, branch=self.get(BRANCH))
 
     def head(self) -> Table:
         """The table at its newest version."""
@@ -80,7 +90,9 @@ class Options:
         name = self.get(TABLE)
         if name is not None:
             return self.lake()[name]
-        return open_table(self.path, store=self.get(STORE), storage_options=self.storage_options)
+        return open_table(
+            self.path, store=self.get(STORE), storage_options=self.storage_options, branch=self.get(BRANCH)
+        )
 
     def table(self) -> Table:
         """The table at the version that is asked for; in a lake, at that version of the lake."""
@@ -101,10 +113,27 @@ class Options:
     @property
     def follows(self) -> bool:
         """Whether every query looks up the newest version, instead of all staying at the first."""
-        text = (self.get(FOLLOW) or "false").lower()
+        return self.flag(FOLLOW)
+
+    def flag(self, name: str) -> bool:
+        """A yes or no; no if it was not given."""
+        text = (self.get(name) or "false").lower()
         if text not in ("true", "false"):
-            raise InvalidInputError(f"{FOLLOW}={text!r} is neither true nor false.", hint='Give "true" or "false".')
+            raise InvalidInputError(f"{name}={text!r} is neither true nor false.", hint='Give "true" or "false".')
         return text == "true"
+
+    def count(self, name: str) -> int | None:
+        """How many, at least 1; None if it was not given."""
+        text = self.get(name)
+        if text is not None and not (text.isdecimal() and int(text)):
+            raise InvalidInputError(f"{name}={text!r} is not a number above 0.", hint="Leave it out for no limit.")
+        return None if text is None else int(text)
+
+    def refuse(self, names: Collection[str], purpose: str, hint: str) -> None:
+        """InvalidInputError if one of these was given."""
+        given = sorted(name for name in names if self.get(name) is not None)
+        if given:
+            raise InvalidInputError(f"{', '.join(given)} cannot be given to {purpose}.", hint=hint)
 
     # ------------------------------------------------------------------------ what of it
 

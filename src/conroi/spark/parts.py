@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,7 +40,7 @@ class Part:
 
     def to_batch(self) -> pa.RecordBatch:
         """As one row."""
-        error = None if self.error is None else _error_to_text(self.error)
+        error = None if self.error is None else error_to_text(self.error)
         row = {"fragments": self.fragments, "rows": self.rows, "keys": self.keys, "error": error}
         return pa.RecordBatch.from_pylist([row], schema=_ARROW)
 
@@ -61,7 +62,7 @@ def parts_of(rows: pa.Table) -> list[Part]:
     found: list[Part] = []
     for row in rows.to_pylist():
         if row["error"] is not None:
-            raise _error_from_text(row["error"])
+            raise error_from_text(row["error"])
         found.append(Part(row["fragments"], row["rows"], row["keys"]))
     return found
 
@@ -83,13 +84,20 @@ def _encoded(keys: pa.Table) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
-def _error_to_text(error: InvalidInputError) -> str:
-    kind = type(error).__name__
-    return json.dumps({"kind": kind, "message": error.message, "table": error.table, "hint": error.hint})
+def error_to_text(error: InvalidInputError) -> str:
+    """An error on its way to the user's process."""
+    facts = {"kind": type(error).__name__, "message": error.message, "table": error.table, "hint": error.hint}
+    keys = error.keys if isinstance(error, DuplicateKeyError) else None
+    if keys:
+        facts["keys"] = base64.b64encode(_encoded(pa.Table.from_pylist([dict(key) for key in keys]))).decode()
+    return json.dumps(facts)
 
 
-def _error_from_text(text: str) -> InvalidInputError:
+def error_from_text(text: str) -> InvalidInputError:
+    """The error, there."""
     facts = json.loads(text)
-    kinds = {kind.__name__: kind for kind in (InvalidInputError, DuplicateKeyError, UnsupportedError)}
-    kind = kinds.get(facts["kind"], InvalidInputError)
+    if facts["kind"] == DuplicateKeyError.__name__:
+        keys = pa.ipc.open_stream(base64.b64decode(facts["keys"])).read_all().to_pylist() if "keys" in facts else []
+        return DuplicateKeyError(facts["message"], table=facts["table"], keys=keys, hint=facts["hint"])
+    kind = UnsupportedError if facts["kind"] == UnsupportedError.__name__ else InvalidInputError
     return kind(facts["message"], table=facts["table"], hint=facts["hint"])

@@ -12,6 +12,7 @@ from functools import lru_cache
 from conroi.commit.files import TableFiles
 from conroi.commit.snapshot import Snapshot
 from conroi.data.pinned import Pinned
+from conroi.data.pylance import has_sections
 from conroi.environment import SYSTEM
 from conroi.format.manifest import Manifest
 from conroi.format.naming import ManifestNaming
@@ -59,7 +60,7 @@ class PinnedVersion:
             manifest=snapshot.manifest.message,
             path=snapshot.located.path,
             naming=snapshot.naming.name,
-            is_final=snapshot.is_final,
+            is_final=has_sections(pinned.files.objects, snapshot),
             is_private=snapshot.is_private,
         )
 

@@ -16,7 +16,19 @@ from conroi.data.writing import DataWriter, Progress
 from conroi.errors import InvalidInputError, NotFoundError, RetryableConflict
 from conroi.format.fields import key_columns
 from conroi.history import history
-from conroi.spark.options import AS_OF, FILTER, IF_MOVED, KEY, MESSAGE, STORE, TABLE, TAG, VERSION, WHERE, Options
+from conroi.spark.options import (
+    AS_OF,
+    FILTER,
+    IF_MOVED,
+    MESSAGE,
+    OF_STREAMS,
+    STORE,
+    TABLE,
+    TAG,
+    VERSION,
+    WHERE,
+    Options,
+)
 from conroi.spark.parts import Part, joined
 from conroi.spark.tasks import WriteTask
 from conroi.spark.types import table_schema
@@ -47,7 +59,7 @@ class ConroiWriter(DataSourceArrowWriter):
         self._overwrite = overwrite
         self._job = str(uuid4())
         self._schema = table_schema(schema)
-        _refuse_reading_options(options, overwrite=overwrite)
+        refuse_reading_options(options, overwrite=overwrite)
         self._base, self._task = self._planned()
 
     def _planned(self) -> tuple[int, WriteTask]:
@@ -56,12 +68,8 @@ class ConroiWriter(DataSourceArrowWriter):
             table = self._options.head()
         except NotFoundError:
             return 0, self._task_of_new_table()
-        pinned = table.pinned
-        schema, fields = pinned.schema, list(pinned.manifest.fields)
-        if self._overwrite and self._options.get(WHERE) is None:
-            schema, fields = next_schema(pinned, self._schema)
-        checked_columns(self._schema, schema, table=table.uri)
-        return table.version, WriteTask.of(pinned.writer(fields), schema, key_columns(fields))
+        replaces_all = self._overwrite and self._options.get(WHERE) is None
+        return table.version, planned_task(table, self._schema, replaces_all=replaces_all)
 
     def _task_of_new_table(self) -> WriteTask:
         from conroi.opening import table_files
@@ -73,15 +81,10 @@ class ConroiWriter(DataSourceArrowWriter):
             )
         path = self._options.path
         files = table_files(path, store=self._options.get(STORE), storage_options=self._options.storage_options)
-        schema = with_key(self._schema, self._key, table=files.root)
+        schema = with_key(self._schema, self._options.key, table=files.root)
         fields = checked_fields(schema, table=files.root, data_format=DEFAULT_DATA_FORMAT)
         writer = DataWriter(files.objects, files.environment, fields, DEFAULT_DATA_FORMAT)
         return WriteTask.of(writer, schema, key_columns(fields))
-
-    @property
-    def _key(self) -> list[str] | None:
-        text = self._options.get(KEY)
-        return None if text is None else [name.strip() for name in text.split(",")]
 
     # ------------------------------------------------------------------------ what Spark calls
 
@@ -119,7 +122,7 @@ class ConroiWriter(DataSourceArrowWriter):
         create_table(
             self._options.path,
             cast("Any", rows),
-            key=self._key,
+            key=self._options.key,
             message=message,
             store=self._options.get(STORE),
             storage_options=self._options.storage_options,
@@ -127,6 +130,16 @@ class ConroiWriter(DataSourceArrowWriter):
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Nothing is deleted: a commit whose answer was lost may have landed. What nobody names is collected later."""
+
+
+def planned_task(table: Table, rows: pa.Schema, *, replaces_all: bool) -> WriteTask:
+    """How tasks write such rows for this table; with `replaces_all` they may bring other columns."""
+    pinned = table.pinned
+    schema, fields = pinned.schema, list(pinned.manifest.fields)
+    if replaces_all:
+        schema, fields = next_schema(pinned, rows)
+    checked_columns(rows, schema, table=table.uri)
+    return WriteTask.of(pinned.writer(fields), schema, key_columns(fields))
 
 
 class WrittenRows(Elsewhere):
@@ -172,12 +185,11 @@ def has_landed(table: Table, job: str, since: int) -> bool:
     return False
 
 
-def _refuse_reading_options(options: Options, *, overwrite: bool) -> None:
-    given = [name for name in (VERSION, TAG, AS_OF, FILTER) if options.get(name) is not None]
-    if not overwrite:
-        given += [name for name in (WHERE, IF_MOVED) if options.get(name) is not None]
-    if given:
-        raise InvalidInputError(
-            f"{', '.join(given)} cannot be given to this write.",
-            hint='mode("append") adds rows to the newest version; "where" belongs to mode("overwrite").',
-        )
+def refuse_reading_options(options: Options, *, overwrite: bool) -> None:
+    """InvalidInputError for options that have no meaning for this write."""
+    names = {VERSION, TAG, AS_OF, FILTER, *OF_STREAMS} | (set() if overwrite else {WHERE, IF_MOVED})
+    options.refuse(
+        names,
+        "this write",
+        'mode("append") adds rows to the newest version; "where" belongs to mode("overwrite").',
+    )

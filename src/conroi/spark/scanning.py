@@ -81,14 +81,7 @@ class ConroiReader(DataSourceReader):
     def __init__(self, scan: Scan, schema: StructType) -> None:
         self._scan = scan
         self._target = arrow_schema(schema)
-        stored = scan.arrow_schema().names
-        missing = [name for name in self._target.names if name not in stored]
-        if missing:
-            raise InvalidInputError(
-                f"The table has no column {', '.join(missing)}.",
-                table=scan.version.place.uri,
-                hint=f"It has {', '.join(stored)}.",
-            )
+        check_columns(scan, self._target)
 
     def partitions(self) -> Sequence[InputPartition]:
         """The tasks: fragments that are neighbours, together about as big as one task should be."""
@@ -100,18 +93,34 @@ class ConroiReader(DataSourceReader):
         """The rows of some fragments."""
         if not isinstance(partition, Fragments):
             return  # what Spark makes of a table without fragments
-        table = self._scan.version.place.uri
-        scanner = self._scan.scanner(self._columns(), self._scan.filter, partition.ids, batch_rows(self._target))
-        with pylance_errors(table):
-            for batch in scanner.to_reader():
-                yield cast_for_spark(batch, self._target, table)
+        yield from read_rows(self._scan, self._target, partition.ids)
 
-    def _columns(self) -> Wanted:
-        """Only what is in the schema: so columns that nobody asks for are not read."""
-        given = self._scan.columns
-        if isinstance(given, Mapping):
-            return {name: given[name] for name in self._target.names}
-        return self._target.names
+
+def check_columns(scan: Scan, target: pa.Schema) -> None:
+    """InvalidInputError if the version has not all columns that are wanted."""
+    stored = scan.arrow_schema().names
+    missing = [name for name in target.names if name not in stored]
+    if missing:
+        raise InvalidInputError(
+            f"The table has no column {', '.join(missing)}.",
+            table=scan.version.place.uri,
+            version=scan.version.opened().version,
+            hint=f"It has {', '.join(stored)}.",
+        )
+
+
+def read_rows(scan: Scan, target: pa.Schema, ids: Sequence[int]) -> Iterator[pa.RecordBatch]:
+    """The rows of some fragments, in exactly these types."""
+    table = scan.version.place.uri
+    scanner = scan.scanner(_columns(scan.columns, target), scan.filter, ids, batch_rows(target))
+    with pylance_errors(table):
+        for batch in scanner.to_reader():
+            yield cast_for_spark(batch, target, table)
+
+
+def _columns(given: Wanted | None, target: pa.Schema) -> Wanted:
+    """Only what is in the schema: so columns that nobody asks for are not read."""
+    return {name: given[name] for name in target.names} if isinstance(given, Mapping) else target.names
 
 
 def checked_filter(where: object, table: str) -> str | None:

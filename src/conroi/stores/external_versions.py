@@ -39,7 +39,7 @@ from conroi.stores.finishing import FinalPut, is_same_commit
 from conroi.stores.objects import NameTaken, Objects
 from conroi.stores.putters import PutNew
 from conroi.stores.records import Record, RecordStore, RecordTaken
-from conroi.stores.versions import FolderVersions, Located
+from conroi.stores.versions import LONG_AGO, FolderVersions, Located
 
 _log = logging.getLogger(__name__)
 
@@ -83,8 +83,23 @@ class ExternalVersions:
             return []
         return [located for located in self._folder.all() if located.version <= newest.version]
 
-    def saw(self, located: Located) -> None:
-        self._folder.saw(located)
+    def saw(self, located: Located, at: float = LONG_AGO) -> None:
+        self._folder.saw(located, at)
+
+    def confirm(self, located: Located, since: float) -> None:
+        """The store itself takes no record that is not newer than its newest."""
+
+    def records(self) -> list[Record]:
+        """What the store knows of the table, ascending."""
+        return self._records.all(self._key)
+
+    def forget_missing(self) -> None:
+        """Take out the records of older versions whose manifests were collected."""
+        there = {located.version for located in self._folder.all()}
+        records = self._records.all(self._key)
+        missing = [record.version for record in records[:-1] if record.version not in there and not _is_staged(record)]
+        if missing:
+            self._records.forget(self._key, missing)
 
     # ---------------------------------------------------------------------------- writing
 

@@ -62,6 +62,10 @@ class LakeTables(Protocol):
         """
         ...
 
+    def forget(self, lake: str, versions: Sequence[int]) -> None:
+        """Remove old commits, and the rows that only they had; the newest may not be among them."""
+        ...
+
 
 _COMMIT = "SELECT version, timestamp_ns, uuid, idempotency_key, notes, changes FROM conroi_lake_commits WHERE lake = ?"
 
@@ -108,6 +112,23 @@ class LakeQueries:
         return LakeCommit(*found[0]) if found else None
 
 
+    def versions(self) -> list[tuple[int, int]]:
+        """All versions that are there, ascending, and when they were made."""
+        sql = "SELECT version, timestamp_ns FROM conroi_lake_commits WHERE lake = ? ORDER BY version"
+        return [(int(version), int(moment)) for version, moment in self._tables.ask(sql, [self._lake])]
+
+    def spans(self) -> list[tuple[str, int, int | None, str]]:
+        """Every row that any version has: its object id, since when and until before which version, its content."""
+        sql = "SELECT object_id, since, until, content FROM conroi_lake_rows WHERE lake = ?"
+        return self._tables.ask(sql, [self._lake])  # type: ignore[return-value]
+
+
+_FORGET_ROWS = """
+DELETE FROM conroi_lake_rows WHERE lake = ? AND until IS NOT NULL
+AND until <= (SELECT min(version) FROM conroi_lake_commits WHERE lake = ?)
+"""
+
+
 class SqliteLakeTables:
     """In a SQLite file: for processes of one machine."""
 
@@ -148,6 +169,12 @@ class SqliteLakeTables:
             connection.execute("INSERT INTO conroi_lake_commits VALUES (?, ?, ?, ?, ?, ?, ?)", (lake, *_values(commit)))
         return True
 
+    def forget(self, lake: str, versions: Sequence[int]) -> None:
+        with self._database.transaction() as connection:
+            delete = "DELETE FROM conroi_lake_commits WHERE lake = ? AND version = ?"
+            connection.executemany(delete, [(lake, version) for version in versions])
+            connection.execute(_FORGET_ROWS, (lake, lake))
+
 
 class PostgresLakeTables:
     """In PostgreSQL: for writers on many hosts. A publication is one statement, so one round trip."""
@@ -186,6 +213,12 @@ class PostgresLakeTables:
             "changes": commit.changes,
         }
         return bool(self._database.call(_PUBLISH, parameters))
+
+    def forget(self, lake: str, versions: Sequence[int]) -> None:
+        self._database.call(
+            "DELETE FROM conroi_lake_commits WHERE lake = %s AND version = ANY (%s)", [lake, list(versions)]
+        )
+        self._database.call(_FORGET_ROWS.replace("?", "%s"), [lake, lake])
 
 
 # Whoever waits for the head's row sees, when it gets it, where the head is then: its condition is looked at again.

@@ -12,17 +12,14 @@ from typing import Protocol
 from conroi.environment import SYSTEM, Environment
 from conroi.errors import ConroiError, CorruptionError, NotFoundError
 from conroi.format.naming import VERSION_HINT_PATH, VERSIONS_DIR, ManifestNaming, is_detached, parse_manifest_name
+from conroi.stores.ages import ages
+from conroi.stores.forgotten import FORGOTTEN_DIR, Fate, VersionCollected, fate, watermark
 from conroi.stores.objects import Objects
 from conroi.stores.putters import ConditionalPut, PutNew
 
 _log = logging.getLogger(__name__)
 
-HEAD_IS_FRESH_FOR_S = 60.0
-"""For so long the last head we saw is a place to start probing from; after that, the folder is listed again.
-
-Probing upwards is wrong only if the version we start from was kept (by a tag) while all newer ones but the head were
-collected meanwhile; nobody collects versions younger than this."""
-
+LONG_AGO = float("-inf")
 HINT_IS_GOOD_FOR_NS = 1_000_000_000
 """A hint on local disk that is older than its folder by more than this is not trusted."""
 
@@ -55,8 +52,12 @@ class VersionStore(Protocol):
         """Make the version real; NameTaken if somebody else did."""
         ...
 
-    def saw(self, located: Located) -> None:
-        """Remember that this version was the newest a moment ago."""
+    def confirm(self, located: Located, since: float) -> None:
+        """VersionCollected if what we put there, not before `since`, came into a place that was collected before."""
+        ...
+
+    def saw(self, located: Located, at: float = LONG_AGO) -> None:
+        """Remember that this version was the newest at that moment, by the environment's monotonic clock."""
         ...
 
 
@@ -68,11 +69,16 @@ class FolderVersions:
         self._putter = putter or ConditionalPut()
         self._environment = environment
         self._seen: tuple[Located, float] | None = None
+        """The newest version we know, and a moment at which it was the newest."""
+        self._was_empty_at = LONG_AGO
 
     def latest(self) -> Located | None:
-        located = self._climb(self._fresh()) or self._climb(self._hinted()) or self._newest_listed()
-        if located is not None:
-            self.saw(located)
+        asked_at = self._environment.monotonic()
+        located = self._from_seen() or self._from_hint() or self._newest_listed()
+        if located is None:
+            self._was_empty_at = asked_at
+        else:
+            self.saw(located, asked_at)
         return located
 
     def locate(self, version: int) -> Located | None:
@@ -94,24 +100,67 @@ class FolderVersions:
 
     def put(self, version: int, naming: ManifestNaming, data: bytes) -> Located:
         located = Located(version, naming.path(version), naming)
+        sent_at = self._environment.monotonic()
         self._putter.put_new(self._objects, located.path, data)
-        self.saw(located)
-        if not self._objects.is_listing_ordered and not is_detached(version):
+        if is_detached(version):
+            return located
+        self.confirm(located, sent_at)
+        self.saw(located, sent_at)
+        if not self._objects.is_listing_ordered and self._is_recent(sent_at):
             self.write_hint(version)
         return located
 
-    def saw(self, located: Located) -> None:
+    def confirm(self, located: Located, since: float) -> None:
+        if self._was_free(located.version):
+            return
+        became = fate(self._objects, located.version)
+        if became is Fate.STAYS:
+            return
+        # It was free because a collector had deleted what was there; or it was ours, and a collector took it since.
+        is_young = self._environment.monotonic() - since < ages().version_s
+        is_certain = is_young or (became is Fate.GONE and self._objects.head(located.path) is not None)
+        if is_certain:  # nobody else names it, since the newest version is far above
+            self._objects.delete([located.path])
+        raise VersionCollected(located.path, is_certain=is_certain)
+
+    def _was_free(self, version: int) -> bool:
+        """Whether we knew, until a moment ago, that nobody had this version yet: so nobody can have collected it."""
         seen = self._seen
-        if not is_detached(located.version) and (seen is None or located.version >= seen[0].version):
-            self._seen = (located, self._environment.monotonic())
+        if seen is not None and seen[0].version == version - 1:
+            return self._is_recent(seen[1])
+        return version == 1 and self._is_recent(self._was_empty_at)
+
+    def _is_recent(self, moment: float) -> bool:
+        return self._environment.monotonic() - moment < ages().version_s / 2
+
+    def saw(self, located: Located, at: float = LONG_AGO) -> None:
+        seen = self._seen
+        if is_detached(located.version) or (seen is not None and located.version < seen[0].version):
+            return
+        if seen is not None and located == seen[0]:
+            at = max(at, seen[1])
+        self._seen = (located, at)
 
     # -------------------------------------------------------------- finding the newest
 
-    def _fresh(self) -> Located | None:
+    def _from_seen(self) -> Located | None:
+        """The newest version above the one that we saw last; after a while, the folder is listed again.
+
+        Probing upwards is wrong only if the version we start from was kept (by a tag) while all newer ones but the
+        newest were collected meanwhile; for a while nobody does that. The clock is asked after the storage.
+        """
         seen = self._seen
-        if seen is None or self._environment.monotonic() - seen[1] > HEAD_IS_FRESH_FOR_S:
+        if seen is None or not self._is_recent(seen[1]):
             return None
-        return seen[0]
+        top = self._climb(seen[0])
+        return top if self._is_recent(seen[1]) else None
+
+    def _from_hint(self) -> Located | None:
+        """The newest version above the hinted one; a hint that is not above all that was collected leads nowhere."""
+        top = self._climb(self._hinted())
+        if self._objects.is_local and not os.path.isdir(self._objects.pylance_uri(FORGOTTEN_DIR)):
+            return top  # nothing was ever collected
+        return top if top is not None and top.version > watermark(self._objects) else None
 
     def _hinted(self) -> Located | None:
         if self._objects.is_listing_ordered or self._is_hint_old():

@@ -20,6 +20,7 @@ from conroi.operations import Clone
 
 def clone(pinned: Pinned, target: TableFiles, *, deep: bool) -> Snapshot:
     """Make the new table. A shallow one names the files where they are; a deep one gets copies of all of them."""
+    begun_at = target.environment.monotonic()
     if deep:
         for path in _files(pinned):
             target.objects.copy_from(pinned.files.objects, path)
@@ -31,6 +32,7 @@ def clone(pinned: Pinned, target: TableFiles, *, deep: bool) -> Snapshot:
         base=None,
         uuid=str(target.environment.new_uuid()),
         cloned=pinned.snapshot,
+        begun_at=begun_at,
         new_table_naming=pinned.snapshot.naming,
     )
     return commit(target, change).snapshot

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, TypedDict, cast
 
 import pyarrow as pa
@@ -32,35 +32,51 @@ class ColumnChange(TypedDict, total=False):
 NewColumns: TypeAlias = "Columns | pa.Field[Any] | Sequence[pa.Field[Any]] | pa.Schema"
 
 
+ComputeColumns: TypeAlias = Callable[
+    [Pinned, Columns, "Sequence[str] | None", "Progress | None"], "tuple[Sequence[pb.Field], Sequence[pb.DataFile]]"
+]
+"""Computes new columns: the table's fields and the new ones, and a file for each fragment, in their order."""
+
+
+def compute_here(
+    pinned: Pinned, columns: Columns, read_columns: Sequence[str] | None, progress: Progress | None
+) -> tuple[Sequence[pb.Field], Sequence[pb.DataFile]]:
+    """In this process, one fragment after the other; the first one says what types the columns have."""
+    fields: list[pb.Field] = []
+    new_schema = pa.schema([])
+    files: list[pb.DataFile] = []
+    rows = 0
+    for fragment in pinned.manifest.fragments:
+        batches = column_batches(pinned, fragment.id, columns, read_columns)
+        if not files:
+            new_schema = batches.schema
+            fields = with_new_fields(pinned, list(new_schema))
+        files.append(write_column_file(pinned, pinned.writer(fields), batches, new_schema, fragment.physical_rows))
+        rows += fragment.physical_rows
+        if progress is not None:
+            progress(rows)
+    return fields, files
+
+
 def add_columns(
     pinned: Pinned,
     columns: NewColumns,
     *,
     read_columns: Sequence[str] | None = None,
     progress: Progress | None = None,
+    compute: ComputeColumns = compute_here,
 ) -> Plan:
     """Add columns by SQL expressions, by a function over batches, or (given fields) filled with nulls."""
     if isinstance(columns, pa.Field | pa.Schema) or not (callable(columns) or isinstance(columns, Mapping)):
         return _add_null_columns(pinned, _given_fields(pinned, columns))
-    fragments = list(pinned.manifest.fragments)
-    if not fragments:
+    if not pinned.manifest.fragments:
         raise InvalidInputError(
             "The table has no rows, so the types of the new columns are not known.",
             table=pinned.root,
             hint="Give pyarrow fields instead.",
         )
-    fields: list[pb.Field] = []
-    new_schema = pa.schema([])
-    changed: list[pb.DataFragment] = []
-    for number, fragment in enumerate(fragments):
-        batches = column_batches(pinned, fragment.id, columns, read_columns)
-        if not number:
-            new_schema = batches.schema
-            fields = with_new_fields(pinned, list(new_schema))
-        file = write_column_file(pinned, pinned.writer(fields), batches, new_schema, fragment.physical_rows)
-        changed.append(with_file(fragment, file))
-        if progress is not None:
-            progress(sum(f.physical_rows for f in changed))
+    fields, files = compute(pinned, columns, read_columns, progress)
+    changed = [with_file(fragment, file) for fragment, file in zip(pinned.manifest.fragments, files, strict=True)]
     return Plan(pinned.staged(_merge(pinned, changed, fields)))
 
 

@@ -27,6 +27,7 @@ from conroi.format.rowids import (
     take_versions,
 )
 from conroi.operations import Rewrite
+from conroi.operations.base import copied
 from conroi.verbs.plan import Plan
 from conroi.verbs.reuse import fragment_reuse_index, needs_reuse_index
 from conroi.verbs.update import MovedRows
@@ -44,8 +45,35 @@ class CompactOptions:
     """Fragments with a larger share of deleted rows are rewritten even if they are big enough."""
 
 
+@dataclass(frozen=True)
+class Rewritten:
+    """Some fragments, and those that hold their rows now."""
+
+    old_ids: Sequence[int]
+    new: Sequence[pb.DataFragment]
+
+
+RewriteGroups = Callable[[Pinned, CompactOptions, "Progress | None"], Sequence[Rewritten]]
+"""Does the part of a compaction that reads and writes rows."""
+
+
+def rewrite_here(pinned: Pinned, options: CompactOptions, progress: Progress | None) -> Sequence[Rewritten]:
+    """In this process, one group after the other."""
+    done: list[Rewritten] = []
+    for task in compaction_tasks(pinned, options):
+        done.append(rewrite_group(pinned, task))
+        if progress is not None:
+            progress(sum(fragment.physical_rows for group in done for fragment in group.new))
+    return done
+
+
 def compact(
-    pinned: Pinned, options: CompactOptions, reserve_ids: ReserveIds, *, progress: Progress | None = None
+    pinned: Pinned,
+    options: CompactOptions,
+    reserve_ids: ReserveIds,
+    *,
+    progress: Progress | None = None,
+    rewrite: RewriteGroups = rewrite_here,
 ) -> Plan | None:
     """Rewrite what is worth it, keeping the order of rows; None if nothing is."""
     if options.rows_per_fragment < 1:
@@ -53,21 +81,17 @@ def compact(
             f"{options.rows_per_fragment} rows per fragment cannot be.", table=pinned.root, hint="Give 1 or more."
         )
     groups: list[pb.Transaction.Rewrite.Group] = []
-    done = 0
-    for result in _executed(pinned, options):
-        old = [pinned.manifest.fragments_by_id[each["id"]] for each in result["original_fragments"]]
-        new = [fragment_from_json(each) for each in result["new_fragments"]]
+    for rewritten in rewrite(pinned, options, progress):
+        old = [pinned.manifest.fragments_by_id[number] for number in rewritten.old_ids]
+        new = [copied(fragment) for fragment in rewritten.new]
         if pinned.manifest.has_stable_row_ids:
             _carry_lineage(pinned, old, new)
-        pinned.files.objects.sync([data_path(file.path) for fragment in new for file in fragment.files])
         groups.append(pb.Transaction.Rewrite.Group(old_fragments=old, new_fragments=new))
-        done += sum(fragment.physical_rows for fragment in new)
-        if progress is not None:
-            progress(done)
     return _plan(pinned, groups, reserve_ids, keeps_order=True) if groups else None
 
 
-def _executed(pinned: Pinned, options: CompactOptions) -> Sequence[dict[str, Any]]:
+def compaction_tasks(pinned: Pinned, options: CompactOptions) -> list[str]:
+    """Which fragments are worth rewriting together: pylance's own plan, each task as JSON, as it travels."""
     from lance.optimize import Compaction
 
     with pylance_errors(pinned.root):
@@ -78,8 +102,20 @@ def _executed(pinned: Pinned, options: CompactOptions) -> Sequence[dict[str, Any
                 "materialize_deletions_threshold": options.deleted_share,
             },
         )
-        # The result has a json() that pylance's types do not have.
-        return [json.loads(cast("Any", task.execute(pinned.dataset)).json()) for task in plan.tasks]
+        # Tasks and results have a json() that pylance's types do not have.
+        return [cast("Any", task).json() for task in plan.tasks]
+
+
+def rewrite_group(pinned: Pinned, planned: str) -> Rewritten:
+    """Do one task: the rows of some fragments, in their order, in new ones."""
+    from lance.optimize import CompactionTask
+
+    with pylance_errors(pinned.root):
+        task = cast("Any", CompactionTask).from_json(planned)
+        facts = json.loads(task.execute(pinned.dataset).json())
+    new = [fragment_from_json(each) for each in facts["new_fragments"]]
+    pinned.files.objects.sync([data_path(file.path) for fragment in new for file in fragment.files])
+    return Rewritten([each["id"] for each in facts["original_fragments"]], new)
 
 
 def sort(

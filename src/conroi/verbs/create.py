@@ -24,6 +24,7 @@ from conroi.format.schema import fields_from_schema
 from conroi.operations import Overwrite
 from conroi.verbs.keyed import KeysSeen, refuse_repeated
 from conroi.verbs.rows import write_rows
+from conroi.verbs.settings import check_settings
 
 DEFAULT_DATA_FORMAT = "2.2"
 DATA_FORMATS = ("2.0", "2.1", "2.2")
@@ -52,6 +53,8 @@ def create(
     schema = schema_or_data if isinstance(schema_or_data, pa.Schema) else _schema_of(rows)
     schema = with_key(schema, key, table=files.root)
     fields = checked_fields(schema, table=files.root, data_format=data_format)
+    check_settings(config or {}, files.root)
+    begun_at = files.environment.monotonic()
     writer = DataWriter(files.objects, files.environment, fields, data_format)
     seen = KeysSeen(key_columns(fields))
     written: list[pb.DataFragment] = []
@@ -71,6 +74,7 @@ def create(
         base=None,
         uuid=str(files.environment.new_uuid()),
         properties=properties,
+        begun_at=begun_at,
         new_table_naming=naming,
     )
 

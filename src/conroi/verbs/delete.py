@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from conroi.data.finding import find_rows
 from conroi.data.pinned import Pinned
 from conroi.data.predicates import Predicate, checked_predicate, predicate_text
-from conroi.data.rows import take_out
+from conroi.data.rows import Rows, take_out
 from conroi.operations import Delete
 from conroi.verbs.plan import Plan
 
+Finding = Callable[[Pinned, Predicate], Rows]
 
-def delete(pinned: Pinned, where: Predicate) -> Plan | None:
+
+def delete(pinned: Pinned, where: Predicate, *, find: Finding = find_rows) -> Plan | None:
     """Take out the rows for which the condition holds; None if there are none."""
-    rows = find_rows(pinned, checked_predicate(where, table=pinned.root))
+    rows = find(pinned, checked_predicate(where, table=pinned.root))
     if not rows:
         return None
     left = take_out(pinned.files, pinned.manifest, pinned.version, rows, later=pinned.is_contended)

@@ -7,7 +7,7 @@ the commit then succeeds only if nothing newer came. Neither depends on what oth
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -113,15 +113,26 @@ class KeyGuard:
     """Looks up keys in what is new at the head; what it has looked at it does not look at again."""
 
     def __init__(
-        self, files: TableFiles, base: Manifest, columns: Sequence[str], keys: pa.Table, *, mine: str = "Update"
+        self,
+        files: TableFiles,
+        base: Manifest,
+        columns: Sequence[str],
+        keys: pa.Table | Callable[[], pa.Table],
+        *,
+        mine: str = "Update",
     ) -> None:
         self._files = files
         self._base = base
         self._columns = tuple(columns)
-        self._keys = keys
+        self._given = keys
         self._mine = mine
         known = fields_by_path(base.fields)
         self._field_ids = tuple(known[column].id for column in columns)
+
+    @cached_property
+    def _keys(self) -> pa.Table:
+        """Worked out only when somebody else committed."""
+        return self._given() if callable(self._given) else self._given
 
     @cached_property
     def _checked(self) -> set[tuple[str | bytes, ...]]:

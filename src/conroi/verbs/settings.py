@@ -14,10 +14,24 @@ from conroi.verbs.plan import Plan
 
 Values = Mapping[str, str | None]
 """New values by key; None deletes a key."""
+AUTO_COMPACT = "conroi.auto_compact"
+"""How many small fragments of about the same size a table may have before its writers merge them."""
+
+
+def check_settings(values: Values, table: str) -> None:
+    """Refuse a setting of ours that nobody could act on."""
+    limit = values.get(AUTO_COMPACT)
+    if limit is not None and not (isinstance(limit, str) and limit.isdecimal() and int(limit) >= 2):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidInputError(
+            f"{AUTO_COMPACT}={limit!r} is not a number of fragments.",
+            table=table,
+            hint='Give 2 or more as text, such as "32"; None switches it off.',
+        )
 
 
 def set_config(pinned: Pinned, values: Values, *, replace: bool = False) -> Plan:
     """Settings that Lance and conroi act on, such as `lance.*`."""
+    check_settings(values, pinned.root)
     return Plan(pinned.staged(UpdateConfig(config=_update_map(pinned, values, replace))))
 
 

@@ -6,8 +6,9 @@ in the fragments that have a match. The cheaper one is taken, unless the caller 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Literal, TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -16,12 +17,13 @@ import pyarrow as pa
 from conroi.data.arrow_types import positions
 from conroi.data.columns import column_batches, write_column_file
 from conroi.data.expressions import expression
+from conroi.data.finding import scan_rows
 from conroi.data.fitting import can_become, cast_batch
 from conroi.data.pinned import Pinned
 from conroi.data.predicates import Predicate, checked_predicate
 from conroi.data.pylance import pylance_errors
 from conroi.data.quoting import quoted
-from conroi.data.rows import Rows, addresses_of, offsets_by_fragment, take_out
+from conroi.data.rows import Rows, addresses_in, addresses_of, offsets_by_fragment, take_out
 from conroi.data.width import row_width
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
@@ -36,9 +38,15 @@ Mode: TypeAlias = Literal["auto", "rows", "columns"]
 
 
 def update(
-    pinned: Pinned, values: Mapping[str, object], where: Predicate | None = None, *, mode: Mode = "auto"
+    pinned: Pinned,
+    values: Mapping[str, object],
+    where: Predicate | None = None,
+    *,
+    mode: Mode = "auto",
+    rewriting: Rewriting | None = None,
 ) -> Plan | None:
     """Set columns by expression in the rows for which the condition holds; None if there are none."""
+    work = Here() if rewriting is None else rewriting
     expressions = _checked_values(pinned, values)
     predicate = None if where is None else checked_predicate(where, table=pinned.root)
     _check_types(pinned, expressions, predicate)
@@ -50,12 +58,78 @@ def update(
     if changes_key and mode == "columns":
         raise InvalidInputError("A change of key columns moves rows.", table=pinned.root, hint='Pass mode="rows".')
     if not changes_key and (mode == "columns" or (mode == "auto" and _few_columns(pinned, expressions))):
-        rows = _matching(pinned, predicate)
+        rows = work.find(pinned, predicate)
         if not rows:
             return None
         if mode == "columns" or _columns_are_cheaper(pinned, expressions, rows):
-            return _rewrite_columns(pinned, expressions, predicate, rows)
-    return _rewrite_rows(pinned, expressions, predicate)
+            return _columns_plan(pinned, expressions, rows, work.new_columns(pinned, expressions, predicate, rows))
+    return _rows_plan(pinned, expressions, work.new_rows(pinned, expressions, predicate))
+
+
+# ------------------------------------------------------------------------------ who does the work
+
+
+@dataclass(frozen=True)
+class NewRows:
+    """Rows that were written anew, in their order where they were."""
+
+    fragments: Sequence[pb.DataFragment]
+    leaving: Rows
+    keys: KeysSeen
+    """Those of the new rows, if the update may have changed them."""
+
+
+class Rewriting(Protocol):
+    """Does the part of an update that reads and writes rows."""
+
+    def find(self, pinned: Pinned, where: Predicate | None) -> Rows:
+        """The rows for which the condition holds."""
+        ...
+
+    def new_rows(self, pinned: Pinned, expressions: Mapping[str, str], where: Predicate | None) -> NewRows:
+        """Write those rows anew."""
+        ...
+
+    def new_columns(
+        self, pinned: Pinned, expressions: Mapping[str, str], where: Predicate | None, rows: Rows
+    ) -> Sequence[pb.DataFragment]:
+        """The fragments that have these rows, with new data for the columns."""
+        ...
+
+
+@dataclass(frozen=True)
+class Here:
+    """Does it in this process, for the whole table or for some fragments."""
+
+    fragment_ids: Sequence[int] | None = None
+
+    def find(self, pinned: Pinned, where: Predicate | None) -> Rows:
+        return scan_rows(pinned, where, self.fragment_ids)
+
+    def new_rows(self, pinned: Pinned, expressions: Mapping[str, str], where: Predicate | None) -> NewRows:
+        moved = MovedRows(pinned, _scanned(pinned, expressions, where, self.fragment_ids))
+        seen = KeysSeen(changed_key(pinned, expressions))
+        written = pinned.writer().write(seen.watch(moved.reader()))
+        fragments = moved.with_row_ids(written.fragments)
+        return NewRows(fragments, offsets_by_fragment(moved.addresses), seen)
+
+    def new_columns(
+        self, pinned: Pinned, expressions: Mapping[str, str], where: Predicate | None, rows: Rows
+    ) -> Sequence[pb.DataFragment]:
+        schema = pa.schema([pinned.schema.field(name) for name in expressions])
+        changed_ids = field_ids(pinned, list(expressions))
+        updated: list[pb.DataFragment] = []
+        for fragment_id in sorted(rows):
+            fragment = pinned.manifest.fragments_by_id[fragment_id]
+            batches = _changed_columns(pinned, fragment_id, expressions, where, schema)
+            file = write_column_file(pinned, pinned.writer(), batches, schema, fragment.physical_rows)
+            updated.append(with_file(_without_fields(pinned, fragment, changed_ids), file))
+        return updated
+
+
+def changed_key(pinned: Pinned, expressions: Mapping[str, str]) -> Sequence[str]:
+    """The table's key, if these expressions may change it."""
+    return key_columns(pinned.manifest.fields) if is_key_among(expressions, pinned) else ()
 
 
 # ----------------------------------------------------------------------------- what was asked
@@ -104,42 +178,39 @@ def _columns_are_cheaper(pinned: Pinned, expressions: Mapping[str, str], rows: R
     return touched * _width(pinned, expressions) < moved * row_width(pinned.schema)
 
 
-def _matching(pinned: Pinned, where: Predicate | None) -> Rows:
-    with pylance_errors(pinned.root):
-        found = pinned.dataset.scanner(columns=[], filter=where, with_row_address=True).to_table()
-    return offsets_by_fragment(addresses_of(found["_rowaddr"]))
-
-
 # ------------------------------------------------------------------------------- rewriting rows
 
 
-def _rewrite_rows(pinned: Pinned, expressions: Mapping[str, str], where: Predicate | None) -> Plan | None:
+def _scanned(
+    pinned: Pinned, expressions: Mapping[str, str], where: Predicate | None, fragment_ids: Sequence[int] | None
+) -> pa.RecordBatchReader:
     columns = {name: expressions.get(name, quoted(name)) for name in pinned.schema.names}
     with pylance_errors(pinned.root):
-        scanned = pinned.dataset.scanner(
+        chosen = None if fragment_ids is None else [pinned.dataset.get_fragment(number) for number in fragment_ids]
+        return pinned.dataset.scanner(
             columns=columns,
             filter=where,
+            fragments=chosen,
             with_row_address=True,
             with_row_id=True,
             scan_in_order=True,
             blob_handling="all_binary",
         ).to_reader()
-    moved = MovedRows(pinned, scanned)
-    seen = KeysSeen(key_columns(pinned.manifest.fields) if is_key_among(expressions, pinned) else ())
-    written = pinned.writer().write(seen.watch(moved.reader()))
-    if not written.fragments:
+
+
+def _rows_plan(pinned: Pinned, expressions: Mapping[str, str], new: NewRows) -> Plan | None:
+    if not new.fragments:
         return None
-    guard = checked_new_keys(pinned, seen, leaving=pa.chunked_array([moved.addresses]))
-    rows = offsets_by_fragment(moved.addresses)
-    left = take_out(pinned.files, pinned.manifest, pinned.version, rows)
+    guard = checked_new_keys(pinned, new.keys, leaving=addresses_in(new.leaving))
+    left = take_out(pinned.files, pinned.manifest, pinned.version, new.leaving)
     operation = Update(
         removed_fragment_ids=left.removed,
         updated_fragments=left.updated,
-        new_fragments=tuple(moved.with_row_ids(written.fragments)),
+        new_fragments=tuple(new.fragments),
         fields_for_preserving_frag_bitmap=tuple(field_ids(pinned, list(expressions))),
     )
-    staged = pinned.staged(operation, rows, keys_checked=True)
-    return Plan(staged, guard=guard, counts={"rows_updated": written.rows})
+    staged = pinned.staged(operation, new.leaving, keys_checked=True)
+    return Plan(staged, guard=guard, counts={"rows_updated": sum(f.physical_rows for f in new.fragments)})
 
 
 class MovedRows:
@@ -168,7 +239,7 @@ class MovedRows:
 
     def with_row_ids(self, fragments: list[pb.DataFragment]) -> list[pb.DataFragment]:
         """In a table with stable row ids, the new fragments get the ids of the rows that moved into them."""
-        if not self._pinned.manifest.has_stable_row_ids:
+        if not fragments or not self._pinned.manifest.has_stable_row_ids:
             return fragments
         ids = np.concatenate(self._row_ids)
         start = 0
@@ -188,18 +259,12 @@ def field_ids(pinned: Pinned, columns: list[str]) -> list[int]:
 # ---------------------------------------------------------------------------- rewriting columns
 
 
-def _rewrite_columns(pinned: Pinned, expressions: Mapping[str, str], where: Predicate | None, rows: Rows) -> Plan:
-    schema = pa.schema([pinned.schema.field(name) for name in expressions])
-    changed_ids = field_ids(pinned, list(expressions))
-    updated: list[pb.DataFragment] = []
-    for fragment_id in sorted(rows):
-        fragment = pinned.manifest.fragments_by_id[fragment_id]
-        batches = _changed_columns(pinned, fragment_id, expressions, where, schema)
-        file = write_column_file(pinned, pinned.writer(), batches, schema, fragment.physical_rows)
-        updated.append(with_file(_without_fields(pinned, fragment, changed_ids), file))
+def _columns_plan(
+    pinned: Pinned, expressions: Mapping[str, str], rows: Rows, updated: Sequence[pb.DataFragment]
+) -> Plan:
     operation = Update(
         updated_fragments=tuple(updated),
-        fields_modified=tuple(changed_ids),
+        fields_modified=tuple(field_ids(pinned, list(expressions))),
         update_mode=pb.Transaction.Update.REWRITE_COLUMNS,
         updated_fragment_offset_bitmaps={fragment: offsets.serialize() for fragment, offsets in rows.items()},
     )

@@ -22,14 +22,19 @@ def frame(spark: SparkSession, query: str, tables: Tables) -> DataFrame:
     tree = parsed(query)
     found = references(tree, tables)
     narrow(tree, found)
-    frames: dict[str, Any] = {
-        f"t{number}": each.table.to_spark(spark, each.columns, each.filter) for number, each in enumerate(found)
-    }
+    frames: dict[str, Any] = {f"t{number}": _rows_of(spark, each) for number, each in enumerate(found)}
     text = _with_frames(query, found)
     try:
         return spark.sql(text, **frames) if frames else spark.sql(query)
     except AnalysisException as error:
         raise _told(error, tables) from error
+
+
+def _rows_of(spark: SparkSession, each: Reference) -> DataFrame:
+    """What the query needs of a table; where it only counts rows, their number is in the metadata."""
+    if each.columns == [] and each.filter is None:
+        return spark.range(each.table.count_rows())
+    return each.table.to_spark(spark, each.columns or None, each.filter)
 
 
 def _told(error: AnalysisException, tables: Tables) -> Exception:

@@ -49,7 +49,7 @@ class Reference:
     is_aliased: bool
     table: Table
     columns: list[str] | None = None
-    """What the query needs of it; None: all."""
+    """What the query needs of it; None: all. Empty: only how many rows there are."""
     filter: str | None = None
     """What holds for all rows that the query needs."""
 
@@ -139,15 +139,7 @@ def _narrow_columns(tree: exp.Expr, found: Sequence[Reference]) -> None:
     for each in found:
         wanted = used.get(each.alias.casefold(), set())
         names = each.table.schema.names
-        each.columns = [name for name in names if name.casefold() in wanted] or _cheapest(each.table.schema)
-
-
-def _cheapest(schema: pa.Schema) -> list[str]:
-    """A column to count rows by."""
-    for field in schema:
-        if pa.types.is_primitive(field.type):
-            return [field.name]
-    return schema.names[:1]
+        each.columns = [name for name in names if name.casefold() in wanted]
 
 
 def _narrow_rows(tree: exp.Expr, found: Sequence[Reference]) -> None:

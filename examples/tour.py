@@ -1,7 +1,7 @@
 """Eight conroi workers and two pylance workers write one table at once, while it is compacted; then every row is
 accounted for.
 
-Run it with `make demo`. It needs nothing but a temporary folder.
+Run it with `python examples/tour.py`. It needs nothing but a temporary folder.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""The parts of examples/orders_pipeline.py. Start with steps.py: those are the transactions."""

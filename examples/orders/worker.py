@@ -1,0 +1,82 @@
+"""A worker: a process with a Spark of its own that does one step after the other, as the driver hands them out.
+
+    python -m orders.worker NAME LAKE LANDING PLAN
+
+Each line it reads is a step's name, and perhaps a place to wait at, where the driver will kill it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from pathlib import Path
+
+import conroi
+import conroi.spark
+
+from .events import Event, What, speaker
+from .landing import Landing
+from .plan import Plan
+from .steps import Steps
+
+# A Java that starts fast: a worker here lives for a minute or two.
+SETTINGS = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.shuffle.partitions": "1",
+}
+
+
+def main(name: str, lake_uri: str, landing: str, plan_json: str) -> None:
+    """Do what is asked until the driver closes our input."""
+    tell = speaker()
+    plan = Plan.from_json(plan_json)
+    steps = {step.name: step for step in plan.steps()}
+    spark = conroi.spark.session(name, cores=1, memory="512m", config=SETTINGS)
+    lake, files = conroi.connect(lake_uri), Landing(Path(landing))
+    warm_up(Steps(lake, spark, files, lambda _note: None), plan)
+    tell(Event(What.READY, name))
+
+    for line in sys.stdin:
+        order: dict[str, str] = json.loads(line)
+        step, wait_at = steps[order["step"]], order.get("wait_at")
+
+        def say(note: str, step_name: str = step.name, wait_at: str | None = wait_at) -> None:
+            tell(Event(What.NOTE, name, step=step_name, note=note))
+            if note == wait_at:
+                sys.stdin.readline()  # there is no answer: here we are killed
+
+        try:
+            result = Steps(lake, spark, files, say).run(step, name)
+        except conroi.ConflictError as conflict:
+            tell(Event(What.REFUSED, name, step=step.name, note=f"{type(conflict).__name__}: {conflict.message}"))
+        except Exception:  # noqa: BLE001 (whatever it is, the driver must hear of it)
+            tell(Event(What.FAILED, name, step=step.name, note=traceback.format_exc()))
+        else:
+            say("published")
+            tell(_done(name, step.name, result))
+    spark.stop()
+
+
+def warm_up(steps: Steps, plan: Plan) -> None:
+    """The first jobs of a Spark are slow, so do some before others count on us. What is rolled back never was."""
+    day, region = plan.all_days[0], plan.region_names[0]
+    with steps.lake.begin("warm up") as tx:
+        steps.correct(tx, day)
+        tx["orders"].append(steps.spark.read.parquet(steps.landing.load(day, region, "orders")).limit(0))
+        tx.rollback()
+
+
+def _done(name: str, step: str, result: conroi.TransactionResult) -> Event:
+    return Event(
+        What.DONE,
+        name,
+        step=step,
+        version=result.version,
+        rebased=sum(len(versions) for versions in result.rebased.values()),
+        was_done_before=result.was_done_before,
+    )
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

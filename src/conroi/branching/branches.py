@@ -1,0 +1,87 @@
+"""`lake.branches`: making, listing, renaming and deleting the branches of a lake."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from conroi.catalog.branches import BranchedLake
+from conroi.catalog.forking import DELETED
+from conroi.errors import InvalidInputError, NotFoundError
+from conroi.refs.branches import MAIN, MAIN_BRANCH, Branch
+from conroi.table import Table
+
+if TYPE_CHECKING:
+    from conroi.lake import Lake
+
+
+class Branches:
+    """The branches of a lake.
+
+    >>> import conroi
+    >>> lake = conroi.connect("memory://branches-example")
+    >>> orders = lake.create_table("orders", [{"id": 1}], key="id")
+    >>> lake.branches.create("dev").name
+    'dev'
+    >>> lake.branch("dev")["orders"].append([{"id": 2}]).count_rows(), lake["orders"].count_rows()
+    (2, 1)
+    """
+
+    def __init__(self, lake: Lake, branched: BranchedLake) -> None:
+        self._lake = lake
+        self._branched = branched
+
+    def __iter__(self) -> Iterator[Branch]:
+        return iter(self.list())
+
+    def __contains__(self, name: str) -> bool:
+        return any(branch.name == name for branch in self)
+
+    def __repr__(self) -> str:
+        return f"Branches({', '.join(branch.name for branch in self)})"
+
+    def list(self) -> list[Branch]:
+        """All branches, the main one first, then by name."""
+        return [MAIN_BRANCH, *self._branched.names.all()]
+
+    def get(self, name: str) -> Branch:
+        """The branch of this name."""
+        return self._branched.names.get(name)
+
+    def create(self, name: str, from_: int | str | None = None) -> Branch:
+        """Make a branch without copying anything: of this lake as it is, of a version of it, of a tag or a branch.
+
+        Of two who make one name, one succeeds.
+        """
+        lake = self._lake if from_ is None or isinstance(from_, int) else self._lake.resolve(from_)
+        version = from_ if isinstance(from_, int) else None
+        if version is None and lake.pinned is not None:
+            version = lake.pinned.version
+        return self._branched.create(name, lake.catalog.identity, version)
+
+    def rename(self, name: str, new_name: str) -> Branch:
+        """Give a branch another name; whoever has it open goes on with it."""
+        branch = self._changeable(name)
+        free = self._branched.names.free(new_name)
+        self._branched.names.give(free, branch)
+        self._branched.names.take_away(branch)
+        return self.get(new_name)
+
+    def delete(self, name: str) -> None:
+        """End a branch: nobody can publish to it any more. Its files go when they are collected."""
+        branch = self._changeable(name)
+        _, files = self._branched.opened(branch)
+        last = files.head()
+        if DELETED not in last.manifest.head.config:
+            now = datetime.fromtimestamp(files.environment.now_ns() / 1e9, UTC).isoformat()
+            Table(files, last).set_config({DELETED: now}, message=f"delete branch {name}")
+        self._branched.forget(branch, last)
+
+    def _changeable(self, name: str) -> Branch:
+        if name == MAIN:
+            raise InvalidInputError("The main branch stays what it is.", hint="Name another branch.")
+        branch = self.get(name)
+        if branch.lance_name is None:
+            raise NotFoundError(f"The lake has no branch {name!r}.", hint="lake.branches lists what there is.")
+        return branch

@@ -1,0 +1,152 @@
+"""A version of a table as it is on one branch, brought to another: its files go into the other's own folders.
+
+What the other branch can reach anyhow (its own files, and those of the table that it branched off) stays where it is;
+what only the first branch has is copied, within the store where it can. Names of files are never used twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from uuid import UUID
+
+import numpy as np
+
+from conroi.catalog.waves import together
+from conroi.commit.files import TableFiles
+from conroi.conflicts import Staged
+from conroi.data.pinned import Pinned
+from conroi.format import lance_pb2 as pb
+from conroi.format.manifest import Manifest
+from conroi.format.naming import data_path, deletion_path, index_dir
+from conroi.format.rowids import decode_versions, encode_versions
+from conroi.operations import Append
+from conroi.operations.folded import FoldedMerge, FoldedOverwrite
+from conroi.stores.bases import objects_of_base
+from conroi.stores.objects import Objects
+from conroi.verbs.plan import Plan
+
+_Item = pb.DataFile | pb.DeletionFile | pb.IndexMetadata
+
+
+class Bringing:
+    """One version on its way from a branch to another."""
+
+    def __init__(self, source: Pinned, files: TableFiles, target: Manifest | None) -> None:
+        self._source = source
+        self._files = files
+        self._target = target
+        self._bases = {} if target is None else {base.path: base.id for base in target.head.base_paths}
+        self._copies: dict[str, Objects] = {}
+        """By path, where each file comes from that must be copied."""
+
+    def plan(self) -> Plan:
+        """Copy what must be copied, and make the version of the source the next one of the target."""
+        result = self._result()
+        self.copy()
+        metadata = dict(result.head.schema_metadata)
+        fragments, fields = result.fragments, tuple(result.fields)
+        names = ("Branch",)
+        if self._target is None:
+            config = dict(result.head.config)
+            made = FoldedOverwrite(fragments, fields, metadata, config, result=result, statements=names)
+            return Plan(Staged(operation=made, base=Manifest(b"")))
+        operation = FoldedMerge(fragments, fields, metadata, result=result, statements=names)
+        return Plan(Staged(operation=operation, base=self._target), must_not_move=True)
+
+    def copy(self) -> None:
+        """Copy the files that the target cannot reach."""
+        tasks = [partial(self._files.objects.copy_from, _plain(source), path) for path, source in self._copies.items()]
+        together(tasks, is_local=self._files.objects.is_local)
+
+    def _result(self) -> Manifest:
+        source = self._source.manifest
+        head = source.editable_head()
+        head.ClearField("branch")
+        del head.base_paths[:]
+        head.version = 0
+        if self._target is not None:
+            now = self._target.head
+            head.version = now.version
+            head.base_paths.extend(now.base_paths)
+            if now.branch:
+                head.branch = now.branch
+            if head.HasField("max_fragment_id") or now.HasField("max_fragment_id"):
+                head.max_fragment_id = max(head.max_fragment_id, now.max_fragment_id)
+            head.next_row_id = max(head.next_row_id, now.next_row_id)
+        return source.changed(
+            head=head,
+            fragments=[self.fragment(fragment) for fragment in source.fragments],
+            indices=[self._index(index) for index in source.indices],
+        )
+
+    def fragment(self, fragment: pb.DataFragment) -> pb.DataFragment:
+        """The fragment as the target names its files."""
+        copy = pb.DataFragment()
+        copy.CopyFrom(fragment)
+        for file in copy.files:
+            self._place(file, [data_path(file.path)])
+        if copy.HasField("deletion_file"):
+            self._place(copy.deletion_file, [deletion_path(copy.id, copy.deletion_file)])
+        next_version = 1 if self._target is None else self._target.version + 1
+        for name in ("inline_created_at_versions", "inline_last_updated_at_versions"):
+            if copy.HasField(name):
+                setattr(copy, name, _not_after(next_version, getattr(copy, name)))
+        return copy
+
+    def _index(self, index: pb.IndexMetadata) -> pb.IndexMetadata:
+        copy = pb.IndexMetadata()
+        copy.CopyFrom(index)
+        folder = index_dir(UUID(bytes=index.uuid.uuid))
+        if self._is_reachable(index) is None:
+            self._place(copy, list(self._where(index).list_names(folder)))
+        else:
+            self._place(copy, [])
+        return copy
+
+    # ------------------------------------------------------------------------ one file
+
+    def _where(self, item: _Item) -> Objects:
+        base = item.base_id if item.HasField("base_id") else None
+        return objects_of_base(self._source.files.objects, self._source.manifest, base)
+
+    def _is_reachable(self, item: _Item) -> tuple[int | None] | None:
+        """The base under which the target can name the file; None if it cannot."""
+        root = self._where(item).root
+        if root == self._files.root:
+            return (None,)
+        return (self._bases[root],) if root in self._bases else None
+
+    def _place(self, item: _Item, paths: list[str]) -> None:
+        reachable = self._is_reachable(item)
+        if reachable is None:
+            self._copies.update(dict.fromkeys(paths, self._where(item)))
+        item.ClearField("base_id")
+        if reachable is not None and reachable[0] is not None:
+            item.base_id = reachable[0]
+
+
+def appended_fragments(source: Pinned, fragments: Mapping[int, pb.DataFragment], at: Pinned) -> Plan:
+    """Bring fragments that have no deletions, as an append to the target."""
+    bringing = Bringing(source, at.files, at.manifest)
+    brought = [bringing.fragment(fragment) for fragment in fragments.values()]
+    bringing.copy()
+    for fragment in brought:
+        fragment.id = 0
+        for group in ("created_at_version_sequence", "last_updated_at_version_sequence", "row_id_sequence"):
+            chosen = fragment.WhichOneof(group)
+            if chosen is not None:
+                fragment.ClearField(chosen)
+    rows = sum(fragment.physical_rows for fragment in brought)
+    return Plan(at.staged(Append(fragments=tuple(brought))), counts={"rows_added": rows})
+
+
+def _not_after(version: int, encoded: bytes) -> bytes:
+    """Versions of rows, where those that only the other branch had count as the one that brings them."""
+    return encode_versions(np.minimum(decode_versions(encoded), version))
+
+
+def _plain(objects: Objects) -> Objects:
+    """The files themselves, so that a store that can copy within itself sees that it can."""
+    inner: Objects | None = getattr(objects, "inner", None)
+    return objects if inner is None else _plain(inner)

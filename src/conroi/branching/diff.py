@@ -1,0 +1,265 @@
+"""`lake.diff(a, b)`: what one state of a lake has that another has not, table by table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from conroi.branching.comparing import Comparison, keyed_changes
+from conroi.catalog.catalog import Catalog, table_files
+from conroi.catalog.names import shown
+from conroi.catalog.publishing import LakePublisher
+from conroi.catalog.rows import Row
+from conroi.catalog.state import LakeState
+from conroi.data.pinned import Pinned
+from conroi.data.rows import count_rows
+from conroi.errors import about
+from conroi.views.diffs import diff_details, diff_page
+from conroi.views.grid import to_html
+
+if TYPE_CHECKING:
+    from conroi.lake import Lake
+
+MOST_KEYS = 100
+"""So many keys of each kind to_dict() names."""
+
+
+@dataclass(frozen=True)
+class KeyChanges:
+    """The keys of the rows that differ, as tables with the key's columns."""
+
+    inserted: pa.Table
+    updated: pa.Table
+    deleted: pa.Table
+
+    @property
+    def is_different(self) -> bool:
+        return bool(self.inserted.num_rows or self.updated.num_rows or self.deleted.num_rows)
+
+    def to_dict(self) -> dict[str, object]:
+        """How many of each, and the first of them."""
+        kinds = {"inserted": self.inserted, "updated": self.updated, "deleted": self.deleted}
+        counts: dict[str, object] = {name: keys.num_rows for name, keys in kinds.items()}
+        return {**counts, "keys": {name: keys.slice(0, MOST_KEYS).to_pylist() for name, keys in kinds.items()}}
+
+    def __str__(self) -> str:
+        counts = {"inserted": self.inserted, "updated": self.updated, "deleted": self.deleted}
+        return ", ".join(f"{keys.num_rows:,} {name}" for name, keys in counts.items() if keys.num_rows) or "same rows"
+
+
+@dataclass(frozen=True)
+class TableDiff:
+    """One table that is not the same in both."""
+
+    name: str
+    """As it is called in the second, or in the first if it is only there."""
+    kind: str
+    """`added`, `dropped` or `changed`."""
+    version_before: int | None = None
+    version_after: int | None = None
+    rows_before: int = 0
+    rows_after: int = 0
+    renamed_from: str | None = None
+    columns_added: Mapping[str, str] = field(default_factory=dict[str, str])
+    """By name, the type."""
+    columns_dropped: Mapping[str, str] = field(default_factory=dict[str, str])
+    columns_changed: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+    """By name, the type before and after."""
+    key: tuple[str, ...] = ()
+    keys: KeyChanges | None = None
+    """For a table with a key, which of its rows differ."""
+    rows_removed: int | None = None
+    """Without keys: rows in what only the first has; rows that were moved to another file count, too."""
+    rows_added: int | None = None
+
+    @property
+    def is_different(self) -> bool:
+        """Whether there is anything to see: an index or a compaction alone makes no difference."""
+        rows = (self.rows_added or self.rows_removed) if self.keys is None else self.keys.is_different
+        columns = self.columns_added or self.columns_dropped or self.columns_changed
+        return self.kind != "changed" or bool(self.renamed_from or columns or rows)
+
+    def to_dict(self) -> dict[str, object]:
+        """The facts as plain values."""
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "renamed_from": self.renamed_from,
+            "version_before": self.version_before,
+            "version_after": self.version_after,
+            "rows_before": self.rows_before,
+            "rows_after": self.rows_after,
+            "columns_added": dict(self.columns_added),
+            "columns_dropped": dict(self.columns_dropped),
+            "columns_changed": {name: list(types) for name, types in self.columns_changed.items()},
+            "key": list(self.key),
+            "rows": None if self.keys is None else self.keys.to_dict(),
+            "rows_removed": self.rows_removed,
+            "rows_added": self.rows_added,
+        }
+
+    def __str__(self) -> str:
+        if self.kind != "changed":
+            rows = self.rows_after if self.kind == "added" else self.rows_before
+            return f"{self.name}: {self.kind}, {rows:,} rows"
+        facts = [f"renamed from {self.renamed_from}"] if self.renamed_from else []
+        facts += [f"column {name} added ({type_})" for name, type_ in self.columns_added.items()]
+        facts += [f"column {name} dropped" for name in self.columns_dropped]
+        facts += [f"column {name} is {now}, was {then}" for name, (then, now) in self.columns_changed.items()]
+        if self.keys is not None:
+            facts.append(str(self.keys))
+        elif self.rows_added or self.rows_removed:
+            facts.append(f"{self.rows_added or 0:,} rows added, {self.rows_removed or 0:,} removed")
+        if self.rows_before != self.rows_after:
+            facts.append(f"{self.rows_before:,} -> {self.rows_after:,} rows")
+        return f"{self.name}: {', '.join(facts) or 'same rows'}"
+
+
+@dataclass(frozen=True)
+class LakeDiff:
+    """What the second state of a lake has that the first has not, and the other way round."""
+
+    before: str
+    after: str
+    tables: tuple[TableDiff, ...] = ()
+
+    def __iter__(self) -> Iterator[TableDiff]:
+        return iter(self.tables)
+
+    def __bool__(self) -> bool:
+        return bool(self.tables)
+
+    def __getitem__(self, name: str) -> TableDiff:
+        for table in self.tables:
+            if table.name == name:
+                return table
+        raise KeyError(name)
+
+    def to_dict(self) -> dict[str, object]:
+        """The facts as plain values."""
+        return {"before": self.before, "after": self.after, "tables": [table.to_dict() for table in self.tables]}
+
+    def _repr_html_(self) -> str:
+        return to_html(diff_page(self), diff_details(self))
+
+    def __str__(self) -> str:
+        lines = [f"  {table}" for table in self.tables] or ["  no difference"]
+        return "\n".join([f"{self.before} -> {self.after}", *lines])
+
+
+@dataclass(frozen=True)
+class Side:
+    """One state of a lake, with what it takes to read its tables."""
+
+    catalog: Catalog
+    state: LakeState
+
+    @staticmethod
+    def of(lake: Lake) -> Side:
+        return Side(lake.catalog, lake.pinned or lake.catalog.state())
+
+    @property
+    def label(self) -> str:
+        return f"{self.catalog.identity.name}@{self.state.version}"
+
+    def by_incarnation(self) -> dict[str, Row]:
+        """The tables, whatever they are called."""
+        return {row.incarnation: row for row in self.state.tables()}
+
+    def pinned(self, row: Row) -> Pinned:
+        """The version that this state has of a table."""
+        with about(shown(row.object_id)):
+            files = table_files(self.catalog, row, LakePublisher(self.catalog))
+            return Pinned(files, self.catalog.snapshot(row))
+
+
+def lake_diff(before: Lake, after: Lake, *, keys: bool) -> LakeDiff:
+    """Compare two states; tables that both pin at the same version are not looked at."""
+    one, other = Side.of(before), Side.of(after)
+    then, now = one.by_incarnation(), other.by_incarnation()
+    found: list[TableDiff] = []
+    for incarnation in then.keys() | now.keys():
+        old, new = then.get(incarnation), now.get(incarnation)
+        if old is None or new is None or not is_same_version(old, new) or old.object_id != new.object_id:
+            found.append(_table_diff(one, old, other, new, keys=keys))
+    differing = sorted((table for table in found if table.is_different), key=lambda table: table.name)
+    return LakeDiff(one.label, other.label, tuple(differing))
+
+
+def is_same_version(one: Row, other: Row) -> bool:
+    """Whether two branches have the very same version of a table: transactions have ids of their own."""
+    if one.pin is None or other.pin is None:
+        return False
+    return (one.pin.version, one.pin.transaction) == (other.pin.version, other.pin.transaction)
+
+
+def _table_diff(one: Side, old: Row | None, other: Side, new: Row | None, *, keys: bool) -> TableDiff:
+    before = None if old is None else one.pinned(old)
+    after = None if new is None else other.pinned(new)
+    if before is None or after is None or old is None or new is None:
+        return _only_one(old, before, new, after)
+    compared = Comparison(before, after, is_descent=False)
+    changes = None
+    removed, added = (None, None) if compared.key and keys else compared.counted()
+    if compared.key and keys:
+        rows = keyed_changes(compared)
+        changes = KeyChanges(*(each.select(_tops(rows.key)) for each in (rows.inserted, rows.new, rows.deleted)))
+    return TableDiff(
+        name=shown(new.object_id),
+        kind="changed",
+        version_before=before.version,
+        version_after=after.version,
+        rows_before=_rows(before),
+        rows_after=_rows(after),
+        renamed_from=None if old.object_id == new.object_id else shown(old.object_id),
+        columns_added=_columns_only_in(after.schema, before.schema),
+        columns_dropped=_columns_only_in(before.schema, after.schema),
+        columns_changed=_columns_changed(before.schema, after.schema),
+        key=compared.key,
+        keys=changes,
+        rows_removed=removed,
+        rows_added=added,
+    )
+
+
+def _only_one(old: Row | None, before: Pinned | None, new: Row | None, after: Pinned | None) -> TableDiff:
+    row, there = (new, after) if new is not None else (old, before)
+    assert row is not None
+    assert there is not None
+    columns = {each.name: str(each.type) for each in there.schema}
+    is_added = new is not None
+    return TableDiff(
+        name=shown(row.object_id),
+        kind="added" if is_added else "dropped",
+        version_before=None if is_added else there.version,
+        version_after=there.version if is_added else None,
+        rows_before=0 if is_added else _rows(there),
+        rows_after=_rows(there) if is_added else 0,
+        columns_added=columns if is_added else {},
+        columns_dropped={} if is_added else columns,
+    )
+
+
+def _rows(pinned: Pinned) -> int:
+    return count_rows(pinned.manifest.fragments)
+
+
+def _tops(key: tuple[str, ...]) -> list[str]:
+    return list(dict.fromkeys(column.partition(".")[0] for column in key))
+
+
+def _columns_only_in(one: pa.Schema, other: pa.Schema) -> dict[str, str]:
+    return {each.name: str(each.type) for each in one if each.name not in other.names}
+
+
+def _columns_changed(before: pa.Schema, after: pa.Schema) -> dict[str, tuple[str, str]]:
+    both = [name for name in before.names if name in after.names]
+    types = {name: (_shown(before.field(name)), _shown(after.field(name))) for name in both}
+    return {name: pair for name, pair in types.items() if pair[0] != pair[1]}
+
+
+def _shown(column: pa.Field[pa.DataType]) -> str:
+    return str(column.type) + ("" if column.nullable else " not null")

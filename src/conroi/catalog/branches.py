@@ -1,0 +1,123 @@
+"""Branches of a lake: each is a Lance branch of `__manifest`, opened as a lake of its own."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from conroi import history
+from conroi.catalog.catalog import Catalog
+from conroi.catalog.forking import DELETED, state_on, table_of
+from conroi.catalog.manifest_heads import ManifestHeads
+from conroi.catalog.opening import MANIFEST
+from conroi.commit.files import TableFiles
+from conroi.commit.forked import Origin, branch_folder, forked_objects, write_fork
+from conroi.commit.snapshot import Snapshot
+from conroi.errors import AlreadyExistsError, NotFoundError
+from conroi.refs.branches import Branch, BranchNames, new_branch
+from conroi.refs.lance_branches import delete_lance_ref, write_lance_ref
+from conroi.stores.forgotten import Fate, fate
+from conroi.stores.versions import FolderVersions
+
+
+class BranchedLake:
+    """The main branch of a lake, with what it takes to make, open and end others."""
+
+    def __init__(self, main: Catalog, manifest: TableFiles) -> None:
+        self.main = main
+        self.manifest = manifest
+        self.names = BranchNames(manifest.objects)
+
+    def opened(self, branch: Branch) -> tuple[Catalog, TableFiles]:
+        """A branch as a lake of its own; opened once by each connection."""
+        if branch.lance_name is None:
+            return self.main, self.manifest
+        found = self.main.branches.get(branch.id)
+        if found is None:
+            found = self.main.branches[branch.id] = self._open(branch, branch.lance_name)
+        return found
+
+    def _open(self, branch: Branch, lance_name: str) -> tuple[Catalog, TableFiles]:
+        files = self._files(lance_name, branch.lineage)
+        catalog = self.main.beside(ManifestHeads(files, partial(state_on, lance_name)), lance_name)
+        catalog.identity = branch
+        catalog.main = self.main
+        return catalog, files
+
+    def _files(self, lance_name: str, lineage: tuple[tuple[str, int], ...]) -> TableFiles:
+        """The storage of the branch's `__manifest`, with the versions from before it."""
+        origins = [Origin(self._folder(folder), version) for folder, version in lineage]
+        own = self.main.opened(branch_folder(MANIFEST, lance_name))
+        objects = forked_objects(own, lance_name, lambda: origins)
+        environment = self.main.environment
+        return TableFiles(objects, FolderVersions(objects, environment=environment), environment)
+
+    def _folder(self, folder: str):
+        return self.manifest.objects if folder == MANIFEST else self.main.opened(folder)
+
+    # ------------------------------------------------------------------------ making and ending
+
+    def create(self, name: str, parent: Branch, version: int | None) -> Branch:
+        """Make a branch of a version of another; no data are copied, and no table is looked at."""
+        free = self.names.free(name)
+        environment = self.main.environment
+        _, files = self.opened(parent)
+        begin = files.head() if version is None else history.find(files, version)
+        if DELETED in begin.manifest.head.config:
+            raise NotFoundError(f"The branch {parent.name!r} was deleted.", hint="lake.branches lists what there is.")
+        lineage = _lineage(parent, begin.version)
+        branch = new_branch(name, environment.new_uuid().hex, parent, begin.version, lineage, environment.now_ns())
+        assert branch.lance_name is not None
+        own = self._files(branch.lance_name, lineage)
+        write_fork(own.objects, begin.located.path)
+        try:
+            self.names.give(free, branch)
+        except AlreadyExistsError:
+            own.objects.delete([begin.located.path])
+            raise
+        self._refuse_collected(files, branch, begin.version)
+        size = own.objects.head(begin.located.path)
+        write_lance_ref(
+            self.manifest.objects,
+            branch.lance_name,
+            parent.lance_name,
+            begin.version,
+            environment,
+            size=0 if size is None else size.size,
+        )
+        return branch
+
+    def _refuse_collected(self, files: TableFiles, branch: Branch, version: int) -> None:
+        """A collector that looked for branches before this one had its name may be about to take its beginning."""
+        if files.versions.locate(version) is None or fate(files.objects, version) is not Fate.STAYS:
+            self.names.take_away(branch)
+            raise NotFoundError(
+                f"Version {version} of the lake was just collected as an old version.",
+                version=version,
+                hint="Begin the branch at a newer version.",
+            )
+
+    def forget(self, branch: Branch, written: Snapshot) -> None:
+        """Take the name of a branch away that has ended; `written` is the last version of its `__manifest`."""
+        assert branch.lance_name is not None
+        self.names.take_away(branch)
+        delete_lance_ref(self.manifest.objects, branch.lance_name)
+        for location in self._written_tables(branch, written):
+            delete_lance_ref(self.main.opened(location), branch.lance_name)
+        self.main.branches.pop(branch.id, None)
+
+    def _written_tables(self, branch: Branch, ended: Snapshot) -> list[str]:
+        """The tables that pylance knows to have the branch."""
+        from conroi.catalog.manifest_rows import load_rows
+
+        _, files = self.opened(branch)
+        rows = load_rows(files, ended).rows.values()
+        here = f"/{branch.lance_name}"
+        return [table_of(row.location) for row in rows if row.location is not None and row.location.endswith(here)]
+
+
+def _lineage(parent: Branch, version: int) -> tuple[tuple[str, int], ...]:
+    """Where a branch that begins there finds the versions from before it."""
+    if parent.lance_name is None:
+        return ((MANIFEST, version),)
+    bounded = tuple((folder, min(bound, version)) for folder, bound in parent.lineage)
+    return ((branch_folder(MANIFEST, parent.lance_name), version), *bounded)

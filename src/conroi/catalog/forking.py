@@ -1,0 +1,83 @@
+"""Tables on a branch of the lake: how their rows look there, and what the first writer of one leaves."""
+
+from __future__ import annotations
+
+import logging
+import re
+from dataclasses import replace
+
+from conroi.catalog.catalog import Catalog, location_of
+from conroi.catalog.names import shown
+from conroi.catalog.rows import Row
+from conroi.catalog.state import LakeState
+from conroi.commit.forked import TREE, branch_folder, write_fork
+from conroi.commit.snapshot import Snapshot
+from conroi.errors import NotFoundError, StoreError, UnsupportedError
+from conroi.refs.lance_branches import write_lance_ref
+
+_log = logging.getLogger(__name__)
+
+DELETED = "conroi.deleted"
+"""The setting of a branch's `__manifest` that ends it: whoever reads it afterwards, or loses a race to it, stops."""
+_ON_BRANCH = re.compile(rf"(?P<table>.+)/{TREE}/(?P<branch>[^/]+-[0-9a-f]{{8}})")
+
+
+def table_of(location: str) -> str:
+    """The folder of the table itself, of which this may be the folder on a branch."""
+    found = _ON_BRANCH.fullmatch(location)
+    return location if found is None else found["table"]
+
+
+def seen_on(branch: str, row: Row) -> Row:
+    """A row as the branch has it: in the branch's own folder, with the versions so far where they are."""
+    if not row.is_table or row.pin is None or row.location is None:
+        return row
+    location = branch_folder(table_of(row.location), branch)
+    if location == row.location:
+        return row
+    # One that was never written on the branch it comes from has its versions where that one has them.
+    here = () if row.is_inherited else ((row.location, row.pin.version),)
+    return row.moved(location, (*here, *row.lineage))
+
+
+def state_on(branch: str, state: LakeState) -> LakeState:
+    """The state as the branch has it; NotFoundError if the branch was deleted."""
+    if DELETED in state.config:
+        raise NotFoundError(
+            f"The branch {branch.rpartition('-')[0]!r} of the lake was deleted; nothing is published there any more.",
+            hint="lake.branches lists what there is. One of the same name that was made since is another branch.",
+        )
+    return replace(state, rows={key: seen_on(branch, row) for key, row in state.rows.items()})
+
+
+def fork_to_read(catalog: Catalog, row: Row, seen: Snapshot) -> None:
+    """A table with indices forks when it is first read: pylance looks for them in the file of the manifest.
+
+    Best effort, since who only reads may not be allowed to: then it is read without its indices.
+    """
+    try:
+        fork(catalog, row, seen)
+    except StoreError as error:
+        _log.debug("%s is not forked: %s", row.location, error)
+
+
+def fork(catalog: Catalog, row: Row, seen: Snapshot) -> None:
+    """Before the first version of a table on a branch: make the branch's folder a branch of the table for pylance."""
+    assert catalog.branch is not None
+    if row.pin is None and row.location is not None and not row.location.endswith(f"/{TREE}/{catalog.branch}"):
+        raise UnsupportedError(
+            f"The lake does not manage table {shown(row.object_id)!r} yet, so no branch can write it.",
+            table=shown(row.object_id),
+            hint="Change it once on the main branch, and make the branch again.",
+        )
+    location = location_of(row)
+    lineage = catalog.lineage(location)
+    if not lineage or seen.version > lineage[0][1]:
+        return
+    if seen.is_final:  # else making it final does it
+        write_fork(catalog.objects(location), seen.located.path)
+    parent = lineage[0][0]
+    parent_branch = None if parent == table_of(parent) else parent.rpartition("/")[2]
+    write_lance_ref(
+        catalog.objects(table_of(location)), catalog.branch, parent_branch, seen.version, catalog.environment
+    )

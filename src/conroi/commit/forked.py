@@ -1,0 +1,214 @@
+"""The files of a table on a branch: its own, and the versions from before the branch, seen from its folder.
+
+A table on a branch is a Lance branch: a folder `tree/<branch>` below the table, whose manifests name the files of the
+table by a base path. As long as nobody has written to the table on the branch, that folder is not there; its versions
+are those of the table up to the one where the branch began, with the base path put in while they are read. The first
+writer leaves the newest of them in the folder, and from then on it is a branch for pylance too.
+
+Base paths are absolute in Lance. The ones that are made here also have a name that says where they are relative to the
+table, so that a folder which was moved is still read right: see `resolved`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from conroi.errors import NotFoundError
+from conroi.format.flags import Flag
+from conroi.format.manifest import Manifest
+from conroi.format.manifest_file import decode_manifest_file, encode_manifest_file
+from conroi.format.naming import TRANSACTIONS_DIR, VERSIONS_DIR, parse_manifest_name, parse_staged_name
+from conroi.operations.base import Step
+from conroi.operations.clone import Clone
+from conroi.stores.objects import NameTaken, ObjectInfo, Objects
+
+TREE = "tree"
+KEYS_DIR = "_conroi/keys"
+_NAMED = "conroi:"
+"""Base paths with this in front of their name are relative to the table."""
+_ROOT = "."
+
+
+def branch_folder(location: str, branch: str) -> str:
+    """Where a branch of the table at this place is."""
+    return f"{location}/{TREE}/{branch}"
+
+
+# ------------------------------------------------------------------------------ manifests
+
+
+def seen_from(branch: str, folder: str, data: bytes) -> bytes:
+    """A manifest file of the table in this folder, as its branch has it."""
+    file = decode_manifest_file(data)
+    return encode_manifest_file(as_branch(branch, folder, file.manifest), file.transaction)
+
+
+def as_branch(branch: str, folder: str, manifest: Manifest) -> Manifest:
+    """The manifest with the base path put in; it goes on saying who made it."""
+    before, _, other = folder.rpartition(f"/{TREE}/")
+    is_branch = bool(before) and other == manifest.head.branch
+    name = _NAMED + (f"{TREE}/{other}" if is_branch else _ROOT)
+    clone = Clone(
+        is_shallow=True, ref_version=manifest.version, ref_path=folder, ref_name=name, branch_name=branch
+    ).apply(Manifest(b""), Step(manifest.version, source=manifest))
+    head = clone.editable_head()
+    head.reader_feature_flags |= Flag.BASE_PATHS
+    head.writer_feature_flags |= Flag.BASE_PATHS
+    return clone.changed(head=head)
+
+
+def resolved(folder: str, manifest: Manifest) -> Manifest:
+    """The manifest with its base paths where they are now, if its folder is the one of a branch of ours."""
+    branch = manifest.head.branch
+    if not branch or not folder.endswith(f"/{TREE}/{branch}"):
+        return manifest
+    table = folder.removesuffix(f"/{TREE}/{branch}")
+    head = manifest.editable_head()
+    for base in head.base_paths:
+        if base.name.startswith(_NAMED):
+            inside = base.name.removeprefix(_NAMED)
+            base.path = table if inside == _ROOT else f"{table}/{inside}"
+    return manifest if head.base_paths == manifest.head.base_paths else manifest.changed(head=head)
+
+
+# ------------------------------------------------------------------------------ files
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where the versions up to this one are."""
+
+    objects: Objects
+    version: int
+
+
+class _Forked:
+    """The files of a branch's folder; what they lack of the versions before the branch is read at their origin."""
+
+    def __init__(self, inner: Objects, branch: str, origins: Callable[[], Sequence[Origin]]) -> None:
+        self.inner = inner
+        self._branch = branch
+        self._origins = origins
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def __repr__(self) -> str:
+        return f"Forked({self.inner!r})"
+
+    def get(self, path: str) -> bytes:
+        try:
+            return self.inner.get(path)
+        except NotFoundError:
+            inherited = self._inherited(path)
+            if inherited is None:
+                raise
+            return inherited
+
+    def get_range(self, path: str, start: int, end: int) -> bytes:
+        try:
+            return self.inner.get_range(path, start, end)
+        except NotFoundError:
+            return self.get(path)[start:end]
+
+    def get_tail(self, path: str, length: int) -> tuple[bytes, int]:
+        try:
+            return self.inner.get_tail(path, length)
+        except NotFoundError:
+            data = self.get(path)
+            return data[max(0, len(data) - length) :], len(data)
+
+    def head(self, path: str) -> ObjectInfo | None:
+        found = self.inner.head(path)
+        if found is None:
+            for origin in self._holding(path):
+                found = origin.objects.head(path)
+                if found is not None:
+                    break
+        return found
+
+    def list_names(self, prefix: str, *, after: str | None = None) -> Iterator[str]:
+        return (info.path for info in self._listed(prefix, lambda objects: _named(objects, prefix, after)))
+
+    def list(self, prefix: str, *, after: str | None = None) -> Iterator[ObjectInfo]:
+        return self._listed(prefix, lambda objects: objects.list(prefix, after=after))
+
+    def _listed(self, prefix: str, listing: Callable[[Objects], Iterator[ObjectInfo]]) -> Iterator[ObjectInfo]:
+        if not prefix.startswith((VERSIONS_DIR, KEYS_DIR)):
+            yield from listing(self.inner)
+            return
+        seen: set[str] = set()
+        for info in listing(self.inner):
+            seen.add(info.path)
+            yield info
+        for origin in self._origins():
+            for info in listing(origin.objects):
+                version = _version_of(info.path)
+                if info.path not in seen and version is not None and version <= origin.version:
+                    seen.add(info.path)
+                    yield info
+
+    def rename_if_absent(self, source: str, target: str) -> None:
+        try:
+            self.inner.rename_if_absent(source, target)
+        except NotFoundError:
+            inherited = self._inherited(source)
+            if inherited is None:
+                raise
+            self.inner.put_if_absent(target, inherited)
+
+    # -------------------------------------------------------------------------- what is elsewhere
+
+    def _inherited(self, path: str) -> bytes | None:
+        for origin in self._holding(path):
+            try:
+                data = origin.objects.get(path)
+            except NotFoundError:
+                continue
+            is_manifest = path.startswith(VERSIONS_DIR)
+            return seen_from(self._branch, origin.objects.root, data) if is_manifest else data
+        return None
+
+    def _holding(self, path: str) -> Iterator[Origin]:
+        """The origins that may have the file."""
+        if path.startswith(f"{TRANSACTIONS_DIR}/"):
+            yield from self._origins()
+            return
+        version = _version_of(path) if path.startswith(f"{VERSIONS_DIR}/") else None
+        if version is not None:
+            yield from (origin for origin in self._origins() if version <= origin.version)
+
+
+def _named(objects: Objects, prefix: str, after: str | None) -> Iterator[ObjectInfo]:
+    return (ObjectInfo(path, 0, 0) for path in objects.list_names(prefix, after=after))
+
+
+def _version_of(path: str) -> int | None:
+    """The version that a file belongs to: a manifest, one that is staged, or the note of an idempotency key."""
+    name = path.rpartition("/")[2]
+    if path.startswith(KEYS_DIR):
+        return int(name) if name.isdecimal() else None
+    staged = parse_staged_name(name)
+    final = parse_manifest_name(name) if staged is None else staged[0]
+    return None if final is None or final.is_detached else final.version
+
+
+def forked_objects(inner: Objects, branch: str, origins: Callable[[], Sequence[Origin]]) -> Objects:
+    """The files of a branch's folder, with the versions from before the branch."""
+    return cast("Objects", _Forked(inner, branch, origins))
+
+
+def is_inherited(objects: Objects, path: str) -> bool:
+    """Whether a manifest is one from before the branch that nobody has left in the branch's own folder."""
+    return isinstance(objects, _Forked) and cast("Objects", objects.inner).head(path) is None
+
+
+def write_fork(objects: Objects, path: str) -> None:
+    """Leave a version from before the branch in the branch's own folder; of many who do it, all leave the same."""
+    own = cast("Any", objects).inner if isinstance(objects, _Forked) else objects
+    if own.head(path) is None:
+        with contextlib.suppress(NameTaken):
+            own.put_if_absent(path, objects.get(path))

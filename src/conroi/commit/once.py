@@ -1,0 +1,92 @@
+"""A commit of one table that lands once, however often it is asked for: it carries a key of its author's.
+
+Before each put a note is left that says at which version the commit with this key may be. So it is found again in one
+look, whatever the length of the history. A note alone says nothing: the version itself does, or a note that was left
+after the commit had landed, which is also good when the version was collected long ago.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Sequence
+
+from conroi.commit.files import TableFiles
+from conroi.commit.snapshot import Snapshot, load_snapshot, load_transaction
+from conroi.conflicts import Winner
+from conroi.errors import CommitStateUnknown, InvalidInputError, StoreError
+from conroi.format.transaction import Transaction
+from conroi.stores.versions import Located
+
+IDEMPOTENCY = "conroi.idempotency"
+KEYS_DIR = "_conroi/keys"
+
+_TRIED, _LANDED = b'{"state":"tried"}', b'{"state":"landed"}'
+
+
+class DoneBefore(Exception):
+    """Internal: somebody committed with the same key. It is an answer, not a failure."""
+
+    def __init__(self, version: int) -> None:
+        super().__init__(f"version {version} has the same key")
+        self.version = version
+
+
+class OnceKey:
+    """The key of one commit to one table."""
+
+    def __init__(self, files: TableFiles, key: str) -> None:
+        if files.publisher is not None:
+            raise InvalidInputError(
+                "This table belongs to a lake, which keeps the keys of its commits.",
+                table=files.root,
+                hint="Use lake.begin(idempotency_key=…).",
+            )
+        self.key = key
+        self._files = files
+        self._folder = f"{KEYS_DIR}/{hashlib.sha256(key.encode()).hexdigest()[:40]}"
+
+    def done_at(self) -> int | None:
+        """The version that was committed with this key; None if there is none."""
+        for path in self._files.objects.list_names(self._folder):
+            name = path.rpartition("/")[2]
+            # A file that somebody is just writing, or left half-written when it died, has a name of another kind.
+            if name.isdecimal() and self._is_done(path, int(name)):
+                return int(name)
+        return None
+
+    def _is_done(self, note: str, version: int) -> bool:
+        if self._files.objects.get(note) == _LANDED:
+            return True
+        located = self._files.versions.locate(version)
+        if located is not None:
+            return self._is_mine(self._transaction(located))
+        latest = self._files.versions.latest()
+        if latest is None or version > latest.version:
+            return False
+        raise CommitStateUnknown(
+            f"A commit with the key {self.key!r} was tried as version {version}, and that version was collected since.",
+            table=self._files.root,
+            version=version,
+            hint="Look whether its rows are there. If they are, leave it; if not, commit them with another key.",
+        )
+
+    def _transaction(self, located: Located) -> Transaction | None:
+        return load_transaction(self._files.objects, load_snapshot(self._files.objects, located))
+
+    def _is_mine(self, transaction: Transaction | None) -> bool:
+        return transaction is not None and transaction.properties.get(IDEMPOTENCY) == self.key
+
+    # ------------------------------------------------------------------------ while it is committed
+
+    def guard(self, head: Snapshot, winners: Sequence[Winner]) -> None:
+        """Just before a put: nobody else did it meanwhile, and the note for this put is there."""
+        for winner in winners:
+            if self._is_mine(winner.transaction):
+                raise DoneBefore(winner.version)
+        self._files.objects.put(f"{self._folder}/{head.version + 1}", _TRIED)
+
+    def landed(self, version: int) -> None:
+        """Remember it beyond the life of the version; without this, it is known for as long as that lives."""
+        with contextlib.suppress(StoreError):
+            self._files.objects.put(f"{self._folder}/{version}", _LANDED)

@@ -1,0 +1,92 @@
+"""Everything that `import conroi` gives: the one list of public names.
+
+`conroi/__init__.py` imports this module when the first of them is asked for, so that what needs none of them, such as
+`conroi --help`, starts at once.
+"""
+
+from conroi import export
+from conroi.branching.diff import LakeDiff
+from conroi.branching.results import LakeMerge
+from conroi.commit.change import CommitResult
+from conroi.environment import Environment
+from conroi.errors import (
+    AlreadyExistsError,
+    ClosedError,
+    CommitStateUnknown,
+    ConflictError,
+    ConroiError,
+    CorruptionError,
+    DuplicateKeyError,
+    ExpectedVersionMismatch,
+    ForkedTableError,
+    IncompatibleConflict,
+    InsertInterrupted,
+    InvalidInputError,
+    LocksRequired,
+    LockTimeout,
+    MergeConflict,
+    NotFoundError,
+    RetryableConflict,
+    StoreError,
+    StoreUnavailable,
+    TooMuchContention,
+    UnsupportedError,
+)
+from conroi.format.naming import ManifestNaming
+from conroi.format.transaction import Transaction as LanceTransaction
+from conroi.history import Commit
+from conroi.lake import Lake, LakeCommit, connect
+from conroi.merging.builder import MergeResult
+from conroi.opening import commit, create_table, open_table
+from conroi.refs.branches import Branch
+from conroi.retrying import retry
+from conroi.table import Table
+from conroi.table_transaction import TableTransaction
+from conroi.transaction import Transaction, TransactionResult
+from conroi.version import __version__
+
+__all__ = [
+    "AlreadyExistsError",
+    "Branch",
+    "ClosedError",
+    "Commit",
+    "CommitResult",
+    "CommitStateUnknown",
+    "ConflictError",
+    "ConroiError",
+    "CorruptionError",
+    "DuplicateKeyError",
+    "Environment",
+    "ExpectedVersionMismatch",
+    "ForkedTableError",
+    "IncompatibleConflict",
+    "InsertInterrupted",
+    "InvalidInputError",
+    "Lake",
+    "LakeCommit",
+    "LakeDiff",
+    "LakeMerge",
+    "LanceTransaction",
+    "LockTimeout",
+    "LocksRequired",
+    "ManifestNaming",
+    "MergeConflict",
+    "MergeResult",
+    "NotFoundError",
+    "RetryableConflict",
+    "StoreError",
+    "StoreUnavailable",
+    "Table",
+    "TableTransaction",
+    "TooMuchContention",
+    "Transaction",
+    "TransactionResult",
+    "UnsupportedError",
+    "__version__",
+    "commit",
+    "connect",
+    "create_table",
+    "export",
+    "open_table",
+    "retry",
+]

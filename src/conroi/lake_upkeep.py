@@ -1,0 +1,60 @@
+"""What a lake can do about its old versions and files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from conroi.maintenance.collecting import MIN_AGE
+from conroi.maintenance.durations import Duration
+from conroi.maintenance.expiring import KEEP, OLDER_THAN
+from conroi.maintenance.reports import Collected, Expired
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from conroi.catalog.catalog import Catalog
+
+
+class LakeUpkeep:
+    """Forgetting and collecting."""
+
+    _catalog: Catalog
+
+    if TYPE_CHECKING:
+
+        def _refuse_pinned(self) -> None: ...
+
+    def expire(
+        self,
+        older_than: Duration = OLDER_THAN,
+        *,
+        keep: int = KEEP,
+        dry_run: bool = True,
+        progress: Callable[[int], None] | None = None,
+    ) -> Expired:
+        """Forget versions of the lake that others followed so long ago, and versions of tables that only they had.
+
+        The newest `keep`, tagged ones and what branches need stay. By default it only says what it would do.
+        `progress` is called with the number of tables looked at. See docs/maintenance.md.
+        """
+        from conroi.maintenance.lake_expiring import expire_lake
+
+        self._refuse_pinned()
+        return expire_lake(self._catalog, older_than=older_than, keep=keep, dry_run=dry_run, progress=progress)
+
+    def gc(
+        self,
+        *,
+        min_age: Duration = MIN_AGE,
+        dry_run: bool = True,
+        progress: Callable[[int], None] | None = None,
+    ) -> Collected:
+        """Delete files that no version refers to any more and that are older than this.
+
+        What running writers have staged is safe if it is younger; a writer that takes longer finds out before it
+        commits, and does its work again. `progress` is called with the number of folders looked at.
+        """
+        from conroi.maintenance.lake_collecting import collect_lake
+
+        self._refuse_pinned()
+        return collect_lake(self._catalog, min_age=min_age, dry_run=dry_run, progress=progress)

@@ -1,0 +1,98 @@
+"""Compaction by itself: a table with the setting `conroi.auto_compact` is compacted by who adds one fragment too many.
+
+The setting is how many small fragments of about the same size there may be, say 32. Sizes go in steps of that factor:
+up to 31 rows, up to 1,023, and so on. When a commit brings a step above the number, its writer merges those fragments
+into larger ones, right after its commit, before it answers; so each row is written again once for each step, however
+long the table grows, and one commit in 32 takes a little longer.
+
+Of many writers, the one whose commit steps over the number does it, and nobody else: the versions of a table are in one
+line, so exactly one commit does. If that one fails or dies, the next one steps over twice the number.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+
+from conroi import operations
+from conroi.commit.change import CommitResult
+from conroi.commit.files import TableFiles
+from conroi.commit.run import run
+from conroi.commit.snapshot import Snapshot
+from conroi.data.pinned import Pinned
+from conroi.data.writing import ROWS_PER_FILE
+from conroi.errors import ConroiError
+from conroi.format import lance_pb2 as pb
+from conroi.format.naming import is_detached
+from conroi.operations import Append, Rewrite, Update
+from conroi.verbs.compact import CompactOptions, compact
+from conroi.verbs.plan import Plan
+from conroi.verbs.settings import AUTO_COMPACT
+from conroi.verbs.small import reserve_fragments
+
+_log = logging.getLogger(__name__)
+
+MESSAGE = "automatic compaction"
+NEVER = 1.0
+"""Deleted rows alone are no reason: rewriting a big fragment is for compact() by hand."""
+
+
+def compact_after(files: TableFiles, result: CommitResult) -> None:
+    """If this commit added one small fragment too many, merge them. Never an error: the commit has happened."""
+    limit = result.snapshot.manifest.head.config.get(AUTO_COMPACT)
+    if limit is None or is_detached(result.version):
+        return
+    newest: CommitResult | None = result
+    try:
+        while newest is not None and (step := _stepped_over(newest, int(limit))) is not None:
+            newest = _merged(files, newest.snapshot, int(limit) ** (step + 1))
+    except (ConroiError, ValueError) as error:
+        _log.warning("%s was not compacted: %s", files.root, error)
+
+
+def _stepped_over(result: CommitResult, limit: int) -> int | None:
+    """The step of which there are too many fragments since this commit; None if there is none."""
+    added = Counter(_step(fragment, limit) for fragment in _added(result))
+    if not added:
+        return None
+    there = Counter(_step(fragment, limit) for fragment in result.snapshot.manifest.fragments)
+    for step in sorted(step for step in added if step is not None):
+        before = there[step] - added[step]
+        if there[step] // (limit + 1) > before // (limit + 1):
+            return step
+    return None
+
+
+def _added(result: CommitResult) -> list[pb.DataFragment]:
+    operation = operations.of(result.transaction)
+    if isinstance(operation, Append):
+        return list(operation.fragments)
+    if isinstance(operation, Update):
+        return list(operation.new_fragments)
+    if isinstance(operation, Rewrite):
+        return [fragment for group in operation.groups for fragment in group.new_fragments]
+    return []
+
+
+def _step(fragment: pb.DataFragment, limit: int) -> int | None:
+    """How often its rows can be divided by the limit; None if it is as big as a fragment should be."""
+    rows, step = fragment.physical_rows, 0
+    if rows >= ROWS_PER_FILE:
+        return None
+    while rows >= limit:
+        rows, step = rows // limit, step + 1
+    return step
+
+
+def _merged(files: TableFiles, known: Snapshot, rows: int) -> CommitResult | None:
+    options = CompactOptions(rows_per_fragment=min(rows, ROWS_PER_FILE), deleted_share=NEVER)
+
+    def reserved(count: int) -> range:
+        done = run(files, known, lambda head: reserve_fragments(Pinned(files, head), count), {"message": MESSAGE})
+        last = done.snapshot.manifest.head.max_fragment_id
+        return range(last - count + 1, last + 1)
+
+    def verb(head: Snapshot) -> Plan | None:
+        return compact(Pinned(files, head), options, reserved)
+
+    return run(files, known, verb, {"message": MESSAGE}).result

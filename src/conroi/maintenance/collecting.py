@@ -1,0 +1,155 @@
+"""Deleting files that nobody refers to, of one table or of all tables of a lake.
+
+survey    read all manifests, list all files: what is there that nobody needs and that is old enough?
+fence     if the newest version is old too, make another one: so whoever stood still before a put must look again
+announce  note in each table how far it is swept
+look      read the manifests again, and what writers are about to commit
+delete    what nobody needs, a thousand at a time
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from conroi.environment import Environment
+from conroi.errors import InvalidInputError
+from conroi.maintenance.durations import Duration, seconds_of
+from conroi.maintenance.places import AT_ONCE, Horizon, Names, Needs, Place, announced_names, garbage, needs_of
+from conroi.maintenance.reports import Collected, Garbage
+from conroi.maintenance.versions import BATCH, listed_versions, store_now_ns
+from conroi.stores.ages import ages
+from conroi.stores.forgotten import FORGOTTEN_DIR, Forgetting, end_of_dead_collector
+from conroi.stores.objects import ObjectInfo, Objects
+from conroi.stores.swept import note_sweep
+
+_log = logging.getLogger(__name__)
+
+MIN_AGE = "1d"
+LookedAt = Callable[[int], None]
+"""Called with how many folders were looked at so far."""
+Counts = dict[str, tuple[int, int]]
+
+
+class Collecting:
+    """One collection. `places` finds what there is to look at, `fence` makes a new version if the newest is older."""
+
+    def __init__(
+        self,
+        places: Callable[[], Sequence[Place]],
+        fence: Callable[[int], None],
+        clock: Objects,
+        environment: Environment,
+        *,
+        min_age: Duration,
+        dry_run: bool,
+        progress: LookedAt | None = None,
+    ) -> None:
+        age_s = checked_age(min_age)
+        now_ns = environment.now_ns() if dry_run else store_now_ns(clock, environment)
+        self._horizon = Horizon(now_ns - round(age_s * 1e9))
+        self._environment = environment
+        self._places = places
+        self._fence = fence
+        self._dry_run = dry_run
+        self._progress = progress
+        self._needed = Names()
+        self._skipped: dict[str, str] = {}
+
+    def run(self) -> Collected:
+        """What was deleted, or would be."""
+        places = self._understood(self._places())
+        found = self._each(places, self._survey)
+        if found and not self._dry_run:
+            self._fence(self._horizon.files_ns)
+            found = self._each([place for place in self._places() if place.name in found], self._sweep)
+        return Collected(
+            tuple(Garbage(name, kind, *found[name][kind]) for name in sorted(found) for kind in sorted(found[name])),
+            is_dry_run=self._dry_run,
+            skipped=self._skipped,
+        )
+
+    def _understood(self, places: Sequence[Place]) -> list[Place]:
+        """Those whose manifests say all that they need, after noting what all of them need."""
+        understood: list[Place] = []
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            for place, needs in zip(places, pool.map(self._needs, places), strict=True):
+                self._needed.update(needs.names)
+                if needs.problem is None:
+                    understood.append(place)
+                else:
+                    self._skipped[place.name] = needs.problem
+        return understood
+
+    def _needs(self, place: Place) -> Needs:
+        return Needs([]) if place.whole else needs_of(place, self._horizon)
+
+    def _each(self, places: Sequence[Place], do: Callable[[Place], Counts]) -> dict[str, Counts]:
+        found: dict[str, Counts] = {}
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            for number, (place, counts) in enumerate(zip(places, pool.map(do, places), strict=True), 1):
+                if counts:
+                    found[place.name] = counts
+                if self._progress is not None:
+                    self._progress(number)
+        return found
+
+    def _survey(self, place: Place) -> Counts:
+        own = Names()
+        own.update(announced_names(place, self._horizon, self._needed))
+        counts: Counts = {}
+        for kind, info in garbage(place, self._horizon, own, self._needed):
+            _count(counts, kind, info)
+        return counts
+
+    def _sweep(self, place: Place) -> Counts:
+        note_sweep(place.objects, self._horizon.files_ns)
+        if place.whole:
+            self._forget_all(place)
+        own = Names()
+        own.update(self._needs(place).names)
+        own.update(announced_names(place, self._horizon, own))
+        counts: Counts = {}
+        batch: list[ObjectInfo] = []
+        for kind, info in garbage(place, self._horizon, own, self._needed):
+            _log.info("deleting %s of %s: %s file, %d bytes", info.path, place.objects.root, kind, info.size)
+            _count(counts, kind, info)
+            batch.append(info)
+            if len(batch) == BATCH:
+                _delete(place, batch)
+                batch = []
+        _delete(place, batch)
+        return counts
+
+    def _forget_all(self, place: Place) -> None:
+        """Nobody may bring a version of it back."""
+        versions = [aged.version for aged in listed_versions(place.objects)]
+        if versions:
+            Forgetting(place.objects, versions, str(self._environment.new_uuid())).done()
+
+
+def checked_age(min_age: Duration) -> float:
+    """The age in seconds; not so short that it would take the files of writers that are at work."""
+    age_s = seconds_of(min_age, "min_age")
+    if age_s < ages().file_s:
+        raise InvalidInputError(
+            f"min_age={min_age!r} is too short: files of running writers would be deleted.",
+            hint=f"Give {ages().file_s / 3600:g}h or more.",
+        )
+    return age_s
+
+
+def _count(counts: Counts, kind: str, info: ObjectInfo) -> None:
+    files, size = counts.get(kind, (0, 0))
+    counts[kind] = files + 1, size + info.size
+
+
+def _delete(place: Place, batch: Sequence[ObjectInfo]) -> None:
+    dead = [info.path for info in batch if info.path.startswith(f"{FORGOTTEN_DIR}/") and not place.whole]
+    there = {aged.version for aged in listed_versions(place.objects)} if dead else set[int]()
+    for path in dead:
+        end_of_dead_collector(place.objects, path, there)
+    rest = [info.path for info in batch if info.path not in dead]
+    if rest:
+        place.objects.delete(rest)

@@ -1,0 +1,30 @@
+"""Ages as people write them: `7d`, `12h`, `30m`, `45s`, or a timedelta."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+from conroi.errors import InvalidInputError
+
+Duration = timedelta | str
+_UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+_TEXT = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
+
+
+def seconds_of(duration: Duration, name: str) -> float:
+    """The seconds; `name` is the argument, for the message.
+
+    >>> seconds_of("1.5h", "min_age"), seconds_of(timedelta(days=1), "min_age")
+    (5400.0, 86400.0)
+    """
+    if isinstance(duration, timedelta):
+        seconds = duration.total_seconds()
+    else:
+        found = _TEXT.fullmatch(duration.strip().lower()) if isinstance(duration, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
+        seconds = -1.0 if found is None else float(found[1]) * _UNITS_S[found[2]]
+    if seconds < 0:
+        raise InvalidInputError(
+            f"{name}={duration!r} is not an age.", hint='Give text such as "7d", "12h" or "30m", or a timedelta.'
+        )
+    return seconds

@@ -1,0 +1,177 @@
+"""Collection of a whole lake: its tables, `__manifest`, the folders of dropped tables and of unfinished ones."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator, Set
+from concurrent.futures import ThreadPoolExecutor
+
+from conroi.catalog.catalog import Catalog
+from conroi.catalog.opening import MANIFEST
+from conroi.catalog.publishing import Order, Publishing
+from conroi.catalog.records import Notes
+from conroi.commit.forked import TREE
+from conroi.errors import InvalidInputError
+from conroi.format.naming import VERSIONS_DIR, parse_staged_name
+from conroi.format.references import name_of
+from conroi.maintenance.collecting import MIN_AGE, Collecting, LookedAt
+from conroi.maintenance.dropped import dropped_folders, forget_dropped, home_of
+from conroi.maintenance.durations import Duration
+from conroi.maintenance.lake_expiring import history_of
+from conroi.maintenance.places import AT_ONCE, MARKS, Place, branch_folders
+from conroi.maintenance.reports import Collected
+from conroi.maintenance.roots import Needed, lines_of
+from conroi.maintenance.versions import listed_versions
+from conroi.refs.lance_branches import lance_ref_path
+from conroi.stores.listed import TEMPORARY_PREFIX
+from conroi.stores.objects import Objects
+
+_NEW_NAME = re.compile(r"[0-9a-f]{8}_.+")
+"""The folder of a table whose plain name was in use: see conroi.catalog.creating."""
+_BRANCH = re.compile(r".+-[0-9a-f]{8}")
+"""What pylance calls a branch of a lake."""
+KEYS_AHEAD = 1000
+"""An idempotency key that was noted for a version so far ahead of the newest is no key of this lake."""
+
+
+def collect_lake(
+    catalog: Catalog, *, min_age: Duration = MIN_AGE, dry_run: bool = True, progress: LookedAt | None = None
+) -> Collected:
+    """Delete files of the lake that nobody refers to."""
+    if catalog.branch is not None:
+        raise InvalidInputError(
+            "Files are collected for all branches at once.",
+            hint="Call gc() on the main lake, as conroi.connect() gave it.",
+        )
+    places = _Places(catalog)
+    done = Collecting(
+        places.all,
+        lambda older_ns: _fence(catalog, older_ns),
+        home_of(catalog),
+        catalog.environment,
+        min_age=min_age,
+        dry_run=dry_run,
+        progress=progress,
+    ).run()
+    if not dry_run:
+        places.end_dropped()
+    return done
+
+
+class _Places:
+    """Where the lake has files."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+
+    def all(self) -> list[Place]:
+        """The folders of all tables that any version of the lake has, on any branch, and what is left of others."""
+        needed = self._needed()
+        return [*self._own(), *self._tables(needed), *self._gone(needed)]
+
+    def _needed(self) -> Needed:
+        history = history_of(self._catalog)
+        needed = Needed().add(history.rows(history.versions(), ())[0])
+        for line in lines_of(self._catalog):
+            needed.add(line.rows)
+        return needed.add(self._catalog.state().rows.values())
+
+    def _own(self) -> list[Place]:
+        """`__manifest`, and its branches."""
+        files = self._catalog.manifest
+        if files is None:
+            return []
+        versions = frozenset(aged.version for aged in listed_versions(files.objects))
+        newest = max(versions)
+        # A key may be about to be used for a version that comes next.
+        keys = frozenset({*versions, *range(newest + 1, newest + KEYS_AHEAD)})
+        live = {f"{MANIFEST}/{TREE}/{line.name}" for line in lines_of(self._catalog)}
+        return [Place(MANIFEST, files.objects, keys_of=keys), *self._branches(MANIFEST, live)]
+
+    def _tables(self, needed: Needed) -> Iterator[Place]:
+        """All tables, with their branches; also with those that only pylance knows."""
+        for folder in needed.folders:
+            name = needed.names[folder]
+            label = name if f"/{TREE}/" not in folder else f"{name}/{TREE}/{folder.partition(f'/{TREE}/')[2]}"
+            pinned = frozenset(pin.manifest for pin in needed.pins.get(folder, ()))
+            yield Place(label, self._catalog.opened(folder), pinned)
+        known = set(needed.folders)
+        tables = [folder for folder in needed.folders if f"/{TREE}/" not in folder]
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            for places in pool.map(self._branches, tables):
+                yield from (place for place in places if place.name not in known)
+
+    def _branches(self, folder: str, live: Set[str] = frozenset()) -> list[Place]:
+        """The branches below a folder; one of ours that is not listed any more has ended, and goes as a whole."""
+        above = self._catalog.opened(folder)
+        found: list[Place] = []
+        for inner in sorted(branch_folders(above)):
+            place = f"{folder}/{inner}"
+            branch = inner.removeprefix(f"{TREE}/")
+            is_listed = place in live or above.head(lance_ref_path(branch)) is not None
+            has_ended = _BRANCH.fullmatch(branch) is not None and not is_listed
+            found.append(Place(place, self._catalog.opened(place), whole=has_ended))
+        return found
+
+    def _gone(self, needed: Needed) -> Iterator[Place]:
+        """Folders of tables that were dropped, or never came to be."""
+        known = {folder.partition("/")[0] for folder in needed.folders}
+        dropped = [folder for folder in dropped_folders(self._catalog) if folder not in needed.names]
+        for folder in dropped:
+            yield Place(folder, self._catalog.opened(folder), whole=True)
+        for folder in self._unknown({*known, *dropped, MANIFEST}):
+            objects = self._catalog.opened(folder)
+            if _never_came_to_be(objects):
+                yield Place(folder, objects, whole=True)
+
+    def _unknown(self, known: set[str]) -> list[str]:
+        names = {path.partition("/")[0] for path in self._catalog.root.list_names("") if "/" in path}
+        return sorted(name for name in names - known if name.endswith(".lance") or _NEW_NAME.fullmatch(name))
+
+    def end_dropped(self) -> None:
+        """Forget the dropped tables of which nothing is left."""
+        for folder in dropped_folders(self._catalog):
+            objects = self._catalog.opened(folder)
+            left = list(objects.list_names(""))
+            if not all(path.startswith(MARKS) for path in left):
+                continue
+            # A name that is never used again needs no marks; the others keep theirs, so that it never is.
+            if _NEW_NAME.fullmatch(folder):
+                objects.delete(left)
+            _remove_empty(objects)
+            forget_dropped(self._catalog, folder)
+
+
+def _never_came_to_be(objects: Objects) -> bool:
+    """Whether this is what a killed creation of a table left: files of a table, and no version."""
+    return all(map(_is_part_of_unfinished, objects.list_names("")))
+
+
+def _is_part_of_unfinished(path: str) -> bool:
+    folder, _, name = path.rpartition("/")
+    if folder == VERSIONS_DIR:
+        return parse_staged_name(name) is not None or name.startswith(TEMPORARY_PREFIX)
+    return name_of(path) is not None or name.startswith(TEMPORARY_PREFIX) or path.startswith(MARKS)
+
+
+def _remove_empty(objects: Objects) -> None:
+    """On a disk: the folders, too."""
+    if objects.is_local:
+        for folder, _, _ in os.walk(objects.root, topdown=False):
+            with contextlib.suppress(OSError):  # it is not empty
+                os.rmdir(folder)
+
+
+def _fence(catalog: Catalog, older_ns: int) -> None:
+    """If the newest version is older than the files that go, a writer may still stand before the next: take that.
+
+    What a database notes of a version's age is the word of who made it, so there it is always taken.
+    """
+    if catalog.manifest is not None:
+        newest = max(listed_versions(catalog.manifest.objects), key=lambda aged: aged.version)
+        if newest.modified_ns > older_ns:
+            return
+    notes = Notes("gc: writers that stood still must look again")
+    Publishing(catalog, Order(catalog.state(), notes=notes)).run()

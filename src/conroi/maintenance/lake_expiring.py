@@ -1,0 +1,186 @@
+"""Forgetting old versions of a lake, and then the versions of its tables that no kept version of the lake has.
+
+The order is that of what names what: first the lake's versions, then the tables'. A collector that dies in between
+leaves versions of tables that nobody can reach through the lake; the next one finds them, because it looks at all
+tables.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Protocol
+
+from conroi.catalog.catalog import Catalog
+from conroi.catalog.rows import Row
+from conroi.catalog.sql_heads import SqlHeads
+from conroi.commit.files import TableFiles
+from conroi.commit.forked import TREE
+from conroi.errors import InvalidInputError
+from conroi.maintenance.dropped import home_of, note_dropped
+from conroi.maintenance.durations import Duration
+from conroi.maintenance.expiring import KEEP, OLDER_THAN, chosen, oldest_ns
+from conroi.maintenance.reports import Expired
+from conroi.maintenance.roots import AT_ONCE, Line, Needed, lines_of, rows_of
+from conroi.maintenance.versions import (
+    Aged,
+    checked_keep,
+    forget,
+    held_by_refs,
+    listed_versions,
+    old_ones,
+    store_now_ns,
+)
+
+_log = logging.getLogger(__name__)
+
+LookedAt = Callable[[int], None]
+"""Called with how many tables were looked at so far."""
+
+
+class History(Protocol):
+    """The versions of a lake, wherever they are."""
+
+    def versions(self) -> list[Aged]: ...
+
+    def rows(self, kept: Sequence[Aged], gone: Sequence[Aged]) -> tuple[list[Row], list[Row]]:
+        """The rows that kept versions have, and those that others had."""
+        ...
+
+    def forget(self, going: Sequence[Aged]) -> list[Aged]: ...
+
+    def held(self) -> set[int]: ...
+
+
+@dataclass(frozen=True)
+class ManifestHistory:
+    """In `__manifest`."""
+
+    files: TableFiles
+    lines: Callable[[], Sequence[Line]]
+
+    def versions(self) -> list[Aged]:
+        return listed_versions(self.files.objects)
+
+    def rows(self, kept: Sequence[Aged], gone: Sequence[Aged]) -> tuple[list[Row], list[Row]]:
+        return list(rows_of(self.files, kept)), list(rows_of(self.files, gone))
+
+    def forget(self, going: Sequence[Aged]) -> list[Aged]:
+        return forget(self.files.objects, going, self.held, self.files.environment)
+
+    def held(self) -> set[int]:
+        needed = [line.main_versions for line in self.lines()]
+        return held_by_refs(self.files.objects).union(*needed)
+
+
+@dataclass(frozen=True)
+class SqlHistory:
+    """In a database, which decides by itself that no version comes twice; there are no tags and no branches."""
+
+    heads: SqlHeads
+
+    def versions(self) -> list[Aged]:
+        return [Aged(version, moment_ns) for version, moment_ns in self.heads.versions()]
+
+    def rows(self, kept: Sequence[Aged], gone: Sequence[Aged]) -> tuple[list[Row], list[Row]]:  # noqa: ARG002
+        return self.heads.rows_since(kept[0].version if kept else 0)
+
+    def forget(self, going: Sequence[Aged]) -> list[Aged]:
+        for aged in going:
+            _log.info("forgetting version %d of the lake", aged.version)
+        self.heads.forget([aged.version for aged in going])
+        return list(going)
+
+    def held(self) -> set[int]:
+        return set()
+
+
+def history_of(catalog: Catalog) -> History:
+    """Where the lake's versions are."""
+    if catalog.manifest is not None:
+        return ManifestHistory(catalog.manifest, lambda: lines_of(catalog))
+    assert isinstance(catalog.heads, SqlHeads), "a lake without __manifest has its history in a database"
+    return SqlHistory(catalog.heads)
+
+
+def expire_lake(
+    catalog: Catalog,
+    *,
+    older_than: Duration = OLDER_THAN,
+    keep: int = KEEP,
+    dry_run: bool = True,
+    progress: LookedAt | None = None,
+) -> Expired:
+    """Forget versions of a lake and of its tables."""
+    if catalog.branch is not None:
+        raise InvalidInputError(
+            "Old versions are forgotten for all branches at once.",
+            hint="Call expire() on the main lake, as conroi.connect() gave it.",
+        )
+    age_ns, keep = oldest_ns(older_than), checked_keep(keep)
+    history = history_of(catalog)
+    now_ns = catalog.environment.now_ns() if dry_run else store_now_ns(home_of(catalog), catalog.environment)
+    versions = history.versions()
+    going = chosen(versions, now_ns - age_ns, keep, history.held())
+    doomed = {aged.version for aged in going}
+    kept_rows, gone_rows = history.rows([aged for aged in versions if aged.version not in doomed], going)
+    needed, before = Needed().add(kept_rows), Needed().add(gone_rows)
+    for line in lines_of(catalog):
+        needed.add(line.rows)
+    if not dry_run:
+        note_dropped(catalog, [folder for folder in before.folders if folder not in needed.names])
+        gone = history.forget(going) if going else []
+        spared = [aged for aged in going if aged not in gone]  # somebody came to need them just now
+        needed.add(history.rows(spared, ())[0] if spared else ()).add(catalog.state().rows.values())
+        going = gone
+    tables = _Tables(catalog, needed, now_ns - age_ns, is_dry_run=dry_run, progress=progress).all()
+    removed = {aged.version for aged in going}
+    return Expired(
+        removed=tuple(sorted(removed)),
+        kept=tuple(aged.version for aged in versions if aged.version not in removed),
+        tables={needed.names[folder]: tuple(aged.version for aged in found) for folder, found in tables.items()},
+        bytes=sum(aged.size for found in [going, *tables.values()] for aged in found),
+        is_dry_run=dry_run,
+    )
+
+
+class _Tables:
+    """The tables of the lake, on its main branch."""
+
+    def __init__(
+        self, catalog: Catalog, needed: Needed, cutoff_ns: int, *, is_dry_run: bool, progress: LookedAt | None
+    ) -> None:
+        self._catalog = catalog
+        self._needed = needed
+        self._cutoff_ns = cutoff_ns
+        self._is_dry_run = is_dry_run
+        self._progress = progress
+
+    def all(self) -> dict[str, list[Aged]]:
+        """By folder, the versions that go."""
+        # What is on a branch stays for as long as the branch does.
+        folders = [folder for folder in self._needed.folders if f"/{TREE}/" not in folder]
+        found: dict[str, list[Aged]] = {}
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            for count, (folder, gone) in enumerate(zip(folders, pool.map(self._one, folders), strict=True), 1):
+                if gone:
+                    found[folder] = gone
+                if self._progress is not None:
+                    self._progress(count)
+        return found
+
+    def _one(self, folder: str) -> list[Aged]:
+        pinned = {pin.version for pin in self._needed.pins.get(folder, ())}
+        if not pinned:
+            return []  # the lake does not manage it yet
+        objects = self._catalog.opened(folder)
+        # From the newest pin on: what is published and not final yet, or was written past the lake, is not ours.
+        below = [aged for aged in listed_versions(objects) if aged.version <= max(pinned)]
+        old = [aged for aged in old_ones(below, self._cutoff_ns) if aged.version not in pinned]
+        held = held_by_refs(objects) if old else set[int]()
+        going = [aged for aged in old if aged.version not in held]
+        if not going or self._is_dry_run:
+            return going
+        return forget(objects, going, lambda: held_by_refs(objects), self._catalog.environment)

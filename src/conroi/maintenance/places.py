@@ -1,0 +1,218 @@
+"""A folder with files of a table: what its manifests refer to, and what in it nobody refers to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+
+from conroi.commit.baton import BATON_PATH
+from conroi.errors import ConroiError, CorruptionError, NotFoundError, UnsupportedError
+from conroi.format.flags import require_writable
+from conroi.format.manifest import Manifest
+from conroi.format.manifest_file import decode_manifest_file
+from conroi.format.naming import (
+    DATA_DIR,
+    DELETIONS_DIR,
+    INDICES_DIR,
+    TRANSACTIONS_DIR,
+    VERSIONS_DIR,
+    parse_manifest_name,
+    parse_staged_name,
+)
+from conroi.format.references import name_of, names_in_manifest, names_in_transaction
+from conroi.format.transaction import decode_transaction
+from conroi.stores.ages import ages
+from conroi.stores.forgotten import FORGOTTEN_DIR, RESTORING_DIR, is_running
+from conroi.stores.listed import TEMPORARY_PREFIX, TREE_DIR
+from conroi.stores.objects import ObjectInfo, Objects
+from conroi.stores.swept import SWEPT_DIR
+
+AT_ONCE = 16
+KINDS = {DATA_DIR: "data", DELETIONS_DIR: "deletion", TRANSACTIONS_DIR: "transaction", INDICES_DIR: "index"}
+KEYS_DIR = "_conroi/keys"
+OWN_DIR = "_conroi"
+MARKS = (FORGOTTEN_DIR, SWEPT_DIR)
+"""What stays in the folder of a dropped table, so that who stood still finds that its work was in vain."""
+
+
+class Names:
+    """Names of files that are needed, as numbers: two with the same number keep one file too many, never one too few.
+
+    >>> names = Names()
+    >>> names.update(["a", "b"])
+    >>> "a" in names, "c" in names
+    (True, False)
+    """
+
+    def __init__(self) -> None:
+        self._numbers: set[int] = set()
+
+    def update(self, names: Iterable[str]) -> None:
+        self._numbers.update(map(hash, names))
+
+    def __contains__(self, name: str) -> bool:
+        return hash(name) in self._numbers
+
+
+@dataclass(frozen=True)
+class Horizon:
+    """Which files are old enough to go, in the storage's own time."""
+
+    files_ns: int
+    """Files that were written before this may go."""
+
+    @property
+    def staged_ns(self) -> int:
+        """What a writer that is still at work may be about to publish was written after this.
+
+        It made sure of its files less than this margin ago; if it did so earlier, it finds its version taken: see
+        docs/decisions/0018-collection.md.
+        """
+        return self.files_ns - round(ages().file_s * 1e9)
+
+
+@dataclass(frozen=True)
+class Place:
+    """One folder like that of a table: a table, a branch of one, or `__manifest`."""
+
+    name: str
+    objects: Objects
+    pinned: frozenset[str] = frozenset()
+    """Staged manifests that a version of the lake names."""
+    keys_of: frozenset[int] | None = None
+    """For `__manifest`: the versions whose idempotency keys are still good."""
+    whole: bool = False
+    """Whether all of it is garbage: the folder of a table that was dropped."""
+
+
+# ------------------------------------------------------------------------------ what is needed
+
+
+@dataclass
+class Needs:
+    """The names that the manifests of a place need; `problem` says why nobody but they can tell what else."""
+
+    names: list[str]
+    problem: str | None = None
+
+
+def needs_of(place: Place, horizon: Horizon) -> Needs:
+    """What its manifests need. One that cannot be read is a CorruptionError: it may need anything."""
+    paths = [info.path for info in place.objects.list(VERSIONS_DIR) if _is_root(place, info, horizon)]
+    found = Needs([])
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for manifest in pool.map(partial(_manifest, place), paths):
+            if manifest is not None:
+                found.names.extend(names_in_manifest(manifest))
+                found.problem = found.problem or _problem(manifest)
+    return found
+
+
+def _is_root(place: Place, info: ObjectInfo, horizon: Horizon) -> bool:
+    name = info.path.rpartition("/")[2]
+    if parse_manifest_name(name) is not None:
+        return True
+    is_staged = parse_staged_name(name) is not None
+    return is_staged and (info.path in place.pinned or info.modified_ns >= horizon.staged_ns)
+
+
+def _manifest(place: Place, path: str) -> Manifest | None:
+    try:
+        return decode_manifest_file(place.objects.get(path)).manifest
+    except NotFoundError:  # it got its final name, or was forgotten, since it was listed
+        return None
+    except CorruptionError as error:
+        if parse_manifest_name(path.rpartition("/")[2]) is None and path not in place.pinned:
+            return None  # somebody is just writing it, or died doing so
+        raise CorruptionError(
+            f"{path} cannot be read, so nobody knows which files it needs; nothing was deleted. {error.message}",
+            table=place.objects.root,
+            hint="Run doctor on it, and collect again when it is healthy.",
+        ) from error
+
+
+def _problem(manifest: Manifest) -> str | None:
+    """Files of a kind that only newer software knows may be needed by what only it can read."""
+    try:
+        require_writable(manifest.head)
+    except UnsupportedError as error:
+        return error.message
+    return None
+
+
+def announced_names(place: Place, horizon: Horizon, known: Names) -> Iterator[str]:
+    """The names in transactions that are in no manifest yet, but may be in one soon."""
+    young = [
+        info.path
+        for info in place.objects.list(TRANSACTIONS_DIR)
+        if info.modified_ns >= horizon.staged_ns and info.path.endswith(".txn")
+    ]
+    unknown = [path for path in young if path.rpartition("/")[2] not in known]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        found = pool.map(partial(_names_in_transaction, place), unknown)
+        for path, names in zip(unknown, found, strict=True):
+            yield path.rpartition("/")[2]
+            yield from names
+
+
+def _names_in_transaction(place: Place, path: str) -> list[str]:
+    try:
+        return list(names_in_transaction(decode_transaction(place.objects.get(path)).wire))
+    except ConroiError:  # gone, or cut short by the death of its writer
+        return []
+
+
+def branch_folders(objects: Objects) -> set[str]:
+    """The branches below a table, as pylance keeps them."""
+    inner = f"/{VERSIONS_DIR}/"
+    return {path.partition(inner)[0] for path in objects.list_names(TREE_DIR) if inner in path}
+
+
+# ------------------------------------------------------------------------------ what is not
+
+
+def garbage(place: Place, horizon: Horizon, needed: Names, others: Names) -> Iterator[tuple[str, ObjectInfo]]:
+    """Every file that nobody needs and that is old enough, with its kind; as they are listed."""
+    if place.whole:
+        for info in place.objects.list(""):
+            name = name_of(info.path) or ""
+            is_old = info.modified_ns < horizon.staged_ns and not info.path.startswith(MARKS)
+            if is_old and name not in needed and name not in others:
+                yield "dropped", info
+        return
+    for folder in (VERSIONS_DIR, *KINDS, OWN_DIR):
+        for info in place.objects.list(folder):
+            kind = _kind(place, info, horizon, needed, others)
+            if kind is not None:
+                yield kind, info
+
+
+def _kind(place: Place, info: ObjectInfo, horizon: Horizon, needed: Names, others: Names) -> str | None:
+    folder, _, name = info.path.rpartition("/")
+    if info.modified_ns >= horizon.files_ns:
+        return None
+    if name.startswith(TEMPORARY_PREFIX) or info.path == BATON_PATH:
+        return "temporary"
+    if folder == VERSIONS_DIR:
+        is_staged = parse_staged_name(name) is not None and info.path not in place.pinned
+        return "staged" if is_staged and info.modified_ns < horizon.staged_ns else None
+    if folder.startswith(OWN_DIR):
+        return _own_kind(place, folder, name, info, horizon)
+    wanted = name_of(info.path)
+    if wanted is None or wanted in needed or wanted in others:
+        return None
+    return KINDS[info.path.partition("/")[0]]
+
+
+def _own_kind(place: Place, folder: str, name: str, info: ObjectInfo, horizon: Horizon) -> str | None:
+    """Of the notes that conroi keeps beside a table."""
+    if folder.startswith(KEYS_DIR):
+        is_known = place.keys_of is None or not name.isdecimal() or int(name) in place.keys_of
+        return None if is_known else "key"
+    if info.modified_ns >= horizon.staged_ns:
+        return None
+    is_passing = folder == OWN_DIR and name.startswith(("clock-", "probe-"))
+    is_ended = folder == RESTORING_DIR or (folder == FORGOTTEN_DIR and is_running(name))
+    return "temporary" if is_passing or is_ended else None

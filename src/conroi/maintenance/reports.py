@@ -1,0 +1,134 @@
+"""What expire() and gc() say that they did, or would do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from conroi.views.collections import collected_page, expired_page
+from conroi.views.grid import to_html
+
+
+@dataclass(frozen=True)
+class Expired:
+    """Versions that were forgotten, or would be."""
+
+    removed: tuple[int, ...]
+    """Versions of the lake; of the table, for one that stands alone."""
+    kept: tuple[int, ...]
+    tables: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
+    """Of a lake, by table: its versions that no kept version of the lake has."""
+    bytes: int = 0
+    """The size of the manifests; what only they referred to is freed by gc()."""
+    is_dry_run: bool = True
+
+    @property
+    def table_versions(self) -> int:
+        """How many versions of tables."""
+        return sum(map(len, self.tables.values()))
+
+    def _repr_html_(self) -> str:
+        return to_html(expired_page(self))
+
+    def __str__(self) -> str:
+        what = "would be forgotten" if self.is_dry_run else "forgotten"
+        lines = [f"{counted(len(self.removed), 'version')} {what}, {len(self.kept)} kept"]
+        if self.removed:
+            lines[0] += f": {ranges(self.removed)}"
+        lines += [f"  {table}: {ranges(versions)}" for table, versions in sorted(self.tables.items())]
+        if self.removed or self.tables:
+            lines.append(f"{size(self.bytes)} of manifests; gc() frees what only they referred to.")
+        if self.is_dry_run and (self.removed or self.tables):
+            lines.append("Nothing was deleted: this was a dry run.")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Garbage:
+    """Files of one kind in one table."""
+
+    table: str
+    kind: str
+    """`data`, `deletion`, `index`, `transaction`, `staged`, `temporary`, `key`, `dropped`, `branch`."""
+    files: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Collected:
+    """Files that were deleted, or would be."""
+
+    garbage: tuple[Garbage, ...]
+    is_dry_run: bool = True
+    skipped: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Tables that were left alone, and why."""
+
+    @property
+    def files(self) -> int:
+        """How many files, in all."""
+        return sum(each.files for each in self.garbage)
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes, in all."""
+        return sum(each.bytes for each in self.garbage)
+
+    @property
+    def by_kind(self) -> dict[str, tuple[int, int]]:
+        """Files and bytes, by kind."""
+        return _summed((each.kind, each) for each in self.garbage)
+
+    @property
+    def by_table(self) -> dict[str, tuple[int, int]]:
+        """Files and bytes, by table."""
+        return _summed((each.table, each) for each in self.garbage)
+
+    def _repr_html_(self) -> str:
+        return to_html(collected_page(self))
+
+    def __str__(self) -> str:
+        what = "would be deleted" if self.is_dry_run else "deleted"
+        lines = [f"{counted(self.files, 'file')} {what}, {size(self.bytes)}"]
+        lines += [
+            f"  {each.table}: {counted(each.files, each.kind + ' file')}, {size(each.bytes)}" for each in self.garbage
+        ]
+        lines += [f"  {table} was left alone: {why}" for table, why in sorted(self.skipped.items())]
+        if self.is_dry_run and self.garbage:
+            lines.append("Nothing was deleted: this was a dry run.")
+        return "\n".join(lines)
+
+
+def _summed(found: Iterable[tuple[str, Garbage]]) -> dict[str, tuple[int, int]]:
+    sums: dict[str, tuple[int, int]] = {}
+    for key, each in found:
+        files, sizes = sums.get(key, (0, 0))
+        sums[key] = files + each.files, sizes + each.bytes
+    return sums
+
+
+def counted(number: int, what: str) -> str:
+    """Such as `3 versions`."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def size(number: int) -> str:
+    """Bytes as people read them.
+
+    >>> size(512), size(5_300_000)
+    ('512 B', '5.3 MB')
+    """
+    amount, units = float(number), ["B", "kB", "MB", "GB", "TB"]
+    while amount >= 1000 and len(units) > 1:
+        amount, units = amount / 1000, units[1:]
+    return f"{amount:.0f} {units[0]}" if units[0] == "B" else f"{amount:.1f} {units[0]}"
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Such as `1-4, 7`."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)

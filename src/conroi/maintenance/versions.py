@@ -1,0 +1,146 @@
+"""The versions that a folder has, how old they are, what holds them, and how they are forgotten."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator, Sequence, Set
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from conroi.commit.files import TableFiles
+from conroi.environment import SYSTEM, Environment
+from conroi.errors import CorruptionError, InvalidInputError, NotFoundError
+from conroi.format.naming import VERSIONS_DIR, ManifestNaming, parse_manifest_name
+from conroi.refs.tags import Tags
+from conroi.stores.forgotten import Forgetting, being_restored
+from conroi.stores.objects import Objects
+from conroi.stores.versions import FolderVersions, Located
+
+_log = logging.getLogger(__name__)
+
+BATCH = 1000
+"""So many files are deleted with one request, where a storage can do that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Aged:
+    """A version and its manifest, with the time that the storage gave it."""
+
+    version: int
+    modified_ns: int
+    path: str = ""
+    size: int = 0
+    naming: ManifestNaming = ManifestNaming.V2
+
+    @property
+    def located(self) -> Located:
+        return Located(self.version, self.path, self.naming)
+
+
+def listed_versions(objects: Objects) -> list[Aged]:
+    """All versions under their final names, ascending."""
+    found: list[Aged] = []
+    for info in objects.list(VERSIONS_DIR):
+        parsed = parse_manifest_name(info.path.rpartition("/")[2])
+        if parsed is not None and not parsed.is_detached:
+            found.append(Aged(parsed.version, info.modified_ns, info.path, info.size, parsed.naming))
+    return sorted(found, key=lambda aged: aged.version)
+
+
+def old_ones(versions: Sequence[Aged], cutoff_ns: int) -> list[Aged]:
+    """Those that another one followed before this moment.
+
+    Not those that were made before it: the one that was the newest at that moment is still wanted. And the time of a
+    manifest may be that of its writing, from before it became visible; that of the next one is always later.
+    """
+    return [older for older, newer in pairwise(versions) if newer.modified_ns <= cutoff_ns]
+
+
+def checked_keep(keep: int) -> int:
+    """The number, if so many versions can be kept."""
+    if isinstance(keep, bool) or not isinstance(keep, int) or keep < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidInputError(f"keep={keep!r} versions cannot be kept.", hint="The newest one always stays: give 1.")
+    return keep
+
+
+def store_now_ns(objects: Objects, environment: Environment) -> int:
+    """The time by the storage's own clock, which is the one that its files have."""
+    path = f"_conroi/clock-{environment.new_uuid()}"
+    objects.put(path, b"{}")
+    try:
+        info = objects.head(path)
+    finally:
+        objects.delete([path])
+    return environment.now_ns() if info is None else info.modified_ns
+
+
+# ------------------------------------------------------------------------------ what holds them
+
+
+def held_by_refs(objects: Objects) -> set[int]:
+    """The versions of the main branch that a tag names, that a branch began at, or that somebody brings back.
+
+    Of a tag that is just being moved, both its versions.
+    """
+    tags = Tags(TableFiles(objects, FolderVersions(objects), SYSTEM), 0).list()
+    tagged = {tag.version for tag in tags if tag.branch in (None, "main")}
+    return {*tagged, *_named(objects), *being_restored(objects)}
+
+
+def _named(objects: Objects) -> Iterator[int]:
+    for path in objects.list_names("_refs"):
+        if not path.endswith(".json"):
+            continue
+        is_branch = path.startswith("_refs/branches/")
+        of, version = ("parentBranch", "parentVersion") if is_branch else ("branch", "version")
+        content = _read(objects, path)
+        if content is not None and content.get(of) in (None, "main"):
+            found = content.get(version)
+            if not isinstance(found, int):
+                raise _unreadable(objects, path)
+            yield found
+
+
+def _read(objects: Objects, path: str) -> dict[str, Any] | None:
+    try:
+        data = objects.get(path)
+        return dict(json.loads(data)) if data else None
+    except NotFoundError:
+        return None
+    except (ValueError, TypeError) as error:
+        raise _unreadable(objects, path) from error
+
+
+def _unreadable(objects: Objects, path: str) -> CorruptionError:
+    return CorruptionError(
+        f"{path} cannot be read, so nobody knows which version it holds; nothing was deleted.",
+        table=objects.root,
+        hint="Delete the tag or branch, and make it again.",
+    )
+
+
+# ------------------------------------------------------------------------------ forgetting
+
+
+def forget(
+    objects: Objects, going: Sequence[Aged], held: Callable[[], Set[int]], environment: Environment
+) -> list[Aged]:
+    """Delete the manifests, but not those that are found to be `held` once everybody can know that they go."""
+    note = Forgetting(objects, [aged.version for aged in going], str(environment.new_uuid()))
+    stays = held()
+    gone = [aged for aged in going if aged.version not in stays]
+    if len(gone) < len(going):
+        note.only([aged.version for aged in gone])
+    for aged in gone:
+        _log.info("forgetting version %d of %s: %s", aged.version, objects.root, aged.path)
+    delete_in_batches(objects, [aged.path for aged in gone])
+    note.done()
+    return gone
+
+
+def delete_in_batches(objects: Objects, paths: Sequence[str]) -> None:
+    """Delete files, many with one request."""
+    for start in range(0, len(paths), BATCH):
+        objects.delete(paths[start : start + BATCH])

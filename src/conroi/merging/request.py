@@ -1,0 +1,121 @@
+"""What a merge was asked for: the columns to match on and the clauses, checked against a table and a source."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from conroi.data.arrow_types import metadata_of
+from conroi.data.fitting import checked_columns, fit
+from conroi.data.keys import is_comparable, key_columns_of
+from conroi.data.pinned import Pinned, unknown_column
+from conroi.errors import InvalidInputError
+from conroi.format.fields import column_field_ids, key_columns
+from conroi.merging.clauses import Action, Clause, Rows
+
+
+@dataclass(frozen=True)
+class Request:
+    """A merge as it was written down; it is the same here and in a task on another machine."""
+
+    on: tuple[str, ...]
+    clauses: tuple[Clause, ...]
+
+    def has(self, rows: Rows, action: Action | None = None) -> bool:
+        """Whether a clause is about these rows (and does this with them)."""
+        return any(c.rows is rows and action in (None, c.action) for c in self.clauses)
+
+    def is_on_key(self, pinned: Pinned) -> bool:
+        """Whether rows are matched by the table's declared key."""
+        return set(self.on) == set(key_columns(pinned.manifest.fields))
+
+    # ------------------------------------------------------------------------ the source
+
+    def check(self, pinned: Pinned, source: pa.Schema) -> None:
+        """InvalidInputError or NotFoundError if the columns cannot be what is asked for."""
+        for column in self.on:
+            self._check_matched(pinned, source, column)
+        for clause in self.clauses:
+            for column in clause.values or {}:
+                pinned.field(column)
+        if self._takes_all():
+            checked_columns(source, self._wanted(pinned), table=pinned.root)
+
+    def _check_matched(self, pinned: Pinned, source: pa.Schema, column: str) -> None:
+        if column not in pinned.schema.names:
+            raise unknown_column(pinned, column)
+        if column not in source.names:
+            raise InvalidInputError(
+                f"The source has no column {column!r} to match on.",
+                table=pinned.root,
+                hint=f"It has {', '.join(source.names)}.",
+            )
+        if not is_comparable(type_ := pinned.schema.field(column).type):
+            raise InvalidInputError(
+                f"Rows cannot be matched on column {column!r}, which holds {type_}.",
+                table=pinned.root,
+                hint="Match on columns with plain values.",
+            )
+
+    def _takes_all(self) -> bool:
+        return any(clause.takes_all for clause in self.clauses)
+
+    def _wanted(self, pinned: Pinned) -> pa.Schema:
+        if any(clause.takes_all and clause.action is Action.INSERT for clause in self.clauses):
+            return pinned.schema
+        return _nullable(pinned.schema)  # an update leaves columns that are missing as they are
+
+    def fitted(self, pinned: Pinned, source: pa.Table) -> pa.Table:
+        """The source's columns that the table has (those that matter), in its types."""
+        self.check(pinned, source.schema)
+        return _cast(pinned, source if self._takes_all() else source.select(list(self.on)))
+
+    def keys(self, pinned: Pinned, source: pa.Table) -> pa.Table:
+        """The source's keys (k0, k1, …), in the table's types."""
+        return key_columns_of(_cast(pinned, source.select(list(self.on))), self.on)
+
+    # ------------------------------------------------------------------------ the change
+
+    def brings_new_keys(self, pinned: Pinned) -> bool:
+        """Whether rows must still be compared with the table by its declared key, since matching did not do that."""
+        key = set(key_columns(pinned.manifest.fields))
+        if not key:
+            return False
+        changed = {column for c in self.clauses if c.action is Action.UPDATE for column in c.values or {}}
+        return key != set(self.on) or not key.isdisjoint(changed) or self._inserts_other_keys(key)
+
+    def _inserts_other_keys(self, key: set[str]) -> bool:
+        """Whether an insert clause computes the key instead of taking the source's."""
+        computed = [c.values for c in self.clauses if c.action is Action.INSERT and c.values is not None]
+        return any(values.get(column) != f"(source.{column})" for values in computed for column in key)
+
+    def changed_fields(self, pinned: Pinned, *, inserts: bool) -> list[int]:
+        """The fields whose values may differ in the new rows."""
+        clauses = [c for c in self.clauses if c.action is Action.UPDATE]
+        if inserts or any(clause.values is None for clause in clauses):
+            return sorted(field.id for field in pinned.manifest.fields)
+        columns = sorted({column for clause in clauses for column in clause.values or {}})
+        return column_field_ids(pinned.manifest.fields, columns)
+
+
+def checked_on(on: Sequence[str] | str, table: str) -> tuple[str, ...]:
+    """The columns to match on."""
+    columns = (on,) if isinstance(on, str) else tuple(on)
+    if not columns or len(set(columns)) != len(columns) or not all(columns):
+        raise InvalidInputError(
+            f"on={on!r} does not say which columns to match.",
+            table=table,
+            hint="Give one column, or several different ones.",
+        )
+    return columns
+
+
+def _cast(pinned: Pinned, rows: pa.Table) -> pa.Table:
+    # A key that is null matches nothing, so it is no error here; one that is inserted is refused later.
+    return fit(rows.to_reader(), _nullable(pinned.schema), table=pinned.root).read_all()
+
+
+def _nullable(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([f.with_nullable(True) for f in schema], metadata=metadata_of(schema))

@@ -1,0 +1,165 @@
+"""The names of a lake's branches: each stands for a branch with an id of its own, and moves by compare-and-swap."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from conroi.errors import AlreadyExistsError, CorruptionError, InvalidInputError, NotFoundError
+from conroi.refs.cells import Cell, Cells
+from conroi.stores.objects import Objects
+
+MAIN = "main"
+FOLDER = "_conroi/branches"
+LONGEST_NAME = 100
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._\-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A branch of a lake, as `lake.branches` lists it."""
+
+    name: str
+    id: str
+    """What tells it from every other branch, also from one that had its name before; `main` for the main branch."""
+    parent: str | None = None
+    """The id of the branch that it was made from."""
+    parent_version: int = 0
+    """The version of the lake there at which it begins."""
+    created_at: datetime | None = None
+    lance_name: str | None = None
+    """What pylance calls it, in `__manifest` and in every table that was written on it."""
+    lineage: tuple[tuple[str, int], ...] = ()
+    """The folders that have the versions from before it, and up to which, nearest first."""
+
+    @property
+    def is_main(self) -> bool:
+        return self.lance_name is None
+
+    def to_dict(self) -> dict[str, object]:
+        """The facts as plain values."""
+        return {
+            "name": self.name,
+            "id": self.id,
+            "parent": self.parent,
+            "parent_version": self.parent_version,
+            "created_at": None if self.created_at is None else self.created_at.isoformat(),
+            "lance_name": self.lance_name,
+        }
+
+    def __str__(self) -> str:
+        return self.name if self.is_main else f"{self.name} (from version {self.parent_version})"
+
+
+MAIN_BRANCH = Branch(MAIN, MAIN)
+
+
+class BranchNames:
+    """The names, as they are kept beside `__manifest`."""
+
+    def __init__(self, manifest: Objects) -> None:
+        self._cells = Cells(manifest, FOLDER)
+        self._root = manifest.root
+
+    def all(self) -> Iterator[Branch]:
+        """All branches but the main one, by name."""
+        for cell in self._cells.all():
+            yield self._branch(cell)
+
+    def get(self, name: str) -> Branch:
+        """The branch of this name."""
+        if name == MAIN:
+            return MAIN_BRANCH
+        return self._branch(self._cells.read(checked_branch_name(name)))
+
+    def free(self, name: str) -> Cell:
+        """The name, if no branch has it."""
+        if name == MAIN:
+            raise self._taken(name)
+        cell = self._cells.read(checked_branch_name(name))
+        if cell.value is not None:
+            raise self._taken(name)
+        return cell
+
+    def give(self, cell: Cell, branch: Branch) -> None:
+        """Give a free name to a branch; of many who try, one succeeds."""
+        created = None if branch.created_at is None else branch.created_at.isoformat()
+        value = {
+            "id": branch.id,
+            "branch": branch.lance_name,
+            "parent": branch.parent,
+            "parentVersion": branch.parent_version,
+            "createdAt": created,
+            "lineage": [list(pair) for pair in branch.lineage],
+        }
+        if not self._cells.swap(cell, value):
+            raise self._taken(cell.name)
+
+    def take_away(self, branch: Branch) -> None:
+        """Free the name, if it still is the name of this very branch."""
+        cell = self._cells.read(branch.name)
+        if cell.value is not None and cell.value.get("id") == branch.id:
+            self._cells.swap(cell, None)  # if it moved meanwhile, somebody else took it away
+
+    def _taken(self, name: str) -> AlreadyExistsError:
+        return AlreadyExistsError(
+            f"There is a branch {name!r} already.", table=self._root, hint="Choose another name, or delete it first."
+        )
+
+    def _branch(self, cell: Cell) -> Branch:
+        if cell.value is None:
+            names = ", ".join([MAIN, *(each.name for each in self._cells.all())][:10])
+            raise NotFoundError(
+                f"The lake has no branch {cell.name!r}.",
+                table=self._root,
+                hint=f"It has {names}. lake.branches.create(name) makes one.",
+            )
+        try:
+            return _decoded(cell.name, dict(cell.value))
+        except (KeyError, ValueError, TypeError) as error:
+            raise CorruptionError(
+                f"The branch {cell.name!r} cannot be read.",
+                table=self._root,
+                hint=f"Look at the newest file in {FOLDER}/{cell.name}.",
+            ) from error
+
+
+def _decoded(name: str, value: dict[str, Any]) -> Branch:
+    return Branch(
+        name=name,
+        id=str(value["id"]),
+        parent=str(value["parent"]),
+        parent_version=int(value["parentVersion"]),
+        created_at=datetime.fromisoformat(value["createdAt"]),
+        lance_name=str(value["branch"]),
+        lineage=tuple((str(folder), int(version)) for folder, version in value["lineage"]),
+    )
+
+
+def new_branch(
+    name: str, id_: str, parent: Branch, version: int, lineage: tuple[tuple[str, int], ...], now_ns: int
+) -> Branch:
+    """The facts of a branch that is about to be made."""
+    return Branch(
+        name=name,
+        id=id_,
+        parent=parent.id,
+        parent_version=version,
+        created_at=datetime.fromtimestamp(now_ns / 1e9, UTC),
+        lance_name=f"{name}-{id_[:8]}",
+        lineage=lineage,
+    )
+
+
+def checked_branch_name(name: str) -> str:
+    """The name, if a branch can have it."""
+    is_text = isinstance(name, str) and _NAME.fullmatch(name)  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not is_text or len(name) > LONGEST_NAME or name.endswith((".", ".lock")) or ".." in name:
+        raise InvalidInputError(
+            f"{name!r} cannot be the name of a branch.",
+            hint="Use letters, digits, dots, dashes and underscores, with a letter or digit in front.",
+        )
+    return name

@@ -1,0 +1,88 @@
+"""Small values with a name that move by compare-and-swap, on any storage that can create a file only if it is absent.
+
+Every value a name ever had is a file of its own, numbered; the newest counts. Who wants to change it creates the next
+number, which only one of many can. A name that is given up gets an empty value, so that numbers never come back and who
+was stalled meanwhile always finds its number taken.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from conroi.errors import CorruptionError
+from conroi.stores.objects import NameTaken, Objects
+
+_DIGITS = 8
+
+Value = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A name, its value, and which of its values that is; None if it has none (any more)."""
+
+    name: str
+    value: Value | None
+    number: int = 0
+
+
+class Cells:
+    """The names in one folder."""
+
+    def __init__(self, objects: Objects, folder: str) -> None:
+        self._objects = objects
+        self._folder = folder
+
+    def read(self, name: str) -> Cell:
+        """What the name has now."""
+        numbers = [_number(path) for path in self._objects.list_names(f"{self._folder}/{name}")]
+        return self._loaded(name, max(numbers, default=0))
+
+    def all(self) -> Iterator[Cell]:
+        """All names that have a value, in order."""
+        newest: dict[str, int] = {}
+        for path in self._objects.list_names(self._folder):
+            name = path.removeprefix(f"{self._folder}/").partition("/")[0]
+            newest[name] = max(newest.get(name, 0), _number(path))
+        for name in sorted(newest):
+            cell = self._loaded(name, newest[name])
+            if cell.value is not None:
+                yield cell
+
+    def swap(self, cell: Cell, value: Value | None) -> bool:
+        """Give the name another value, or (None) none; False if it is not what it was when the cell was read."""
+        path = self._path(cell.name, cell.number + 1)
+        try:
+            self._objects.put_if_absent(path, json.dumps(value, indent=2).encode())
+        except NameTaken:
+            return False
+        return True
+
+    def _loaded(self, name: str, number: int) -> Cell:
+        if not number:
+            return Cell(name, None)
+        try:
+            value: Any = json.loads(self._objects.get(self._path(name, number)))
+        except ValueError as error:
+            raise self._damaged(name) from error
+        if value is not None and not isinstance(value, dict):
+            raise self._damaged(name)
+        return Cell(name, value, number)  # pyright: ignore[reportUnknownArgumentType]
+
+    def _damaged(self, name: str) -> CorruptionError:
+        return CorruptionError(
+            f"What {name!r} stands for cannot be read.",
+            table=self._objects.root,
+            hint=f"Look at the newest file in {self._folder}/{name}; deleting it brings the value before it back.",
+        )
+
+    def _path(self, name: str, number: int) -> str:
+        return f"{self._folder}/{name}/{number:0{_DIGITS}d}.json"
+
+
+def _number(path: str) -> int:
+    stem = path.rpartition("/")[2].removesuffix(".json")
+    return int(stem) if len(stem) == _DIGITS and stem.isdecimal() else 0

@@ -1,0 +1,37 @@
+"""The files in which pylance keeps the names of a table's branches: written so that it lists ours."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+
+from conroi.environment import Environment
+from conroi.stores.objects import NameTaken, Objects
+
+_FOLDER = "_refs/branches"
+
+
+def lance_ref_path(branch: str) -> str:
+    """Where pylance looks for a branch."""
+    return f"{_FOLDER}/{branch.replace('/', '%2F')}.json"
+
+
+def write_lance_ref(
+    table: Objects, branch: str, parent: str | None, version: int, environment: Environment, *, size: int = 0
+) -> None:
+    """Let pylance know of a branch that begins at this version; if it knows already, leave it."""
+    content = {
+        "parentBranch": parent,
+        "identifier": {"version_mapping": [[version, environment.new_uuid().hex]]},
+        "parentVersion": version,
+        "createAt": environment.now_ns() // 1_000_000_000,
+        "manifestSize": size,
+        "metadata": {},
+    }
+    with contextlib.suppress(NameTaken):
+        table.put_if_absent(lance_ref_path(branch), json.dumps(content, indent=2).encode())
+
+
+def delete_lance_ref(table: Objects, branch: str) -> None:
+    """Let pylance forget a branch; its files stay until they are collected."""
+    table.delete([lance_ref_path(branch)])

@@ -1,0 +1,123 @@
+"""`df.writeStream.format("conroi")`: each micro-batch is one commit, and one only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+
+from conroi.catalog.catalog import LakeTableFiles
+from conroi.catalog.names import shown
+from conroi.errors import AlreadyExistsError, NotFoundError, UnsupportedError
+from conroi.lake import Lake
+from conroi.spark.options import MESSAGE, STORE, TABLE, Options
+from conroi.spark.parts import Part
+from conroi.spark.saving import WrittenRows, planned_task, refuse_reading_options
+from conroi.spark.streaming_batches import QUERY_ID, run_once
+from conroi.spark.tasks import WriteTask
+from conroi.spark.types import table_schema
+from conroi.table import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+
+@dataclass
+class BatchMessage(WriterCommitMessage):
+    """What one task wrote, how, and for which query: only tasks are told."""
+
+    part: Part | None
+    task: WriteTask
+    query: str | None
+
+
+class ConroiStreamWriter(DataSourceStreamArrowWriter):
+    """Writes one micro-batch. Spark makes it anew for the tasks of each batch, and again to commit them."""
+
+    def __init__(self, options: Options, schema: StructType, *, overwrite: bool) -> None:
+        refuse_reading_options(options, overwrite=False)
+        self._options = options
+        self._replaces_all = overwrite  # the output mode "complete"
+        self._schema = table_schema(schema)
+        table = head_or_new(options, self._schema)
+        self._task = planned_task(table, self._schema, replaces_all=overwrite)
+
+    # ------------------------------------------------------------------------ what Spark calls
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """In a task: write its rows."""
+        context = TaskContext.get()
+        query = None if context is None else context.getLocalProperty(QUERY_ID)
+        part = self._task.write(iterator)
+        return BatchMessage(part, replace(self._task), query)  # a copy, without the writer that it has open
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """When all tasks are through, in one process of Spark's; called again for a batch that is repeated."""
+        said = [message for message in messages if isinstance(message, BatchMessage)]
+        parts = [message.part for message in said if message.part is not None]
+        for part in parts:
+            if part.error is not None:
+                raise part.error
+        if not said or (not parts and not self._replaces_all):
+            return
+        rows = WrittenRows(said[0].task, self._schema, parts)
+        target, name = place_of(self._options)
+
+        def work(tx: Any) -> None:
+            table = tx if name is None else tx[name]
+            if self._replaces_all:
+                table.overwrite(cast("Any", rows), if_moved="win")
+            else:
+                table.append(cast("Any", rows))
+
+        run_once(target, _query(said), batchId, work, message=self._options.get(MESSAGE))
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Nothing is deleted: a commit whose answer was lost may have landed. What nobody names is collected later."""
+
+
+def _query(said: Sequence[BatchMessage]) -> str:
+    query = said[0].query
+    if query is None:
+        raise UnsupportedError(
+            "Spark did not tell its tasks which query they work for, so a repeated batch could not be told from a new "
+            "one.",
+            hint="Use foreachBatch with conroi.spark.each_batch(lake, work, query=…), with a name that you give.",
+        )
+    return query
+
+
+def place_of(options: Options) -> tuple[Lake | Table, str | None]:
+    """What commits: the lake and the table's name in it, or the table itself if it is in none."""
+    from conroi.opening import lake_around
+
+    name = options.get(TABLE)
+    if name is not None:
+        return options.lake(), name
+    around = lake_around(options.path, store=options.get(STORE), storage_options=options.storage_options)
+    inside = None if around is None else around[0].files_at(around[1])
+    if around is not None and isinstance(inside, LakeTableFiles):
+        return around[0], shown(inside.object_id)
+    return options.head(), None
+
+
+def head_or_new(options: Options, schema: pa.Schema) -> Table:
+    """The table; made now, without rows, if it is not there."""
+    from conroi.opening import create_table
+
+    try:
+        return options.head()
+    except NotFoundError:
+        pass
+    name, key = options.get(TABLE), options.key
+    try:
+        if name is not None:
+            return options.lake().create_table(name, schema, key=key)
+        store, storage = options.get(STORE), options.storage_options
+        return create_table(options.path, schema, key=key, store=store, storage_options=storage)
+    except AlreadyExistsError:  # somebody else was faster
+        return options.head()

@@ -1,0 +1,195 @@
+"""`spark.readStream.format("conroi")`: the rows of a table, and then those that its new versions bring."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from conroi.data.pinned import Pinned
+from conroi.data.width import row_width
+from conroi.errors import InvalidInputError, NotFoundError
+from conroi.spark.options import (
+    AS_OF,
+    FOLLOW,
+    IF_MOVED,
+    KEY,
+    MESSAGE,
+    MOST_ROWS,
+    MOST_VERSIONS,
+    SKIP_CHANGES,
+    START,
+    TAG,
+    VERSION,
+    WHERE,
+    Options,
+)
+from conroi.spark.pins import PinnedVersion
+from conroi.spark.scanning import Scan, check_columns, read_rows
+from conroi.spark.streaming_offsets import NOTHING_YET, Limits, Offset, RowRange, advanced, ranges_between
+from conroi.spark.streaming_versions import FollowedVersions
+from conroi.spark.types import arrow_schema
+from conroi.table import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+EARLIEST, LATEST = "earliest", "latest"
+_NO_LIMIT = 1 << 62
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Some rows of one fragment, with all that a task must know to read them."""
+
+    version: PinnedVersion
+    """The table as it was when the rows came in, with this fragment alone: a manifest of all would be big."""
+    fragment: int
+    where: str | None
+    """Which rows, if not all."""
+
+
+class Slices(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, slices: Sequence[Slice]) -> None:
+        super().__init__(None)
+        self.slices = tuple(slices)
+
+
+class ConroiStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Follows one table. One copy lives as long as the query and plans its batches; others go to the tasks."""
+
+    def __init__(self, options: Options, scan: Scan, schema: StructType) -> None:
+        options.refuse(
+            {VERSION, TAG, AS_OF, FOLLOW, WHERE, MESSAGE, KEY, IF_MOVED},
+            "a stream that reads",
+            f'option("{START}", …) says where it begins: "{EARLIEST}", "{LATEST}" or a version of the table.',
+        )
+        self._options = options
+        self._columns = scan.columns
+        self._filter = scan.filter
+        self._bytes_per_task = scan.bytes_per_task
+        self._target = arrow_schema(schema)
+        self._start = _checked_start(options.get(START) or EARLIEST)
+        self._skip_changes = options.flag(SKIP_CHANGES)
+        self._limits = Limits(options.count(MOST_ROWS), options.count(MOST_VERSIONS))
+        self._until: int | None = None
+
+    # ------------------------------------------------------------------------ where the query is
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        return NOTHING_YET
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        # Spark knows no limit of versions; what it hands back must only differ from "all", which overrules ours.
+        return ReadAllAvailable() if self._limits == Limits() else ReadMaxRows(self._limits.rows or _NO_LIMIT)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._until = self._versions.newest()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        newest = self._versions.newest()
+        if self._until is not None:
+            newest = min(newest, self._until)
+        begun = self._begun(newest) if start == NOTHING_YET else self._checked(Offset.of(start), newest)
+        limits = Limits() if isinstance(limit, ReadAllAvailable) else self._limits
+        return advanced(self._versions, begun, newest, limits).to_json()
+
+    def commit(self, end: dict[str, Any]) -> None:
+        self._versions.forget_before(Offset.of(end).version)
+
+    def _begun(self, newest: int) -> Offset:
+        """Where a new query begins."""
+        if isinstance(self._start, int) and self._start > newest + 1:
+            raise InvalidInputError(
+                f"{START}={self._start}, but the table's newest version is {newest}.",
+                table=self._table.uri,
+                hint=f'Give a version of the table that is there, {newest + 1} for the next one, or "{LATEST}".',
+            )
+        firsts = {EARLIEST: newest, LATEST: newest + 1}
+        first = self._start if isinstance(self._start, int) else firsts[self._start]
+        return Offset(self._folder, first, self._start == EARLIEST, first)
+
+    def _checked(self, offset: Offset, newest: int) -> Offset:
+        """The offset, if it is one of this table."""
+        if offset.table != self._folder or offset.version > newest + 1:
+            raise NotFoundError(
+                f"The checkpoint is of a table {offset.table!r} with version {offset.version - 1}; this is "
+                f"{self._folder!r}, whose newest version is {newest}.",
+                table=self._table.uri,
+                version=offset.version - 1,
+                hint="It was dropped and made again, or the path is another one. Use a new checkpoint.",
+            )
+        return offset
+
+    @cached_property
+    def _table(self) -> Table:
+        return self._options.head()
+
+    @cached_property
+    def _versions(self) -> FollowedVersions:
+        return FollowedVersions(self._table, skip_changes=self._skip_changes)
+
+    @property
+    def _folder(self) -> str:
+        return self._table.uri.rpartition("/")[2]
+
+    # ------------------------------------------------------------------------ one batch
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The tasks: rows that arrived one after the other, together about as big as one task should be."""
+        until = self._checked(Offset.of(end), self._versions.newest())
+        begin = until.beginning if start == NOTHING_YET else Offset.of(start)
+        width = max(1, row_width(self._target))
+        tasks: list[list[Slice]] = []
+        room = 0
+        for rows in ranges_between(self._versions, begin, until):
+            size = max(1, (rows.end - rows.begin) * width)
+            if not tasks or size > room:
+                tasks.append([])
+                room = self._bytes_per_task
+            tasks[-1].append(self._slice(rows))
+            room -= size
+        return [Slices(slices) for slices in tasks]
+
+    def _slice(self, rows: RowRange) -> Slice:
+        snapshot = rows.arrivals.snapshot
+        alone = replace(
+            snapshot,
+            manifest=snapshot.manifest.changed(fragments=[rows.fragment], indices=()),
+            is_final=False,  # it has no file
+            is_private=True,
+        )
+        version = PinnedVersion.of(Pinned(self._table.pinned.files, alone))
+        return Slice(version, rows.fragment.id, self._where(rows))
+
+    def _where(self, rows: RowRange) -> str | None:
+        if rows.is_whole:
+            return self._filter
+        address = rows.fragment.id << 32
+        where = f"_rowaddr >= {address + rows.begin} AND _rowaddr < {address + rows.end}"
+        return where if self._filter is None else f"({self._filter}) AND {where}"
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """In a task: the rows of some fragments."""
+        slices: Iterable[Slice] = partition.slices if isinstance(partition, Slices) else ()
+        for each in slices:
+            scan = Scan(each.version, self._columns, each.where)
+            check_columns(scan, self._target)  # they may have come or gone since the query began
+            yield from read_rows(scan, self._target, [each.fragment])
+
+
+def _checked_start(text: str) -> str | int:
+    if text.lower() in (EARLIEST, LATEST):
+        return text.lower()
+    if text.isdecimal() and int(text):
+        return int(text)
+    raise InvalidInputError(
+        f"{START}={text!r} is not known.", hint=f'Give "{EARLIEST}", "{LATEST}" or a version of the table.'
+    )

@@ -1,0 +1,182 @@
+"""What a table remembers of its collected versions: how far they go, which they are, and which are about to go.
+
+Before a collector deletes manifests it leaves a note in `_conroi/forgotten/`, named after the newest version that goes:
+the *watermark*. It never sinks, because it is the largest of all names there. So who finds a version name free that is
+not above the watermark knows: this name may have been used before. The note says which versions were meant.
+
+While the collector is at work its note is called `{version}-{id}`, and afterwards `{version}.{id}`. Who wants an old
+version to stay (a tag, a restore) first leaves his own mark, and then looks here; the collector first leaves its note,
+and then looks for such marks. So at least one of the two sees the other.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence, Set
+from enum import Enum
+
+from conroi.errors import CorruptionError, NotFoundError
+from conroi.stores.objects import Objects
+
+FORGOTTEN_DIR = "_conroi/forgotten"
+RESTORING_DIR = "_conroi/restoring"
+"""Who brings an old version back says so here, as `{version}-{uuid}`; the notes stay until they are swept."""
+_DIGITS = 20
+
+Ranges = list[tuple[int, int]]
+
+
+class Fate(Enum):
+    """What became of a version."""
+
+    STAYS = "stays"
+    """No collector ever meant it."""
+    GOING = "going"
+    """A collector has said that it goes."""
+    GONE = "gone"
+    """A collector has deleted it."""
+
+
+class VersionCollected(Exception):
+    """Internal: a version was made under a name that had been used and collected. It is an answer, not a failure."""
+
+    def __init__(self, path: str, *, is_certain: bool) -> None:
+        super().__init__(f"{path} was collected before")
+        self.path = path
+        self.is_certain = is_certain
+        """False: we stood still so long that our own version may have been collected since."""
+
+
+def watermark(objects: Objects) -> int:
+    """The newest version that was, or is just being, collected; 0 if none ever was. One request."""
+    return max((version for version, _ in _notes(objects)), default=0)
+
+
+def fate(objects: Objects, version: int) -> Fate:
+    """What became of a version: one request if it is above the watermark, else one more for each note."""
+    while True:
+        try:
+            return _fate(objects, version)
+        except NotFoundError:
+            continue  # a note went since it was listed, because another one says the same: look again
+
+
+def _fate(objects: Objects, version: int) -> Fate:
+    found = Fate.STAYS
+    for newest, path in _notes(objects):
+        if version <= newest and _has(_read(objects, path), version):
+            if not is_running(path):
+                return Fate.GONE
+            found = Fate.GOING
+    return found
+
+
+class Forgetting:
+    """A collector's note on the versions that it is about to delete."""
+
+    def __init__(self, objects: Objects, versions: Sequence[int], uuid: str) -> None:
+        self._objects = objects
+        self._newest = max(versions)
+        self._versions = ranges_of(versions)
+        self._path = f"{FORGOTTEN_DIR}/{self._newest:0{_DIGITS}d}-{uuid}"
+        _write(objects, self._path, self._versions)
+
+    def only(self, versions: Sequence[int]) -> None:
+        """Fewer go than it said at first."""
+        self._versions = ranges_of(versions)
+        _write(self._objects, self._path, self._versions)
+
+    def done(self) -> None:
+        """They are gone: from now on one note says so, for these and for all that went before."""
+        _end(self._objects, self._path, self._versions)
+
+
+def end_of_dead_collector(objects: Objects, path: str, there: Set[int]) -> None:
+    """Take away the note of a collector that died; the watermark stays where it put it.
+
+    What it meant and did not delete is still `there`, and stays until another collector takes it.
+    """
+    meant = _read_if_there(objects, path)
+    gone = [version for low, high in meant for version in range(low, high + 1) if version not in there]
+    _end(objects, path, ranges_of(gone))
+
+
+def being_restored(objects: Objects) -> set[int]:
+    """The versions that somebody brings back, or did a while ago."""
+    names = [path.rpartition("/")[2].partition("-")[0] for path in objects.list_names(RESTORING_DIR)]
+    return {int(name) for name in names if name.isascii() and name.isdecimal()}
+
+
+def ranges_of(versions: Iterable[int]) -> Ranges:
+    """The same as runs, ascending.
+
+    >>> ranges_of([3, 1, 2, 7])
+    [(1, 3), (7, 7)]
+    """
+    runs: Ranges = []
+    for version in sorted(set(versions)):
+        if runs and version == runs[-1][1] + 1:
+            runs[-1] = runs[-1][0], version
+        else:
+            runs.append((version, version))
+    return runs
+
+
+def is_running(path: str) -> bool:
+    """Whether it is the note of a collector that is at work, or died."""
+    return path.rpartition("/")[2][_DIGITS : _DIGITS + 1] == "-"
+
+
+def _end(objects: Objects, running: str, versions: Ranges) -> None:
+    """One note for all that is gone; those that it takes the place of go only when it is there."""
+    folder, _, name = running.rpartition("/")
+    newest = int(name[:_DIGITS])
+    done = [path for version, path in _notes(objects) if version <= newest and not is_running(path)]
+    known = [run for path in done for run in _read_if_there(objects, path)]
+    _write(objects, f"{folder}/{name[:_DIGITS]}.{name[_DIGITS + 1 :]}", _merged([*known, *versions]))
+    objects.delete([running, *done])
+
+
+def _read_if_there(objects: Objects, path: str) -> Ranges:
+    try:
+        return _read(objects, path)
+    except NotFoundError:  # another collector has ended, and knows what it said
+        return []
+
+
+def _merged(runs: Ranges) -> Ranges:
+    merged: Ranges = []
+    for low, high in sorted(runs):
+        if merged and low <= merged[-1][1] + 1:
+            merged[-1] = merged[-1][0], max(merged[-1][1], high)
+        else:
+            merged.append((low, high))
+    return merged
+
+
+def _notes(objects: Objects) -> list[tuple[int, str]]:
+    found: list[tuple[int, str]] = []
+    for path in objects.list_names(FORGOTTEN_DIR):
+        digits = path.rpartition("/")[2][:_DIGITS]
+        if len(digits) == _DIGITS and digits.isascii() and digits.isdecimal():
+            found.append((int(digits), path))
+    return found
+
+
+def _has(runs: Ranges, version: int) -> bool:
+    return any(low <= version <= high for low, high in runs)
+
+
+def _write(objects: Objects, path: str, versions: Ranges) -> None:
+    objects.put(path, json.dumps({"versions": versions}).encode())
+
+
+def _read(objects: Objects, path: str) -> Ranges:
+    try:
+        return [(int(low), int(high)) for low, high in json.loads(objects.get(path))["versions"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptionError(
+            f"{path} does not say which versions were collected.",
+            table=objects.root,
+            hint='Write {"versions": [[1, 7]]} into it, with the first and the last version that are gone.',
+        ) from error

@@ -1,0 +1,33 @@
+"""How far a collector has swept the files that nobody referred to, in the storage's own time.
+
+Before it looks for what writers are about to commit, a collector leaves a note in `_conroi/swept/`: files that were
+written before this moment may be gone. A writer that took long first leaves its transaction, and then looks here: so
+either the collector sees which files the writer still needs, or the writer sees that they may be gone.
+"""
+
+from __future__ import annotations
+
+from conroi.stores.objects import Objects
+
+SWEPT_DIR = "_conroi/swept"
+_DIGITS = 20
+
+
+def swept_until_ns(objects: Objects) -> int:
+    """Files that are older than this may be gone; 0 if nobody ever swept. One request."""
+    return max(_moments(objects), default=0)
+
+
+def note_sweep(objects: Objects, until_ns: int) -> None:
+    """Say that older files that nobody refers to are about to go."""
+    objects.put(_path(until_ns), b"{}")
+    objects.delete([_path(moment) for moment in _moments(objects) if moment < until_ns])
+
+
+def _path(until_ns: int) -> str:
+    return f"{SWEPT_DIR}/{until_ns:0{_DIGITS}d}"
+
+
+def _moments(objects: Objects) -> list[int]:
+    names = [path.rpartition("/")[2] for path in objects.list_names(SWEPT_DIR)]
+    return [int(name) for name in names if len(name) == _DIGITS and name.isascii() and name.isdecimal()]

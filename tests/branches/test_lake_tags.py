@@ -1,0 +1,142 @@
+"""Tags of a lake name a version on whatever branch; of many who make or move one, one succeeds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import lance
+import pytest
+
+import conroi
+from conroi.refs.tags import Tags
+from tests.branches.conftest import numbers
+from tests.support.together import Meet, together
+
+
+@pytest.mark.contract("B4")
+def test_a_tag_pins_a_version_for_readers(lake: conroi.Lake, dev: conroi.Lake) -> None:
+    dev["orders"].append([{"id": 4, "n": 40}])
+    lake.tags.create("q3")
+    dev.tags.create("candidate")
+    dev["orders"].delete("id = 1")
+    lake["orders"].delete("id = 1")
+
+    for anywhere in (lake, dev, conroi.connect(lake.uri)):
+        assert [tag.name for tag in anywhere.tags] == ["candidate", "q3"]
+        assert sorted(numbers(anywhere.at(tag="q3"))) == [1, 2, 3]
+        assert sorted(numbers(anywhere.at(tag="candidate"))) == [1, 2, 3, 4]
+    assert lake.at(tag="candidate").branch_name == "dev"
+    theirs = lance.dataset(f"{lake.uri}/__manifest").tags.list()
+    assert {name: (tag["branch"], tag["version"]) for name, tag in theirs.items()} == {
+        "q3": (None, 2),
+        "candidate": (lake.branches.get("dev").lance_name, 3),
+    }
+
+
+def test_a_tag_moves_and_goes(lake: conroi.Lake) -> None:
+    lake.tags.create("now", version=1)
+    assert lake.tags.move("now").version == 2
+    assert lake.tags.move("now", 1, expect=2).version == 1
+    with pytest.raises(conroi.ExpectedVersionMismatch):
+        lake.tags.move("now", 2, expect=2)
+    lake.tags.delete("now")
+    with pytest.raises(conroi.NotFoundError):
+        lake.tags.get("now")
+    assert lake.tags.create("now").version == 2
+    assert lance.dataset(f"{lake.uri}/__manifest").tags.list()["now"]["version"] == 2
+
+
+def test_a_move_that_did_not_get_to_change_the_file_is_a_move(lake: conroi.Lake) -> None:
+    tags = lake.tags
+    tags.create("now", version=1)
+    body = tags._body(2, created=None)
+    assert tags._claim("now", tags._there("now"), body)  # and there the moving process died
+
+    assert lake.tags.get("now").version == 2
+    assert [tag.version for tag in lake.tags] == [2]
+    assert lake.tags.move("now", 1).version == 1
+    assert tags._claim("now", tags._there("now"), b"")  # one that died while it deleted
+    assert list(lake.tags) == []
+    assert lake.tags.create("now").version == 2
+
+
+def test_pylance_moves_a_tag_of_ours_and_we_see_it(tmp_path: Path) -> None:
+    table = conroi.create_table(tmp_path / "t.lance", [{"id": 1}])
+    table = table.append([{"id": 2}])
+    table.tags.create("x", 1)
+    table.tags.move("x", 2)
+    lance.dataset(tmp_path / "t.lance").tags.update("x", 1)
+    assert table.tags.get("x").version == 1
+    table.tags.move("x", 2)
+    assert lance.dataset(tmp_path / "t.lance").tags.list()["x"]["version"] == 2
+
+
+def test_a_tag_of_a_deleted_branch_says_so(lake: conroi.Lake, dev: conroi.Lake) -> None:
+    dev.tags.create("candidate")
+    lake.branches.delete("dev")
+    with pytest.raises(conroi.NotFoundError, match="a branch that was deleted"):
+        lake.at(tag="candidate")
+
+
+# ---------------------------------------------------------------------------- eight at once
+
+
+class _CarelessTags(Tags):
+    """Looks, and then writes: what must go wrong, goes wrong here."""
+
+    def _claim(self, name: str, before: bytes, after: bytes) -> bool:
+        return True
+
+
+def _move(job: tuple[str, bool, int], meet: Meet) -> int:
+    uri, is_careless, rounds = job
+    lake = conroi.connect(uri)
+    assert lake._manifest is not None
+    tags = (_CarelessTags if is_careless else Tags)(lake._manifest, lake.version)
+    moved = 0
+    for n in range(rounds):
+        before = tags._there(f"t{n}")
+        body = tags._body(2, created=None)
+        meet()
+        moved += tags._claim(f"t{n}", before, body)
+    return moved
+
+
+@pytest.mark.contract("B4")
+@pytest.mark.parametrize("is_careless", [False, True])
+def test_of_those_who_move_a_tag_from_one_version_one_succeeds(tmp_path: Path, is_careless: bool) -> None:
+    rounds = 10
+    lake = conroi.connect(tmp_path / "lake")
+    lake.create_table("orders", [{"id": 1}], key="id")
+    for n in range(rounds):
+        lake.tags.create(f"t{n}", version=1)
+
+    moved = sum(together(_move, [(lake.uri, is_careless, rounds)] * 4))
+
+    assert (moved == rounds) is not is_careless
+
+
+def _create(job: tuple[str, int], meet: Meet) -> int:
+    uri, rounds = job
+    lake = conroi.connect(uri)
+    won = 0
+    for n in range(rounds):
+        meet()
+        try:
+            lake.tags.create(f"t{n}")
+            won += 1
+        except conroi.AlreadyExistsError:
+            pass
+    return won
+
+
+@pytest.mark.contract("B4")
+def test_of_eight_who_create_one_tag_one_succeeds(tmp_path: Path) -> None:
+    rounds = 10
+    lake = conroi.connect(tmp_path / "lake")
+    lake.create_table("orders", [{"id": 1}], key="id")
+
+    won = together(_create, [(lake.uri, rounds)] * 8)
+
+    assert sum(won) == rounds
+    assert len(list(lake.tags)) == rounds

@@ -1,0 +1,41 @@
+"""Fixtures of the tests of maintenance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import conroi
+from conroi.stores.ages import other_ages
+
+
+@pytest.fixture
+def hurried() -> Iterator[None]:
+    """Nothing is too young to be collected: for tests in which nobody else is at work."""
+    with other_ages(version_s=0.0, file_s=0.0):
+        yield
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> conroi.Table:
+    """Five versions, of which each has one row more."""
+    table = conroi.create_table(str(tmp_path / "t"), [{"n": 1}])
+    for number in range(2, 6):
+        table = table.append([{"n": number}])
+    return table
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> conroi.Lake:
+    """`t` in five versions, made by the versions 2 to 6 of the lake."""
+    lake = conroi.connect(str(tmp_path / "lake"))
+    lake.create_table("t", [{"n": 1}])
+    for number in range(2, 6):
+        lake["t"].append([{"n": number}])
+    return lake
+
+
+def numbers(table: conroi.Table) -> list[int]:
+    return sorted(table.to_arrow()["n"].to_pylist())

@@ -1,0 +1,80 @@
+"""The notes that collectors leave."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+import conroi
+from conroi.stores.forgotten import Fate, Forgetting, end_of_dead_collector, fate, is_running, watermark
+from conroi.stores.objects import Objects, open_objects
+from conroi.stores.swept import note_sweep, swept_until_ns
+
+pytestmark = pytest.mark.contract("M3")
+
+
+@pytest.fixture
+def objects(tmp_path: Path) -> Objects:
+    return open_objects(tmp_path)
+
+
+def test_the_watermark_never_sinks(objects: Objects) -> None:
+    high = Forgetting(objects, [5, 6, 7], "a" * 32)
+    low = Forgetting(objects, [1, 2], "b" * 32)
+    for note in (high, low):
+        assert watermark(objects) == 7
+        note.done()
+    assert watermark(objects) == 7
+    assert [fate(objects, version) for version in (2, 3, 7, 8)] == [Fate.GONE, Fate.STAYS, Fate.GONE, Fate.STAYS]
+
+
+def test_versions_are_going_before_they_are_gone(objects: Objects) -> None:
+    note = Forgetting(objects, [1, 2, 3], "a" * 32)
+    assert fate(objects, 2) is Fate.GOING
+    note.only([1, 3])
+    assert (fate(objects, 1), fate(objects, 2)) == (Fate.GOING, Fate.STAYS)
+    note.done()
+    assert (fate(objects, 1), fate(objects, 2)) == (Fate.GONE, Fate.STAYS)
+
+
+def test_two_collectors_of_the_same_versions_forget_nothing_of_each_other(objects: Objects) -> None:
+    first, second = Forgetting(objects, [1, 4], "a" * 32), Forgetting(objects, [2, 4], "b" * 32)
+    threads = [threading.Thread(target=note.done) for note in (first, second)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [version for version in range(6) if fate(objects, version) is Fate.GONE] == [1, 2, 4]
+
+
+def test_many_runs_leave_one_note(objects: Objects) -> None:
+    for version in range(1, 30):
+        Forgetting(objects, [version], f"{version:032d}").done()
+    assert len(list(objects.list_names("_conroi/forgotten"))) == 1
+    assert (fate(objects, 1), fate(objects, 29), watermark(objects)) == (Fate.GONE, Fate.GONE, 29)
+
+
+def test_of_a_dead_collector_only_what_it_deleted_is_gone(objects: Objects) -> None:
+    Forgetting(objects, [1, 2], "a" * 32)
+    path = next(iter(objects.list_names("_conroi/forgotten")))
+    assert is_running(path)
+    end_of_dead_collector(objects, path, there={2})
+    assert (watermark(objects), fate(objects, 1), fate(objects, 2)) == (2, Fate.GONE, Fate.STAYS)
+
+
+def test_a_note_that_cannot_be_read_is_an_error_and_no_guess(objects: Objects) -> None:
+    objects.put("_conroi/forgotten/00000000000000000007.x", b"{")
+    assert fate(objects, 8) is Fate.STAYS
+    with pytest.raises(conroi.CorruptionError):
+        fate(objects, 7)
+
+
+def test_the_sweep_never_goes_back(objects: Objects) -> None:
+    assert swept_until_ns(objects) == 0
+    note_sweep(objects, 500)
+    note_sweep(objects, 300)
+    assert swept_until_ns(objects) == 500
+    note_sweep(objects, 900)
+    assert len(list(objects.list_names("_conroi/swept"))) == 1

@@ -1,0 +1,283 @@
+"""Writers that take longer than files may be old: they are protected, or told; never given a version without its files.
+
+All ages are those of `SHORT`; files are made older instead of waiting, and a writer's own clock is moved on.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import lance
+import pytest
+
+import conroi
+from conroi.commit.files import TableFiles
+from conroi.stores.objects import open_objects
+from conroi.stores.versions import FolderVersions
+from conroi.table import Table
+from conroi.testing import FaultyObjects, Gate, SeededEnvironment, call_before, connect_through
+from tests.maintenance.aging import files_below, make_older
+from tests.maintenance.conftest import numbers
+
+pytestmark = pytest.mark.contract("M2", "M3")
+
+
+class World(SeededEnvironment):
+    """Its clock moves when the test says so."""
+
+
+@pytest.fixture
+def world() -> World:
+    return World(7)
+
+
+def test_a_quick_writer_asks_for_nothing_more(table: conroi.Table) -> None:
+    """Counted: the requests of an append are what they were before there was a collector."""
+    from conroi.testing import CountingObjects
+
+    counting = CountingObjects(open_objects(table.uri))
+    files = TableFiles(counting, FolderVersions(counting), SeededEnvironment(1))
+    there = Table(files, files.head())
+    there = there.append([{"n": 6}])
+    with counting.measure() as measured:
+        there.append([{"n": 7}])
+    assert measured.requests("list_names") == measured.requests("list") == 0, measured
+    assert measured.requests("put_if_absent") == 1
+
+
+def test_a_transaction_whose_files_were_collected_is_told(lake: conroi.Lake, world: World) -> None:
+    slow = conroi.connect(lake.uri, environment=world)
+    tx = slow.begin()
+    tx["t"].append([{"n": 6}])
+    make_older(lake.uri, hours=48)
+    world.sleep(48 * 3600)
+    assert lake.gc(dry_run=False).by_kind["data"][0] == 1
+    with pytest.raises(conroi.RetryableConflict, match="may have been collected"):
+        tx.commit()
+    assert numbers(conroi.connect(lake.uri)["t"]) == [1, 2, 3, 4, 5]
+    assert slow["t"].append([{"n": 6}]).count_rows() == 6
+
+
+def test_control_one_that_does_not_look_publishes_a_version_without_its_file(
+    lake: conroi.Lake, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules["conroi.commit.pending"], "refuse_swept", lambda *_: None)
+    slow = conroi.connect(lake.uri, environment=world)
+    tx = slow.begin()
+    tx["t"].append([{"n": 6}])
+    make_older(lake.uri, hours=48)
+    world.sleep(48 * 3600)
+    lake.gc(dry_run=False)
+    tx.commit()
+    with pytest.raises(conroi.ConroiError):
+        conroi.connect(lake.uri)["t"].to_arrow()
+
+
+def test_a_slow_transaction_that_nobody_collected_from_commits(lake: conroi.Lake, world: World) -> None:
+    slow = conroi.connect(lake.uri, environment=world)
+    tx = slow.begin()
+    tx["t"].append([{"n": 6}])
+    make_older(lake.uri, hours=48)
+    world.sleep(48 * 3600)
+    tx.commit()
+    lake.gc(dry_run=False)
+    assert numbers(lake["t"]) == [1, 2, 3, 4, 5, 6]
+
+
+def test_young_files_of_a_slow_transaction_are_spared(lake: conroi.Lake, world: World) -> None:
+    """It began two days ago, but what it wrote it wrote just now."""
+    slow = conroi.connect(lake.uri, environment=world)
+    tx = slow.begin()
+    make_older(lake.uri, hours=48)
+    world.sleep(48 * 3600)
+    tx["t"].append([{"n": 6}])
+    lake.gc(dry_run=False)
+    tx.commit()
+    assert numbers(lake["t"]) == [1, 2, 3, 4, 5, 6]
+
+
+# ------------------------------------------------------------------ one that stands right before its put
+
+
+@pytest.fixture
+def standing() -> Iterator[Callable[[Callable[[], object]], tuple[Gate, Callable[[], object]]]]:
+    """Start work that will stand at a gate; then what waits for its end and gives its answer, or its error."""
+    threads: list[threading.Thread] = []
+
+    def start(work: Callable[[], object], gate: Gate) -> Callable[[], object]:
+        answers: list[object] = []
+
+        def run() -> None:
+            try:
+                answers.append(work())
+            except Exception as error:  # noqa: BLE001  (the test looks at it)
+                answers.append(error)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        threads.append(thread)
+        gate.wait_for_arrival()
+
+        def end() -> object:
+            gate.open()
+            thread.join(60)
+            return answers[0]
+
+        return end
+
+    yield start  # type: ignore[misc]
+    for thread in threads:
+        thread.join(1)
+
+
+def table_behind(uri: str, gate: Gate, world: World) -> Table:
+    faults = [call_before(gate, "put_if_absent", "_versions/*")]
+    objects = FaultyObjects(open_objects(uri), faults)
+    files = TableFiles(objects, FolderVersions(objects, environment=world), world)
+    return Table(files, files.head())
+
+
+def test_what_is_about_to_be_committed_is_not_collected(table: conroi.Table, world: World, standing: Any) -> None:
+    """Its file is older than a day, but its transaction says that it is needed."""
+    gate = Gate()
+    end = standing(lambda: table_behind(table.uri, gate, world).append([{"n": 6}]), gate)
+    make_older(Path(table.uri) / "data", hours=48)
+    assert table.gc(dry_run=False).by_kind.get("data") is None
+    end()
+    assert numbers(conroi.open_table(table.uri)) == [1, 2, 3, 4, 5, 6]
+
+
+def stalled_for_two_days(table: conroi.Table, world: World, standing: Any) -> object:
+    gate = Gate()
+    end = standing(lambda: table_behind(table.uri, gate, world).append([{"n": 6}]), gate)
+    make_older(table.uri, hours=48)
+    world.sleep(48 * 3600)
+    assert table.gc(dry_run=False).by_kind["data"][0] == 1
+    return end()
+
+
+def test_a_writer_that_stood_still_for_longer_than_files_may_be_old_is_told(
+    table: conroi.Table, world: World, standing: Any
+) -> None:
+    """Its version was still free; so gc() took it, and the writer had to look."""
+    answer = stalled_for_two_days(table, world, standing)
+    assert isinstance(answer, conroi.RetryableConflict), answer
+    fresh = conroi.open_table(table.uri)
+    assert (fresh.version, numbers(fresh)) == (6, [1, 2, 3, 4, 5])
+    assert "gc" in str(fresh.history()[0].message)
+    assert lance.dataset(table.uri).count_rows() == 5
+
+
+def test_work_that_can_be_done_again_is_done_again(table: conroi.Table, world: World, standing: Any) -> None:
+    gate = Gate()
+    end = standing(lambda: table_behind(table.uri, gate, world).update({"n": "n * 10"}, mode="rows"), gate)
+    make_older(table.uri, hours=48)
+    world.sleep(48 * 3600)
+    assert table.gc(dry_run=False).by_kind["data"][0] == 1
+    assert isinstance(end(), Table)
+    assert numbers(conroi.open_table(table.uri)) == [10, 20, 30, 40, 50]
+
+
+def test_control_without_the_fence_it_commits_a_version_without_its_file(
+    table: conroi.Table, world: World, standing: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("conroi.maintenance.table_collecting._fence", lambda *_: None)
+    stalled_for_two_days(table, world, standing)
+    with pytest.raises(conroi.ConroiError):
+        conroi.open_table(table.uri).to_arrow()
+
+
+def test_a_publisher_that_stood_still_so_long_publishes_nothing_broken(
+    lake: conroi.Lake, world: World, standing: Any
+) -> None:
+    gate = Gate()
+
+    def wrap(objects: Any) -> Any:
+        faults = [call_before(gate, "put_if_absent", "_versions/*")]
+        return FaultyObjects(objects, faults) if objects.root.endswith("__manifest") else objects
+
+    slow = connect_through(lake.uri, wrap, environment=world)
+    end = standing(lambda: slow["t"].append([{"n": 6}]), gate)
+    make_older(lake.uri, hours=48)
+    world.sleep(48 * 3600)
+    assert {"data", "staged"} <= lake.gc(dry_run=False).by_kind.keys()
+    assert isinstance(end(), conroi.ConflictError)
+    assert numbers(conroi.connect(lake.uri)["t"]) == [1, 2, 3, 4, 5]
+
+
+# ------------------------------------------------------------------ old versions that come back
+
+
+def test_a_version_that_is_being_restored_stays(table: conroi.Table, world: World, standing: Any) -> None:
+    gate = Gate()
+    end = standing(lambda: table_behind(table.uri, gate, world).restore(2), gate)
+    make_older(table.uri, hours=48)
+    assert table.expire("1d", keep=1, dry_run=False).kept == (2, 5)
+    end()
+    assert table.gc(dry_run=False).by_kind.get("data") is None
+    assert numbers(conroi.open_table(table.uri)) == [1, 2]
+
+
+def test_a_version_that_was_collected_before_it_could_be_restored_does_not_come_back(table: conroi.Table) -> None:
+    old = table.at(2)
+    with table.begin() as tx:
+        tx.restore(2)
+        make_older(table.uri, hours=48)
+        table.expire("1d", keep=1, dry_run=False)
+        with pytest.raises(conroi.RetryableConflict, match="collected"):
+            tx.commit()
+    assert old.version == 2
+    assert numbers(conroi.open_table(table.uri)) == [1, 2, 3, 4, 5]
+
+
+def test_the_same_in_a_lake_among_other_changes(lake: conroi.Lake) -> None:
+    tx = lake.begin()
+    tx["t"].restore(2)
+    tx["t"].append([{"n": 100}])
+    make_older(lake.uri, hours=48)
+    lake.expire("1d", keep=1, dry_run=False)
+    with pytest.raises(conroi.RetryableConflict, match="collected"):
+        tx.commit()
+    assert numbers(conroi.connect(lake.uri)["t"]) == [1, 2, 3, 4, 5]
+
+
+def test_a_tag_on_a_version_that_is_going_is_refused(table: conroi.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The collector has looked for tags already, and has not deleted the manifest yet."""
+    from conroi.maintenance import versions
+
+    deleted = versions.delete_in_batches
+    refused: list[Exception] = []
+
+    def tag_first(objects: Any, paths: Any) -> None:
+        with pytest.raises(conroi.NotFoundError, match="just collected") as raised:
+            table.tags.create("late", 2)
+        refused.append(raised.value)
+        deleted(objects, paths)
+
+    monkeypatch.setattr(versions, "delete_in_batches", tag_first)
+    make_older(table.uri, hours=48)
+    assert table.expire("1d", keep=1, dry_run=False).kept == (5,)
+    assert len(refused) == 1
+    assert list(table.tags) == []
+
+
+def test_a_tag_that_comes_in_time_holds_its_version(lake: conroi.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the collector chose what goes, and before it says so: the version stays, with what it pins."""
+    from conroi.stores import forgotten
+
+    said = forgotten.Forgetting.__init__
+
+    def tag_first(self: Any, objects: Any, *rest: Any) -> None:
+        if objects.root.endswith("__manifest"):
+            lake.tags.create("in-time", 3)
+        said(self, objects, *rest)
+
+    monkeypatch.setattr(forgotten.Forgetting, "__init__", tag_first)
+    make_older(lake.uri, hours=48)
+    assert lake.expire("1d", keep=1, dry_run=False).kept == (3, 6)
+    assert numbers(conroi.connect(lake.uri).at(tag="in-time")["t"]) == [1, 2]
+    assert files_below(lake.uri)

@@ -1,0 +1,89 @@
+"""Streams whose processes are killed at random moments, all at once, and then go on: every row is there once."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.spark.streaming_program import STARTED, STREAMS, check, check_together, prepare
+from tests.support.source import REPOSITORY
+
+PROGRAM = REPOSITORY / "tests" / "spark" / "streaming_program.py"
+SEED = 20261116
+MOST_STEPS = 6
+LONGEST_DELAY_S = 1.0
+LOOK_EVERY_S = 0.01
+
+
+def progress(folder: Path) -> int:
+    """How many batches of all streams were begun, and how many were noted as done."""
+    noted = (path for name in ("offsets", "commits") for path in (folder / "checkpoints").glob(f"*/{name}/*"))
+    return sum(path.name.isdecimal() for path in noted)
+
+
+def run(folder: Path, streams: Sequence[str], steps: int | None = None, delay_s: float = 0) -> bool:
+    """Start streams and kill them a moment after so many steps; whether they were through before that."""
+    path = os.pathsep.join([str(REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])])
+    with open(folder / "errors.txt", "w") as errors:
+        process = subprocess.Popen(
+            [sys.executable, str(PROGRAM), str(folder), *streams],
+            env=os.environ | {"PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable},
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            start_new_session=True,  # so that one signal reaches Python and Java
+        )
+    assert process.stdout is not None
+    try:
+        before = progress(folder)
+        assert any(STARTED in line for line in process.stdout), (folder / "errors.txt").read_text()
+        while steps is not None and process.poll() is None and progress(folder) < before + steps:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(LOOK_EVERY_S)
+        process.wait(None if steps is None else delay_s)
+    except subprocess.TimeoutExpired:
+        return False
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        process.stdout.close()
+    assert process.returncode == 0, (folder / "errors.txt").read_text()
+    return True
+
+
+@pytest.mark.contract("S5")
+@pytest.mark.parametrize(
+    ("rounds", "batches"),
+    [
+        pytest.param(2, 2, id="two rounds"),
+        pytest.param(50, 8, id="fifty rounds", marks=[pytest.mark.soak, pytest.mark.timeout(4 * 3600)]),
+    ],
+)
+def test_every_row_is_there_once_whenever_the_streams_are_killed(tmp_path: Path, rounds: int, batches: int):
+    chance = random.Random(SEED)
+    killed, stories, all_steps = 0, 0, 2 * len(STREAMS) * batches
+    while killed < rounds:
+        folder = tmp_path / f"story-{stories}"
+        prepare(folder, batches)
+        while killed < rounds and progress(folder) < all_steps:
+            streams = chance.sample(STREAMS, 2)
+            steps, delay_s = chance.randint(0, MOST_STEPS), chance.uniform(0, LONGEST_DELAY_S)
+            is_through = run(folder, streams, steps, delay_s)
+            killed += not is_through
+            check_together(folder)
+            outcome = "through" if is_through else f"killed {delay_s:.2f} s after {steps} steps"
+            done = f"{progress(folder)} of {all_steps} steps"
+            print(f"story {stories}, round {killed}: {' and '.join(streams)} {outcome}, {done}", flush=True)
+        run(folder, STREAMS)
+        check(folder, batches)
+        stories += 1
+    print(f"seed {SEED}: {killed} kills in {stories} stories, every row once")
