@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal
@@ -29,6 +29,7 @@ from conroi.format.naming import ManifestNaming
 from conroi.handles import Handle, Life, TransactionTable
 from conroi.maintenance.auto_compaction import compact_after
 from conroi.staging import Statements
+from conroi.transaction_lower import LowerLayer
 from conroi.verbs.create import DEFAULT_DATA_FORMAT, create
 from conroi.verbs.plan import Plan
 
@@ -57,7 +58,7 @@ class TransactionResult:
     """Whether a publication with the same idempotency key was there already."""
 
 
-class Transaction:
+class Transaction(LowerLayer):
     """Changes to any number of tables of a lake that happen together or not at all. Made by `lake.begin()`.
 
     >>> import conroi
@@ -202,21 +203,6 @@ class Transaction:
             self._handles[wanted] = Handle(name, files, statements, self._life)
         return self[name]
 
-    def bring_table(self, row: Row, plan: Callable[[LakeTableFiles], Plan]) -> None:
-        """The lower layer of merges: make a table that another branch has; `plan` says how it begins."""
-        self._life.check_open()
-        files = table_files(self._catalog, row, self._publisher)
-        statements = Statements(files, None).then(plan(files))
-        with self._lock:
-            self._life.check_open()
-            self._names.add(row)
-            self._handles[row.object_id] = Handle(shown(row.object_id), files, statements, self._life)
-
-    def set_row(self, row: Row) -> None:
-        """The lower layer of merges: a row that is published as it is, with no new version of a table."""
-        self._life.check_open()
-        self._own_rows[row.object_id] = row
-
     def drop_table(self, name: str) -> None:
         """Take a table out of the lake; older versions of the lake still have it."""
         self._life.check_open()
@@ -264,21 +250,6 @@ class Transaction:
             row = self._base.table(key)
             wanted = Expectation(key, version, None if row is None or not version else row.incarnation)
         self._expects[key] = wanted
-
-    def amend(self, amendment: Amendment) -> None:
-        """The lower layer of locks: a note for a table's row, with what must hold of the row until it is published."""
-        self._life.check_open()
-        self._amendments.append(amendment)
-
-    def note(self, name: str, value: str) -> None:
-        """A property of the commit that is known only now."""
-        self._life.check_open()
-        self._notes = replace(self._notes, properties={**self._notes.properties, name: value})
-
-    def rows_added(self, name: str) -> int:
-        """How many rows the statements so far add to a table."""
-        plans = self._handle(object_id(name)).statements.plans
-        return sum(plan.counts.get("rows_added", 0) for plan in plans)
 
     def _isolation_expects(self) -> list[Expectation]:
         """Under `serializable`, every table that was read, and every name that was looked for in vain."""

@@ -32,6 +32,7 @@ FRONT_DOOR = {
     "table_inserting",
     "table_transaction",
     "transaction",
+    "transaction_lower",
 }  # what users touch; these import each other
 
 FOUNDATION = {"errors", "environment", "version"}

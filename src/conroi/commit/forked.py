@@ -203,7 +203,7 @@ def forked_objects(inner: Objects, branch: str, origins: Callable[[], Sequence[O
 
 def is_inherited(objects: Objects, path: str) -> bool:
     """Whether a manifest is one from before the branch that nobody has left in the branch's own folder."""
-    return isinstance(objects, _Forked) and cast("Objects", objects.inner).head(path) is None
+    return isinstance(objects, _Forked) and objects.inner.head(path) is None
 
 
 def write_fork(objects: Objects, path: str) -> None:

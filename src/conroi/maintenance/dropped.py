@@ -11,6 +11,7 @@ from urllib.parse import quote, unquote
 from conroi.catalog.catalog import Catalog
 from conroi.catalog.opening import MANIFEST
 from conroi.commit.forked import TREE
+from conroi.maintenance.versions import delete_in_batches
 from conroi.stores.objects import Objects
 
 _DIR = "_conroi/dropped"
@@ -35,7 +36,7 @@ def dropped_folders(catalog: Catalog) -> list[str]:
 
 def forget_dropped(catalog: Catalog, folder: str) -> None:
     """Nothing is left of it."""
-    home_of(catalog).delete([_path(folder)])
+    delete_in_batches(home_of(catalog), [_path(folder)])
 
 
 def _path(folder: str) -> str:

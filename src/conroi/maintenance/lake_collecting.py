@@ -14,18 +14,19 @@ from conroi.catalog.publishing import Order, Publishing
 from conroi.catalog.records import Notes
 from conroi.commit.forked import TREE
 from conroi.errors import InvalidInputError
-from conroi.format.naming import VERSIONS_DIR, parse_staged_name
+from conroi.format.naming import parse_staged_name
 from conroi.format.references import name_of
 from conroi.maintenance.collecting import MIN_AGE, Collecting, LookedAt
 from conroi.maintenance.dropped import dropped_folders, forget_dropped, home_of
 from conroi.maintenance.durations import Duration
 from conroi.maintenance.lake_expiring import history_of
-from conroi.maintenance.places import AT_ONCE, MARKS, Place, branch_folders
+from conroi.maintenance.places import AT_ONCE, MARKS, Place
 from conroi.maintenance.reports import Collected
 from conroi.maintenance.roots import Needed, lines_of
-from conroi.maintenance.versions import listed_versions
+from conroi.maintenance.versions import delete_in_batches, listed_versions
 from conroi.refs.lance_branches import lance_ref_path
 from conroi.stores.listed import TEMPORARY_PREFIX
+from conroi.stores.manifest_files import branch_folders, manifest_name
 from conroi.stores.objects import Objects
 
 _NEW_NAME = re.compile(r"[0-9a-f]{8}_.+")
@@ -139,7 +140,7 @@ class _Places:
                 continue
             # A name that is never used again needs no marks; the others keep theirs, so that it never is.
             if _NEW_NAME.fullmatch(folder):
-                objects.delete(left)
+                delete_in_batches(objects, left)
             _remove_empty(objects)
             forget_dropped(self._catalog, folder)
 
@@ -150,10 +151,10 @@ def _never_came_to_be(objects: Objects) -> bool:
 
 
 def _is_part_of_unfinished(path: str) -> bool:
-    folder, _, name = path.rpartition("/")
-    if folder == VERSIONS_DIR:
-        return parse_staged_name(name) is not None or name.startswith(TEMPORARY_PREFIX)
-    return name_of(path) is not None or name.startswith(TEMPORARY_PREFIX) or path.startswith(MARKS)
+    if path.rpartition("/")[2].startswith(TEMPORARY_PREFIX) or path.startswith(MARKS):
+        return True
+    manifest = manifest_name(path)
+    return name_of(path) is not None if manifest is None else parse_staged_name(manifest) is not None
 
 
 def _remove_empty(objects: Objects) -> None:

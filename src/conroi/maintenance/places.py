@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 
 from conroi.commit.baton import BATON_PATH
 from conroi.errors import ConroiError, CorruptionError, NotFoundError, UnsupportedError
@@ -17,7 +18,6 @@ from conroi.format.naming import (
     DELETIONS_DIR,
     INDICES_DIR,
     TRANSACTIONS_DIR,
-    VERSIONS_DIR,
     parse_manifest_name,
     parse_staged_name,
 )
@@ -25,7 +25,8 @@ from conroi.format.references import name_of, names_in_manifest, names_in_transa
 from conroi.format.transaction import decode_transaction
 from conroi.stores.ages import ages
 from conroi.stores.forgotten import FORGOTTEN_DIR, RESTORING_DIR, is_running
-from conroi.stores.listed import TEMPORARY_PREFIX, TREE_DIR
+from conroi.stores.listed import TEMPORARY_PREFIX
+from conroi.stores.manifest_files import manifest_files, manifest_name
 from conroi.stores.objects import ObjectInfo, Objects
 from conroi.stores.swept import SWEPT_DIR
 
@@ -100,7 +101,7 @@ class Needs:
 
 def needs_of(place: Place, horizon: Horizon) -> Needs:
     """What its manifests need. One that cannot be read is a CorruptionError: it may need anything."""
-    paths = [info.path for info in place.objects.list(VERSIONS_DIR) if _is_root(place, info, horizon)]
+    paths = [info.path for info in manifest_files(place.objects) if _is_root(place, info, horizon)]
     found = Needs([])
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for manifest in pool.map(partial(_manifest, place), paths):
@@ -164,12 +165,6 @@ def _names_in_transaction(place: Place, path: str) -> list[str]:
         return []
 
 
-def branch_folders(objects: Objects) -> set[str]:
-    """The branches below a table, as pylance keeps them."""
-    inner = f"/{VERSIONS_DIR}/"
-    return {path.partition(inner)[0] for path in objects.list_names(TREE_DIR) if inner in path}
-
-
 # ------------------------------------------------------------------------------ what is not
 
 
@@ -182,11 +177,11 @@ def garbage(place: Place, horizon: Horizon, needed: Names, others: Names) -> Ite
             if is_old and name not in needed and name not in others:
                 yield "dropped", info
         return
-    for folder in (VERSIONS_DIR, *KINDS, OWN_DIR):
-        for info in place.objects.list(folder):
-            kind = _kind(place, info, horizon, needed, others)
-            if kind is not None:
-                yield kind, info
+    listings = (manifest_files(place.objects), *map(place.objects.list, (*KINDS, OWN_DIR)))
+    for info in chain.from_iterable(listings):
+        kind = _kind(place, info, horizon, needed, others)
+        if kind is not None:
+            yield kind, info
 
 
 def _kind(place: Place, info: ObjectInfo, horizon: Horizon, needed: Names, others: Names) -> str | None:
@@ -195,7 +190,7 @@ def _kind(place: Place, info: ObjectInfo, horizon: Horizon, needed: Names, other
         return None
     if name.startswith(TEMPORARY_PREFIX) or info.path == BATON_PATH:
         return "temporary"
-    if folder == VERSIONS_DIR:
+    if manifest_name(info.path) is not None:
         is_staged = parse_staged_name(name) is not None and info.path not in place.pinned
         return "staged" if is_staged and info.modified_ns < horizon.staged_ns else None
     if folder.startswith(OWN_DIR):

@@ -9,9 +9,10 @@ from conroi.data.pinned import Pinned
 from conroi.maintenance.collecting import MIN_AGE, Collecting, LookedAt
 from conroi.maintenance.durations import Duration
 from conroi.maintenance.expiring import refuse_lake_table
-from conroi.maintenance.places import Place, branch_folders
+from conroi.maintenance.places import Place
 from conroi.maintenance.reports import Collected
 from conroi.maintenance.versions import listed_versions
+from conroi.stores.manifest_files import branch_folders
 from conroi.stores.objects import Objects, open_objects
 from conroi.verbs.plan import Plan
 from conroi.verbs.small import reserve_fragments

@@ -12,9 +12,10 @@ from typing import Any
 from conroi.commit.files import TableFiles
 from conroi.environment import SYSTEM, Environment
 from conroi.errors import CorruptionError, InvalidInputError, NotFoundError
-from conroi.format.naming import VERSIONS_DIR, ManifestNaming, parse_manifest_name
+from conroi.format.naming import ManifestNaming, parse_manifest_name
 from conroi.refs.tags import Tags
 from conroi.stores.forgotten import Forgetting, being_restored
+from conroi.stores.manifest_files import manifest_files
 from conroi.stores.objects import Objects
 from conroi.stores.versions import FolderVersions, Located
 
@@ -42,7 +43,7 @@ class Aged:
 def listed_versions(objects: Objects) -> list[Aged]:
     """All versions under their final names, ascending."""
     found: list[Aged] = []
-    for info in objects.list(VERSIONS_DIR):
+    for info in manifest_files(objects):
         parsed = parse_manifest_name(info.path.rpartition("/")[2])
         if parsed is not None and not parsed.is_detached:
             found.append(Aged(parsed.version, info.modified_ns, info.path, info.size, parsed.naming))

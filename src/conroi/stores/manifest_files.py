@@ -1,0 +1,26 @@
+"""The files in the folder of a table's manifests: for those who look at them and never make one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from conroi.format.naming import VERSIONS_DIR
+from conroi.stores.listed import TREE_DIR
+from conroi.stores.objects import ObjectInfo, Objects
+
+
+def manifest_files(objects: Objects) -> Iterator[ObjectInfo]:
+    """All files in that folder, staged and temporary ones included."""
+    return objects.list(VERSIONS_DIR)
+
+
+def manifest_name(path: str) -> str | None:
+    """The name of a file that is in that folder; None if it is elsewhere."""
+    folder, _, name = path.rpartition("/")
+    return name if folder == VERSIONS_DIR else None
+
+
+def branch_folders(objects: Objects) -> set[str]:
+    """The branches below a table, as pylance keeps them: each has such a folder of its own."""
+    inner = f"/{VERSIONS_DIR}/"
+    return {path.partition(inner)[0] for path in objects.list_names(TREE_DIR) if inner in path}

@@ -1,0 +1,67 @@
+"""The lower layer of a transaction: what inserts and merges need of it besides the verbs of its tables."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from conroi.catalog.amendments import Amendment
+from conroi.catalog.catalog import Catalog, LakeTableFiles, table_files
+from conroi.catalog.names import object_id, shown
+from conroi.catalog.publishing import LakePublisher
+from conroi.catalog.records import Notes
+from conroi.catalog.renaming import Names
+from conroi.catalog.rows import Row
+from conroi.handles import Handle, Life
+from conroi.staging import Statements
+from conroi.verbs.plan import Plan
+
+
+class LowerLayer:
+    """Rows, notes and tables that come in by another way than a verb."""
+
+    _catalog: Catalog
+    _publisher: LakePublisher
+    _notes: Notes
+    _names: Names
+    _handles: dict[str, Handle]
+    _amendments: list[Amendment]
+    _own_rows: dict[str, Row | None]
+    _lock: threading.RLock
+    _life: Life
+
+    if TYPE_CHECKING:
+
+        def _handle(self, key: str) -> Handle: ...
+
+    def amend(self, amendment: Amendment) -> None:
+        """The lower layer of locks: a note for a table's row, with what must hold of the row until it is published."""
+        self._life.check_open()
+        self._amendments.append(amendment)
+
+    def note(self, name: str, value: str) -> None:
+        """A property of the commit that is known only now."""
+        self._life.check_open()
+        self._notes = replace(self._notes, properties={**self._notes.properties, name: value})
+
+    def rows_added(self, name: str) -> int:
+        """How many rows the statements so far add to a table."""
+        plans = self._handle(object_id(name)).statements.plans
+        return sum(plan.counts.get("rows_added", 0) for plan in plans)
+
+    def bring_table(self, row: Row, plan: Callable[[LakeTableFiles], Plan]) -> None:
+        """The lower layer of merges: make a table that another branch has; `plan` says how it begins."""
+        self._life.check_open()
+        files = table_files(self._catalog, row, self._publisher)
+        statements = Statements(files, None).then(plan(files))
+        with self._lock:
+            self._life.check_open()
+            self._names.add(row)
+            self._handles[row.object_id] = Handle(shown(row.object_id), files, statements, self._life)
+
+    def set_row(self, row: Row) -> None:
+        """The lower layer of merges: a row that is published as it is, with no new version of a table."""
+        self._life.check_open()
+        self._own_rows[row.object_id] = row
