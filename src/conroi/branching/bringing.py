@@ -89,9 +89,10 @@ class Bringing:
         if copy.HasField("deletion_file"):
             self._place(copy.deletion_file, [deletion_path(copy.id, copy.deletion_file)])
         next_version = 1 if self._target is None else self._target.version + 1
-        for name in ("inline_created_at_versions", "inline_last_updated_at_versions"):
-            if copy.HasField(name):
-                setattr(copy, name, _not_after(next_version, getattr(copy, name)))
+        if copy.HasField("inline_created_at_versions"):
+            copy.inline_created_at_versions = _not_after(next_version, copy.inline_created_at_versions)
+        if copy.HasField("inline_last_updated_at_versions"):
+            copy.inline_last_updated_at_versions = _not_after(next_version, copy.inline_last_updated_at_versions)
         return copy
 
     def _index(self, index: pb.IndexMetadata) -> pb.IndexMetadata:
@@ -120,7 +121,7 @@ class Bringing:
     def _place(self, item: _Item, paths: list[str]) -> None:
         reachable = self._is_reachable(item)
         if reachable is None:
-            self._copies.update(dict.fromkeys(paths, self._where(item)))
+            self._copies |= dict.fromkeys(paths, self._where(item))
         item.ClearField("base_id")
         if reachable is not None and reachable[0] is not None:
             item.base_id = reachable[0]

@@ -67,15 +67,15 @@ class BranchedLake:
         lineage = _lineage(parent, begin.version)
         branch = new_branch(name, environment.new_uuid().hex, parent, begin.version, lineage, environment.now_ns())
         assert branch.lance_name is not None
-        own = self._files(branch.lance_name, lineage)
-        write_fork(own.objects, begin.located.path)
+        objects = self._files(branch.lance_name, lineage).objects
+        write_fork(objects, begin.located.path)
         try:
             self.names.give(free, branch)
         except AlreadyExistsError:
-            own.objects.delete([begin.located.path])
+            objects.delete([begin.located.path])
             raise
         self._refuse_collected(files, branch, begin.version)
-        size = own.objects.head(begin.located.path)
+        size = objects.head(begin.located.path)
         write_lance_ref(
             self.manifest.objects,
             branch.lance_name,

@@ -22,7 +22,6 @@ _LOCAL_SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.python.daemon.module": "conroi.spark.daemon",  # on other machines conroi may come only with the tasks
 }
 
 
