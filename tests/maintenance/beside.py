@@ -128,19 +128,19 @@ def read(job: Job, lake: conroi.Lake, chance: random.Random, diary: Diary) -> No
 
 def _read_tagged(job: Job, lake: conroi.Lake, chance: random.Random, diary: Diary) -> None:
     name = f"reader-{job.number}"
-    lake.tags.create(name)
-    at = lake.at(tag=name)
-    first = _seen(at)
-    until = time.monotonic() + chance.uniform(1, 3) * VERSION_S
-    while time.monotonic() < until:
-        # One that comes anew, with nothing at hand, sees the same as one that has it open.
-        for reader in (at, conroi.connect(job.uri).at(tag=name)):
-            try:
+    version = lake.tags.create(name).version
+    try:
+        held = lake.at(tag=name)
+        first = _seen(held)
+        until = time.monotonic() + chance.uniform(1, 3) * VERSION_S
+        while time.monotonic() < until:
+            # One that comes anew, with nothing at hand, sees the same as one that has it open.
+            for reader in (held, conroi.connect(job.uri).at(tag=name)):
                 if _seen(reader) != first:
-                    diary.problems.append(f"version {at.version} changed")
-            except conroi.ConroiError as error:
-                diary.problems.append(f"tagged version {at.version}: {error}")
-            diary.done["tagged reads"] += 1
+                    diary.problems.append(f"tagged version {version} changed")
+                diary.done["tagged reads"] += 1
+    except conroi.ConroiError as error:
+        diary.problems.append(f"tagged version {version}: {error}")
     lake.tags.delete(name)
 
 

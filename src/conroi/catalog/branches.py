@@ -12,7 +12,7 @@ from conroi.catalog.opening import MANIFEST
 from conroi.commit.files import TableFiles
 from conroi.commit.forked import Origin, branch_folder, forked_objects, write_fork
 from conroi.commit.snapshot import Snapshot
-from conroi.errors import AlreadyExistsError, NotFoundError
+from conroi.errors import NotFoundError
 from conroi.refs.branches import Branch, BranchNames, new_branch
 from conroi.refs.lance_branches import delete_lance_ref, write_lance_ref
 from conroi.stores.forgotten import Fate, fate
@@ -69,11 +69,7 @@ class BranchedLake:
         assert branch.lance_name is not None
         objects = self._files(branch.lance_name, lineage).objects
         write_fork(objects, begin.located.path)
-        try:
-            self.names.give(free, branch)
-        except AlreadyExistsError:
-            objects.delete([begin.located.path])
-            raise
+        self.names.give(free, branch)  # who was not fast enough leaves a folder without a name, to be collected
         self._refuse_collected(files, branch, begin.version)
         size = objects.head(begin.located.path)
         write_lance_ref(

@@ -69,7 +69,7 @@ def refuse_swept(files: TableFiles, transaction: Transaction, seen: Snapshot | N
     swept_ns, paths = swept_until_ns(files.objects), list(_staged(transaction, seen))
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         for path, info in zip(paths, pool.map(partial(_found, files), paths), strict=True):
-            if info is None or info.modified_ns <= swept_ns:
+            if info is None or info.modified_ns < swept_ns:
                 raise RetryableConflict(
                     f"This work took so long that {path}, which it wrote, may have been collected meanwhile.",
                     table=files.root,
