@@ -247,3 +247,23 @@ def test_a_branch_is_forked_right_after_its_past_was_looked_at(lake: conroi.Lake
 
     branch = lance.dataset(f"{lake.uri}/orders.lance").checkout_version((branch_of(lake, "deeper"), None))
     assert [version["version"] for version in branch.versions()] == [2, 3]
+
+
+def test_a_namespace_of_a_branch_serves_pylance(lake: conroi.Lake, dev: conroi.Lake) -> None:
+    from lance_namespace import ListNamespacesRequest, ListTablesRequest
+
+    from conroi.catalog.namespace import ConroiNamespace
+
+    served = ConroiNamespace(dev)
+    assert lance.dataset(namespace_client=served, table_id=["log"]).count_rows() == 2  # nobody has written it there
+    lance.write_dataset(pa.table({"text": ["c"]}), namespace_client=served, table_id=["log"], mode="append")
+    assert dev["log"].count_rows() == 3
+    assert lake["log"].count_rows() == 2
+
+    lake.merge("dev")
+
+    assert lake["log"].count_rows() == 3
+    here = ConroiNamespace(lake)
+    assert here.list_namespaces(ListNamespacesRequest(id=[])).namespaces == []
+    theirs = lance.namespace.DirectoryNamespace(root=lake.uri)  # pylance's own, beside what we noted of the merge
+    assert sorted(theirs.list_tables(ListTablesRequest(id=[])).tables) == ["log", "orders"]

@@ -29,7 +29,8 @@ def children(parts: Sequence[str], state: LakeState, *, tables: bool) -> list[st
         raise no_namespace(parent)
     prefix = f"{parent}{SEPARATOR}" if parent else ""
     inside = (row for key, row in state.rows.items() if key.startswith(prefix) and SEPARATOR not in key[len(prefix) :])
-    return sorted(row.object_id[len(prefix) :] for row in inside if row.is_table == tables)
+    names = sorted(row.object_id[len(prefix) :] for row in inside if row.is_table == tables)
+    return [name for name in names if not name.startswith("__")]  # those are the lake's own
 
 
 def list_namespaces(view: View, request: Request) -> ListNamespacesResponse:

@@ -10,6 +10,7 @@ from lance_namespace import PermissionDeniedError
 
 from conroi.catalog.catalog import Catalog, LakeTableFiles, location_of, table_files
 from conroi.catalog.expectations import Expectation
+from conroi.catalog.forking import fork
 from conroi.catalog.names import parents
 from conroi.catalog.namespace_errors import no_namespace, no_table
 from conroi.catalog.part import Wanted
@@ -69,7 +70,9 @@ class View:
         return table_files(self.catalog, row, LakePublisher(self.catalog))
 
     def uri(self, row: Row) -> str:
-        """Where the table is, as pylance takes it."""
+        """Where the table is, as pylance takes it; on a branch, its manifest must be there too."""
+        if row.is_inherited:
+            fork(self.catalog, row, self.catalog.snapshot(row))
         return self.catalog.objects(location_of(row)).pylance_uri()
 
     def storage_options(self, row: Row) -> dict[str, str] | None:
