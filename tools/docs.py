@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import conroi
-from conroi import errors
+from conroi import errors, front
 from conroi.conflicts import page as conflicts
 from conroi.maintenance.doctor import page as doctor
 from tools import cli_page
@@ -28,7 +28,7 @@ _API_INTRODUCTION = """\
 
 def api_page() -> str:
     """Every public name with its signature and docstring."""
-    public = {name: getattr(conroi, name) for name in conroi.__all__ if not name.startswith("_")}
+    public = {name: getattr(conroi, name) for name in front.__all__ if not name.startswith("_")}
     functions = {name: item for name, item in public.items() if inspect.isfunction(item)}
     classes = {name: item for name, item in public.items() if inspect.isclass(item) and not _is_error(item)}
     lines = [_API_INTRODUCTION, "## Functions"]

@@ -57,7 +57,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("conroi.spark.sql.changes", "target.table.delete"): "a statement of our own transaction",
     (
         "conroi.spark.sql.changes",
-        "target.table.merge(rows, on=key).when_matched_update({name: f'source.`new_{name}`' for name in values}).execute",
+        "target.table.merge(rows, on=key).when_matched_update(assigned).execute",
     ): "a statement of our own transaction",
     (
         "conroi.spark.sql.changes",

@@ -126,14 +126,14 @@ class PrebuiltPart:
     def staged(self) -> None:
         """Others staged it; if that was long ago, a collector may have taken it."""
         pin = self._foreign.pin
-        if pin.is_staged and not is_recent_for_files(self.wanted.files, self._begun_at):
-            if self._objects.head(pin.manifest) is None:
-                raise RetryableConflict(
-                    f"The staged manifest {pin.manifest} was collected before it could be published.",
-                    table=self.name,
-                    version=pin.version,
-                    hint="Stage it again, and ask for the version again.",
-                )
+        may_be_gone = pin.is_staged and not is_recent_for_files(self.wanted.files, self._begun_at)
+        if may_be_gone and self._objects.head(pin.manifest) is None:
+            raise RetryableConflict(
+                f"The staged manifest {pin.manifest} was collected before it could be published.",
+                table=self.name,
+                version=pin.version,
+                hint="Stage it again, and ask for the version again.",
+            )
 
     def _probe(self) -> None:
         pin = self._foreign.pin

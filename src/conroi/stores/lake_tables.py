@@ -111,7 +111,6 @@ class LakeQueries:
         found = self._tables.ask(sql, [self._lake, moment_ns])
         return LakeCommit(*found[0]) if found else None
 
-
     def versions(self) -> list[tuple[int, int]]:
         """All versions that are there, ascending, and when they were made."""
         sql = "SELECT version, timestamp_ns FROM conroi_lake_commits WHERE lake = ? ORDER BY version"

@@ -203,11 +203,8 @@ def _update_by_key(
         f"CAST({value.sql(DIALECT)} AS {types[name].simpleString()}) AS `new_{name}`" for name, value in values.items()
     ]
     rows = frame(spark, _select(asked, target, where), tables)
-    done = (
-        target.table.merge(rows, on=key)
-        .when_matched_update({name: f"source.`new_{name}`" for name in values})
-        .execute()
-    )
+    assigned = {name: f"source.`new_{name}`" for name in values}
+    done = target.table.merge(rows, on=key).when_matched_update(assigned).execute()
     return Statement("UPDATE", target.name, rows_updated=done.rows_updated)
 
 
