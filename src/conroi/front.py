@@ -36,6 +36,8 @@ from conroi.format.naming import ManifestNaming
 from conroi.format.transaction import Transaction as LanceTransaction
 from conroi.history import Commit
 from conroi.lake import Lake, LakeCommit, connect
+from conroi.maintenance.doctor.findings import Diagnosis, Finding
+from conroi.maintenance.reports import Collected, Expired
 from conroi.merging.builder import MergeResult
 from conroi.opening import commit, create_table, open_table
 from conroi.refs.branches import Branch
@@ -49,15 +51,19 @@ __all__ = [
     "AlreadyExistsError",
     "Branch",
     "ClosedError",
+    "Collected",
     "Commit",
     "CommitResult",
     "CommitStateUnknown",
     "ConflictError",
     "ConroiError",
     "CorruptionError",
+    "Diagnosis",
     "DuplicateKeyError",
     "Environment",
     "ExpectedVersionMismatch",
+    "Expired",
+    "Finding",
     "ForkedTableError",
     "IncompatibleConflict",
     "InsertInterrupted",

@@ -131,6 +131,12 @@ def test_a_query_that_only_counts_reads_no_data(spark: SparkSession, lake: conro
         path.unlink()
     counting = "SELECT count(*), (SELECT count(*) FROM sales.items) FROM orders o CROSS JOIN orders p"
     assert rows(lake.sql(spark, counting)) == [(4, 3)]
+    alone = lake.sql(spark, "SELECT count(*) AS `how many` FROM orders o")
+    assert isinstance(alone, DataFrame)
+    assert (alone.dtypes, rows(alone)) == ([("how many", "bigint")], [(2,)])
+    assert rows(lake.sql(spark, "SELECT count(*) FROM orders LIMIT 0")) == []
+    assert rows(lake.sql(spark, "SELECT count(*) FROM orders HAVING count(*) > 2")) == []
+    assert rows(lake.sql(spark, "SELECT count(*) FROM orders TABLESAMPLE (0 PERCENT) AS o")) == [(0,)]
     with pytest.raises(Exception, match=r"(?i)not found"):
         rows(lake.sql(spark, "SELECT count(name) FROM orders"))
 
