@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 
 from conroi.commit.files import TableFiles
@@ -13,6 +13,8 @@ from conroi.errors import InvalidInputError, NotFoundError
 from conroi.format.naming import is_detached
 from conroi.refs.tags import Tags
 from conroi.stores.versions import Located
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +110,11 @@ def _by_number(files: TableFiles, version: int) -> Snapshot:
 
 
 def moment_ns(as_of: datetime | str, table: str) -> int:
-    """A moment in nanoseconds since 1970."""
+    """A moment in nanoseconds since 1970: the end of its microsecond, so that the time a version shows finds it."""
     try:
         when = datetime.fromisoformat(as_of) if isinstance(as_of, str) else as_of
-        return int(when.timestamp() * 1e9)
-    except (ValueError, AttributeError, TypeError) as error:
+        return (when.astimezone(UTC) - _EPOCH) // timedelta(microseconds=1) * 1000 + 999
+    except (ValueError, AttributeError, TypeError, OverflowError) as error:
         raise InvalidInputError(
             f"{as_of!r} is not a moment.",
             table=table,

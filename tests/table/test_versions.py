@@ -167,3 +167,12 @@ def test_ids_never_come_back_after_a_restore(uri: str) -> None:
     again = table.append([{"id": 3}])
     assert again.to_arrow(with_row_id=True).to_pylist() == [{"id": 1, "_rowid": 0}, {"id": 3, "_rowid": 2}]
     assert [fragment.id for fragment in again._pinned.manifest.fragments] == [0, 2]
+
+
+def test_the_time_that_a_version_shows_finds_it(tmp_path: Path):
+    table = conroi.create_table(tmp_path / "t.lance", [{"id": 0}])
+    for number in range(1, 12):  # of nanoseconds a datetime shows only the microsecond, rounded either way
+        table = table.append([{"id": number}])
+    for commit in table.history():
+        assert table.at(as_of=commit.timestamp).version == commit.version
+        assert table.at(as_of=commit.timestamp.isoformat()).version == commit.version
