@@ -21,6 +21,8 @@ SEED = 20261116
 MOST_STEPS = 6
 LONGEST_DELAY_S = 1.0
 LOOK_EVERY_S = 0.01
+SPARK_WAS_TOO_SLOW = "Python worker failed to connect back"
+"""On a busy machine Spark gives up waiting for a process that it started itself."""
 
 
 def progress(folder: Path) -> int:
@@ -56,25 +58,30 @@ def run(folder: Path, streams: Sequence[str], steps: int | None = None, delay_s:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         process.stdout.close()
-    assert process.returncode == 0, (folder / "errors.txt").read_text()
+    said = (folder / "errors.txt").read_text()
+    if process.returncode and SPARK_WAS_TOO_SLOW in said:  # that is the machine's doing, and they go on anyway
+        return run(folder, streams, steps, delay_s)
+    assert process.returncode == 0, said
     return True
 
 
 @pytest.mark.contract("S5")
 @pytest.mark.parametrize(
-    ("rounds", "batches"),
+    ("rounds", "batches", "all_streams"),
     [
-        pytest.param(2, 2, id="two rounds"),
-        pytest.param(50, 8, id="fifty rounds", marks=[pytest.mark.soak, pytest.mark.timeout(4 * 3600)]),
+        pytest.param(2, 2, ("both", "copy"), id="two rounds"),
+        pytest.param(50, 8, STREAMS, id="fifty rounds", marks=[pytest.mark.soak, pytest.mark.timeout(4 * 3600)]),
     ],
 )
-def test_every_row_is_there_once_whenever_the_streams_are_killed(tmp_path: Path, rounds: int, batches: int):
+def test_every_row_is_there_once_whenever_the_streams_are_killed(
+    tmp_path: Path, rounds: int, batches: int, all_streams: Sequence[str]
+):
     chance = random.Random(SEED)
-    killed, stories, all_steps = 0, 0, 2 * len(STREAMS) * batches
+    killed, stories, all_steps = 0, 0, 2 * len(all_streams) * batches
     while killed < rounds:
         folder = tmp_path / f"story-{stories}"
         prepare(folder, batches)
-        left = set(STREAMS)
+        left = set(all_streams)
         while killed < rounds and left:
             streams = chance.sample(sorted(left), min(2, len(left)))
             steps, delay_s = chance.randint(0, MOST_STEPS), chance.uniform(0, LONGEST_DELAY_S)
@@ -85,7 +92,7 @@ def test_every_row_is_there_once_whenever_the_streams_are_killed(tmp_path: Path,
             outcome = "through" if is_through else f"killed {delay_s:.2f} s after {steps} steps"
             done = f"{progress(folder)} of {all_steps} steps"
             print(f"story {stories}, round {killed}: {' and '.join(streams)} {outcome}, {done}", flush=True)
-        run(folder, STREAMS)
-        check(folder, batches)
+        run(folder, all_streams)
+        check(folder, batches, all_streams)
         stories += 1
     print(f"seed {SEED}: {killed} kills in {stories} stories, every row once")
