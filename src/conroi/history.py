@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -12,6 +12,7 @@ from conroi.commit.snapshot import Snapshot, load_snapshot, load_transaction
 from conroi.errors import InvalidInputError, NotFoundError
 from conroi.format.naming import is_detached
 from conroi.refs.tags import Tags
+from conroi.stores.objects import Objects
 from conroi.stores.versions import Located
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -122,18 +123,25 @@ def moment_ns(as_of: datetime | str, table: str) -> int:
         ) from error
 
 
-def _as_of(files: TableFiles, moment_ns: int) -> Snapshot:
-    """By bisection: later versions have later times."""
-    found: list[Located] = files.versions.all()
+def newest_at(objects: Objects, found: Sequence[Located], moment_ns: int) -> tuple[int, Snapshot | None]:
+    """How many of these versions, oldest first, are not newer than a moment, and the last of those, loaded.
+
+    By bisection: later versions have later times.
+    """
     best: Snapshot | None = None
     low, high = 0, len(found)
     while low < high:
         middle = (low + high) // 2
-        snapshot = load_snapshot(files.objects, found[middle])
+        snapshot = load_snapshot(objects, found[middle])
         if snapshot.timestamp_ns <= moment_ns:
             best, low = snapshot, middle + 1
         else:
             high = middle
+    return low, best
+
+
+def _as_of(files: TableFiles, moment_ns: int) -> Snapshot:
+    _, best = newest_at(files.objects, files.versions.all(), moment_ns)
     if best is None:
         raise NotFoundError(
             "The table has no version that old.",

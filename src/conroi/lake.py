@@ -308,13 +308,18 @@ class Lake(LakeListing, LakeInserts, LakeScopes, LakeBranches, LakeUpkeep):
         if tag is not None:
             return self._at_tag(tag)
         if as_of is not None:
-            state = self._catalog.heads.as_of(as_of)
+            state = self._catalog.as_of(as_of)
         else:
             wanted = version
             assert wanted is not None
-            known = self._catalog.known_state()
-            state = known if known.version == wanted else self._catalog.heads.at(wanted)
+            state = self._catalog.at(wanted)
         return Lake(self._catalog, self._manifest, pinned=state)
+
+    def current(self) -> Lake:
+        """The lake as it is now, with all tables at one version; it can only be read, and stays as it is."""
+        if self._pinned is not None:
+            return self
+        return Lake(self._catalog, self._manifest, pinned=self._catalog.current())
 
     def history(self, limit: int | None = None) -> list[LakeCommit]:
         """What was published, newest first."""

@@ -108,7 +108,7 @@ class LakeBranches:
                 hint="Delete the tag; what it named can be collected.",
             )
         catalog, files = branched.opened(branches[tag.branch])
-        return self._opened(catalog, files, catalog.heads.at(tag.version))
+        return self._opened(catalog, files, catalog.at(tag.version))
 
     # ------------------------------------------------------------------------ comparing and merging
 

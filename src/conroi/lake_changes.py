@@ -92,7 +92,7 @@ def lake_changes(lake: Lake, limit: int | None = None) -> list[LakeChange]:
 def _rows_before(catalog: Catalog, version: int) -> Rows | None:
     """All tables before the window; None if that version was collected."""
     try:
-        return {} if version <= 1 else catalog.heads.at(version - 1).rows
+        return {} if version <= 1 else catalog.at(version - 1).rows
     except NotFoundError:
         return None
 

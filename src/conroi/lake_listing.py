@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
 from conroi.catalog.catalog import Catalog, location_of
+from conroi.catalog.creating import found_row
 from conroi.catalog.names import object_id, shown
 from conroi.catalog.opening import MANIFEST
 from conroi.catalog.prebuilt import make_final
 from conroi.catalog.publishing import Order, Publishing
 from conroi.catalog.records import Notes
-from conroi.catalog.rows import NAMESPACE, TABLE, Row
+from conroi.catalog.rows import NAMESPACE, Row
 from conroi.catalog.state import LakeState
 from conroi.errors import AlreadyExistsError, CorruptionError, InvalidInputError, NotFoundError
 from conroi.format.naming import check_relative_path
@@ -50,14 +52,7 @@ class LakeListing:
         """Bring a Lance table that is in a folder of this lake into its list, at its newest version."""
         key = object_id(name)
         location = self._checked_location(location)
-        located = self._catalog.folder(location).latest()
-        if located is None:
-            raise NotFoundError(
-                f"There is no Lance table in the folder {location!r} of the lake.",
-                table=name,
-                hint="Give the folder as it is called inside the lake, such as orders.lance.",
-            )
-        self._publish_new({key: Row(key, TABLE, location)}, message or f"register {name}")
+        self._publish_new({key: found_row(self._catalog, key, location)}, message or f"register {name}")
         return self[name]
 
     def _checked_location(self, location: str) -> str:
@@ -103,8 +98,8 @@ class LakeListing:
         for folder in self._folders():
             if folder.endswith(".lance") and folder not in known:
                 key = object_id(folder.removesuffix(".lance"))
-                if self._catalog.folder(folder).latest() is not None:
-                    found[key] = Row(key, TABLE, folder)
+                with contextlib.suppress(NotFoundError):  # no table, though it is called like one
+                    found[key] = found_row(self._catalog, key, folder)
         if found:
             self._publish_new(found, message or f"adopt {len(found)} tables")
         return sorted(shown(key) for key in found)

@@ -87,7 +87,9 @@ class Transaction(LowerLayer):
         self._catalog = catalog
         self._publisher = LakePublisher(catalog)
         self._begun_at = catalog.environment.monotonic()
-        self._base = catalog.state()
+        self._began_with = catalog.state()
+        self._base = self._began_with.seen_at(catalog.environment.now_ns())
+        """What it reads: a table that the lake has not pinned yet is that of this moment."""
         self._notes = notes
         self._isolation = isolation
         self._retries = RETRIES if retries is None else checked_retries(retries)
@@ -338,7 +340,7 @@ class Transaction(LowerLayer):
         names = frozenset(row.object_id for row in self._base.tables()) if self._is_listed else frozenset[str]()
         is_serializable = self._isolation == "serializable"
         return Order(
-            base=self._base,
+            base=self._began_with,
             tables=tables,
             rows={**self._names.rows({wanted.object_id for wanted in tables}), **self._own_rows},
             leaving=self._names.leaving(),

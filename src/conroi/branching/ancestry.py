@@ -71,7 +71,7 @@ def _opened(branched: BranchedLake, shared: Clock) -> Iterator[Side]:
         branch = known.get(name) or Branch(name, name, lance_name=name)
         try:
             catalog, _ = branched.opened(branch)
-            yield Side(catalog, catalog.heads.at(version))
+            yield Side(catalog, catalog.at(version))
         except NotFoundError:
             continue
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from conroi.catalog.branches import BranchedLake
 from conroi.catalog.forking import DELETED
+from conroi.catalog.publishing import pin_tables
 from conroi.errors import InvalidInputError, NotFoundError
 from conroi.refs.branches import MAIN, MAIN_BRANCH, Branch
 from conroi.table import Table
@@ -58,6 +59,8 @@ class Branches:
         version = from_ if isinstance(from_, int) else None
         if version is None and lake.pinned is not None:
             version = lake.pinned.version
+        if version is None:  # a branch begins with versions, not with folders that others go on writing
+            pin_tables(lake.catalog)
         return self._branched.create(name, lake.catalog.identity, version)
 
     def rename(self, name: str, new_name: str) -> Branch:

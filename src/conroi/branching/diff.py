@@ -159,7 +159,7 @@ class Side:
 
     @staticmethod
     def of(lake: Lake) -> Side:
-        return Side(lake.catalog, lake.pinned or lake.catalog.state())
+        return Side(lake.catalog, lake.pinned or lake.catalog.current())
 
     @property
     def label(self) -> str:

@@ -38,7 +38,11 @@ class BranchedLake:
 
     def _open(self, branch: Branch, lance_name: str) -> tuple[Catalog, TableFiles]:
         files = self._files(lance_name, branch.lineage)
-        catalog = self.main.beside(ManifestHeads(files, partial(state_on, lance_name)), lance_name)
+
+        def began_ns() -> int:
+            return history.find(files, branch.parent_version).timestamp_ns if branch.parent_version else 0
+
+        catalog = self.main.beside(ManifestHeads(files, partial(state_on, lance_name, began_ns)), lance_name)
         catalog.identity = branch
         catalog.main = self.main
         return catalog, files

@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from conroi.catalog.heads import Heads, Seen
 from conroi.catalog.names import shown
@@ -16,11 +17,12 @@ from conroi.catalog.rows import Row
 from conroi.catalog.state import LakeState
 from conroi.commit.files import Publisher, TableFiles
 from conroi.commit.forked import TREE, Origin, forked_objects
-from conroi.commit.pins import Pin, finalize, load_pinned
+from conroi.commit.pins import Pin, finalize, load_pinned, pin_of
 from conroi.commit.snapshot import Snapshot, load_snapshot, load_transaction
 from conroi.environment import Environment
 from conroi.errors import CorruptionError, ForkedTableError, NotFoundError, StoreError
 from conroi.format.naming import ManifestNaming, check_relative_path
+from conroi.history import newest_at
 from conroi.refs.branches import MAIN_BRANCH, Branch
 from conroi.stores.objects import Objects, open_objects
 from conroi.stores.versions import LONG_AGO, FolderVersions, Located
@@ -113,6 +115,20 @@ class Catalog:
             if self._state is None or state.version > self._state.version:
                 self._state = state
 
+    def at(self, version: int) -> LakeState:
+        """An older state; NotFoundError if it never was, or was collected."""
+        known = self._state
+        return _past(known if known is not None and known.version == version else self.heads.at(version))
+
+    def as_of(self, moment: datetime | str) -> LakeState:
+        """The newest state that is not newer than this."""
+        return _past(self.heads.as_of(moment))
+
+    def current(self) -> LakeState:
+        """The newest state as a snapshot: what is committed from now on is not in it, not even by a table's path."""
+        state = self.state()
+        return state.seen_at(self.environment.now_ns())
+
     @contextmanager
     def in_turn(self) -> Generator[None]:
         """Threads of one client publish one after the other: of those who race, all but one work in vain.
@@ -188,11 +204,18 @@ class Catalog:
             return self._folders[location]
 
     def snapshot(self, row: Row) -> Snapshot:
-        """The version of the table that this row pins; the folder's newest for one that is not managed yet."""
+        """The version of the table that this row pins.
+
+        A table that is not managed yet has none: in the current state it is the folder's newest version, in a snapshot
+        of the past the one that was newest then.
+        """
         location = location_of(row)
         self.note_lineage(location, row.lineage)
         if row.pin is None:
-            return self._folder_head(location, row)
+            found = self._unpinned(location, row)
+            if found is None:
+                raise _not_written(self.uri, location, row)
+            return found
         key = (location, row.pin.version, row.pin.transaction)
         with self._lock:
             known = self._snapshots.get(key)
@@ -244,19 +267,39 @@ class Catalog:
             while len(self._snapshots) > MOST_SNAPSHOTS:
                 self._snapshots.popitem(last=False)
 
-    def _folder_head(self, location: str, row: Row) -> Snapshot:
-        located = self.folder(location).latest()
-        if located is None:
+    def _unpinned(self, location: str, row: Row) -> Snapshot | None:
+        """The version of a table whose row pins none; None if it is only declared, or was then."""
+        if row.moment_ns is None:
+            located = self.folder(location).latest()
+            return None if located is None else load_snapshot(self.objects(location), located)
+        found = self.folder(location).all()
+        count, snapshot = newest_at(self.objects(location), found, row.moment_ns)
+        # If the version after the one we found is not there, that one may have been the newest at the moment.
+        oldest_unknown = 1 if snapshot is None else snapshot.version + 1
+        if count < len(found) and found[count].version != oldest_unknown:
             raise NotFoundError(
-                f"The lake lists table {shown(row.object_id)!r}, but its folder {location} has no version.",
-                table=self.uri,
-                hint="Another software declared it and has not written it yet; drop it, or write it there.",
+                f"Which version table {shown(row.object_id)!r} had in this version of the lake is not known any more: "
+                "the lake had not pinned it yet, and versions of that time were collected.",
+                table=shown(row.object_id),
+                version=oldest_unknown,
+                hint="Open a newer version of the lake, or one of the table's own versions: lake.table(name, version).",
             )
-        return load_snapshot(self.objects(location), located)
+        return snapshot
+
+    def pinned(self, row: Row) -> Row:
+        """The row with the version that it stands for; as it is if it has one, or if the table is only declared."""
+        if row.pin is not None:
+            return row
+        location = location_of(row)
+        snapshot = self._unpinned(location, row)
+        return row if snapshot is None else row.pinned_at(pin_of(self.objects(location), snapshot))
 
     def version_of(self, row: Row) -> int:
-        """The version of a table at some state."""
-        return row.pin.version if row.pin is not None else self.snapshot(row).version
+        """The version of a table at some state; 0 for one that is only declared."""
+        if row.pin is not None:
+            return row.pin.version
+        snapshot = self._unpinned(location_of(row), row)
+        return 0 if snapshot is None else snapshot.version
 
     def operations_between(self, row: Row, older: int, newer: int) -> Sequence[str]:
         """What led from one version of a table to another; a version that cannot be read counts as unknown."""
@@ -280,6 +323,26 @@ class Catalog:
     def naming(self, row: Row) -> ManifestNaming:
         """How the manifests of the table are named."""
         return row.pin.final.naming if row.pin is not None else self.snapshot(row).naming
+
+
+def _past(state: LakeState) -> LakeState:
+    """A state that others may have followed: tables without a pin are those of its time."""
+    return state.seen_at(state.timestamp_ns)
+
+
+def _not_written(uri: str, location: str, row: Row) -> NotFoundError:
+    name = shown(row.object_id)
+    if row.moment_ns is None:
+        return NotFoundError(
+            f"The lake lists table {name!r}, but its folder {location} has no version.",
+            table=uri,
+            hint="Another software declared it and has not written it yet; drop it, or write it there.",
+        )
+    return NotFoundError(
+        f"The lake lists table {name!r}, but its folder {location} had no version yet at the time of this snapshot.",
+        table=uri,
+        hint="Open a newer version of the lake; inside a transaction, begin a new one.",
+    )
 
 
 def no_table(object_id: str, state: LakeState) -> NotFoundError:

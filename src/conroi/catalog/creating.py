@@ -1,12 +1,15 @@
-"""Where a new table goes."""
+"""Tables that come into a lake: the folder of a new one, and the row of one that is in a folder already."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 
 from conroi.catalog.catalog import Catalog
-from conroi.catalog.names import folder_name
+from conroi.catalog.names import folder_name, shown
+from conroi.catalog.rows import TABLE, Row
 from conroi.commit.forked import branch_folder
+from conroi.errors import NotFoundError
 
 
 def new_location(catalog: Catalog, object_id: str) -> str:
@@ -22,6 +25,22 @@ def new_location(catalog: Catalog, object_id: str) -> str:
     if folder_name(object_id) == object_id and next(iter(catalog.objects(plain).list_names("")), None) is None:
         return plain
     return _unused(catalog, object_id)
+
+
+def found_row(catalog: Catalog, object_id: str, location: str, properties: Mapping[str, str] | None = None) -> Row:
+    """The row of a table that other software made in this folder, pinned at the newest version that is there.
+
+    It is another table than one that the lake had in the same folder before.
+    """
+    incarnation = {"conroi.incarnation": str(catalog.environment.new_uuid())}
+    row = catalog.pinned(Row(object_id, TABLE, location).with_notes({**(properties or {}), **incarnation}))
+    if row.pin is None:
+        raise NotFoundError(
+            f"There is no Lance table in the folder {location!r} of the lake.",
+            table=shown(object_id),
+            hint="Give the folder as it is called inside the lake, such as orders.lance.",
+        )
+    return row
 
 
 def _unused(catalog: Catalog, object_id: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Callable
 from dataclasses import replace
 
 from conroi.catalog.catalog import Catalog, location_of
@@ -40,14 +41,23 @@ def seen_on(branch: str, row: Row) -> Row:
     return row.moved(location, (*here, *row.lineage))
 
 
-def state_on(branch: str, state: LakeState) -> LakeState:
+def state_on(branch: str, began_ns: Callable[[], int], state: LakeState) -> LakeState:
     """The state as the branch has it; NotFoundError if the branch was deleted."""
     if DELETED in state.config:
         raise NotFoundError(
             f"The branch {branch.rpartition('-')[0]!r} of the lake was deleted; nothing is published there any more.",
             hint="lake.branches lists what there is. One of the same name that was made since is another branch.",
         )
-    return replace(state, rows={key: seen_on(branch, row) for key, row in state.rows.items()})
+    rows = {key: seen_on(branch, row) for key, row in state.rows.items()}
+    inherited = [key for key in state.unpinned if not _is_own(branch, rows[key])]
+    if inherited:  # tables that no version was pinned of when the branch began: those of that time
+        moment_ns = began_ns()
+        rows |= {key: replace(rows[key], moment_ns=moment_ns) for key in inherited}
+    return replace(state, rows=rows)
+
+
+def _is_own(branch: str, row: Row) -> bool:
+    return row.location is not None and row.location.endswith(f"/{TREE}/{branch}")
 
 
 def fork_to_read(catalog: Catalog, row: Row, seen: Snapshot) -> None:
@@ -64,7 +74,7 @@ def fork_to_read(catalog: Catalog, row: Row, seen: Snapshot) -> None:
 def fork(catalog: Catalog, row: Row, seen: Snapshot) -> None:
     """Before the first version of a table on a branch: make the branch's folder a branch of the table for pylance."""
     assert catalog.branch is not None
-    if row.pin is None and row.location is not None and not row.location.endswith(f"/{TREE}/{catalog.branch}"):
+    if row.pin is None and not _is_own(catalog.branch, row):
         raise UnsupportedError(
             f"The lake does not manage table {shown(row.object_id)!r} yet, so no branch can write it.",
             table=shown(row.object_id),

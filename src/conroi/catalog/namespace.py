@@ -179,7 +179,7 @@ def _opened(properties: dict[str, str]) -> View:
         root, store=properties.get("store"), storage_options=options or None, durable=False, environment=SYSTEM
     )
     version = properties.get("version")
-    return View(catalog, None if version is None else catalog.heads.at(_number(version)))
+    return View(catalog, None if version is None else catalog.at(_number(version)))
 
 
 def _number(text: str) -> int:

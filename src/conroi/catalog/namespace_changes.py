@@ -15,7 +15,7 @@ from lance_namespace import (
 )
 
 from conroi.catalog.catalog import location_of
-from conroi.catalog.creating import new_location
+from conroi.catalog.creating import found_row, new_location
 from conroi.catalog.expectations import Expectation
 from conroi.catalog.names import SEPARATOR, shown
 from conroi.catalog.namespace_requests import Request, joined
@@ -24,9 +24,9 @@ from conroi.catalog.namespace_view import View
 from conroi.catalog.opening import MANIFEST
 from conroi.catalog.part import Wanted
 from conroi.catalog.prebuilt import current_version
-from conroi.catalog.rows import TABLE, Row, new_table_row
+from conroi.catalog.rows import Row, new_table_row
 from conroi.catalog.state import LakeState
-from conroi.errors import AlreadyExistsError, CorruptionError, InvalidInputError, NotFoundError
+from conroi.errors import AlreadyExistsError, CorruptionError, InvalidInputError
 from conroi.format.naming import ManifestNaming, check_relative_path
 from conroi.verbs.create import DEFAULT_DATA_FORMAT, create
 
@@ -156,14 +156,8 @@ def register_table(view: View, request: Request) -> RegisterTableResponse:
     if there is None or mode == "create":
         _refuse_taken(key, base)
     location = _inside(view, request.text("location") or "", base)
-    if view.catalog.folder(location).latest() is None:
-        raise NotFoundError(
-            f"There is no Lance table in the folder {location!r} of the lake.",
-            table=shown(key),
-            hint="Give the folder as it is called inside the lake, such as orders.lance.",
-        )
     properties = request.texts("properties")
-    row = Row(key, TABLE, location).with_notes(properties) if properties else Row(key, TABLE, location)
+    row = found_row(view.catalog, key, location, properties)
     expects = [] if there is None else [Expectation(key, current_version(view.catalog, there), there.incarnation)]
     view.publish(base, f"register {shown(key)}", rows={key: row}, expects=expects)
     return RegisterTableResponse(location=view.uri(row), properties=properties)

@@ -174,10 +174,7 @@ class PrebuiltPart:
 
 def current_version(catalog: Catalog, row: Row) -> int:
     """The newest version that the lake has of the table; 0 for one that is only declared."""
-    if row.pin is not None:
-        return row.pin.version
-    located = catalog.folder(location_of(row)).latest()
-    return 0 if located is None else located.version
+    return catalog.version_of(row)
 
 
 def head_of(catalog: Catalog, row: Row) -> Snapshot | None:

@@ -194,11 +194,13 @@ class Publishing:
 
     def _attempt(self, state: LakeState) -> LakeState | None:
         """Check, build and put on this state; None to go round again."""
-        self.check(state)
-        self._catch_up(state)
+        pinned = self._pinned_by_check(state)
+        settled = state.with_rows(pinned)
+        self.check(settled)
+        self._catch_up(settled)
         for part in self._parts:
             part.build()
-        changes = self._changes(state)
+        changes = {**pinned, **self._changes(settled)}
         attempt = self._catalog.heads.build(state, changes, self._order.notes, self._uuid)
         tasks = [task for part in self._parts for task in part.tasks()]
         if self._is_local:  # the publication's own file is being written meanwhile
@@ -215,6 +217,16 @@ class Publishing:
             self._adopt(state)
             return None
         return attempt.put()
+
+    def _pinned_by_check(self, state: LakeState) -> dict[str, Row]:
+        """Tables of which something is expected and that the lake has not pinned yet: pinned as they are found now.
+
+        The pins are published with the rest, so that the version which is checked is the version at the put, whatever
+        is written by the table's path in between.
+        """
+        expected = {expectation.object_id for expectation in self._order.expects} & state.unpinned
+        found = {key: self._catalog.pinned(state.rows[key]) for key in sorted(expected)}
+        return {key: row for key, row in found.items() if row.pin is not None}
 
     def check(self, state: LakeState) -> None:
         """All that is expected of the lake, on this state."""
@@ -365,6 +377,19 @@ def _refuse_table(parent: str, row: Row | None) -> None:
             table=shown(parent),
             hint="Choose another name, or rename the table first.",
         )
+
+
+def pin_tables(catalog: Catalog) -> None:
+    """Publish the versions of all tables that other software listed and wrote, and the lake has not pinned yet."""
+    for _ in range(RETRIES):
+        state = catalog.state()
+        rows = [row for row in map(catalog.pinned, map(state.rows.__getitem__, state.unpinned)) if row.pin is not None]
+        if not rows:
+            return
+        expects = [Expectation(row.object_id, catalog.version_of(row), row.incarnation) for row in rows]
+        notes = Notes(f"pin {len(rows)} tables that were written past the lake")
+        with contextlib.suppress(ExpectedVersionMismatch):  # one was written meanwhile: look again
+            Publishing(catalog, Order(state, expects=expects, notes=notes)).run()
 
 
 class LakePublisher:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -33,6 +33,9 @@ class Row:
     location: str | None = None
     metadata: str | None = None
     base_objects: tuple[str, ...] | None = None
+    moment_ns: int | None = field(default=None, compare=False)
+    """Of a table without a pin: it is read as of this moment, that of the snapshot which has the row. None: as it is
+    now, which only the current state may say. Not stored."""
 
     @property
     def is_table(self) -> bool:

@@ -7,12 +7,14 @@ the table itself again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from pyroaring import BitMap
 
 from conroi.catalog.layout import Layout, Place
 from conroi.catalog.rows import Row
+from conroi.errors import CorruptionError
 
 Changes = Mapping[str, Row | None]
 """New rows by object id; None takes one out."""
@@ -57,6 +59,22 @@ class LakeState:
         """All tables, by id."""
         return [self.rows[key] for key in sorted(self.rows) if self.rows[key].is_table]
 
+    @cached_property
+    def unpinned(self) -> frozenset[str]:
+        """Tables that other software listed and the lake never published: their rows say of no version."""
+        return frozenset(key for key, row in self.rows.items() if _is_unpinned(row))
+
+    def seen_at(self, moment_ns: int) -> LakeState:
+        """The state as a snapshot: tables without a pinned version are those of this moment, and never those of now."""
+        if not self.unpinned:
+            return self
+        seen = {key: replace(self.rows[key], moment_ns=moment_ns) for key in self.unpinned}
+        return replace(self, rows={**self.rows, **seen})
+
+    def with_rows(self, rows: Mapping[str, Row]) -> LakeState:
+        """The state with these rows in place of its own of the same ids."""
+        return replace(self, rows={**self.rows, **rows}) if rows else self
+
     def changed(self, changes: Changes) -> dict[str, Row]:
         """The rows after these changes."""
         rows = dict(self.rows)
@@ -85,7 +103,18 @@ class LakeState:
         places.update(written_places(layout.written, new_fragment))
         if layout.written:
             physical[new_fragment] = len(layout.written)
-        return LakeState(version, timestamp_ns, rows, places, dead, physical, self.config)
+        state = LakeState(version, timestamp_ns, rows, places, dead, physical, self.config)
+        if "unpinned" in self.__dict__:  # follows from what changed, so that 10,000 rows are looked at once
+            new = {key for key, row in changes.items() if row is not None and _is_unpinned(row)}
+            state.__dict__["unpinned"] = (self.unpinned - changes.keys()) | new
+        return state
+
+
+def _is_unpinned(row: Row) -> bool:
+    try:
+        return row.is_table and row.pin is None
+    except CorruptionError:  # told to whoever opens that table; the others are fine
+        return False
 
 
 def written_places(object_ids: Iterable[str], fragment: int) -> dict[str, Place]:

@@ -85,7 +85,7 @@ class Found:
 
 def query(lake: Lake, text: str) -> Found:
     """Ask a SELECT of the lake as it is now, or of the version it stays at."""
-    pinned = lake if lake.pinned is not None else lake.at(version=lake.version)
+    pinned = lake.current()
     connection = _connected()
     _check_reads(connection, text)
     _add_tables(connection, pinned, text)

@@ -58,6 +58,15 @@ def staged_path(located: Located, uuid: str) -> str:
     return f"{located.path}-{uuid}"
 
 
+def pin_of(objects: Objects, snapshot: Snapshot) -> Pin:
+    """The pin of a version that is under its final name, such as one that other software wrote."""
+    uuid = snapshot.manifest.head.transaction_file.partition("-")[2].removesuffix(".txn")
+    if not uuid:
+        transaction = load_transaction(objects, snapshot)
+        uuid = "" if transaction is None else transaction.uuid
+    return Pin(snapshot.version, snapshot.located.path, uuid)
+
+
 def load_pinned(objects: Objects, pin: Pin) -> Snapshot:
     """The pinned version: under its final name if that is the one, else where it was staged; else refuse."""
     snapshot = _final(objects, pin)
@@ -89,10 +98,12 @@ def _final(objects: Objects, pin: Pin) -> Snapshot | None:
 
 def is_made_by(objects: Objects, snapshot: Snapshot, uuid: str) -> bool:
     """Whether this transaction made the version."""
-    if snapshot.manifest.head.transaction_file.endswith(f"-{uuid}.txn"):
+    if uuid and snapshot.manifest.head.transaction_file.endswith(f"-{uuid}.txn"):
         return True
     transaction = load_transaction(objects, snapshot)
-    return transaction is not None and transaction.uuid == uuid
+    if transaction is None:  # very old software left none, and the pin says so
+        return not uuid and not snapshot.manifest.head.transaction_file
+    return transaction.uuid == uuid
 
 
 def finalize(objects: Objects, pin: Pin, data: bytes | None = None, environment: Environment = SYSTEM) -> bool:

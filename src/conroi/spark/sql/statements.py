@@ -26,8 +26,7 @@ def lake_sql(lake: Lake, spark: SparkSession, query: str) -> DataFrame | Stateme
     """A query on the lake as it is now, or a change in a transaction of its own."""
     tree = _checked(query)
     if isinstance(tree, exp.Query):
-        pinned = lake if lake.pinned is not None else lake.at(version=lake.version)
-        return frame(spark, query, _LakeTables(pinned))
+        return frame(spark, query, _LakeTables(lake.current()))
     text = " ".join(query.split())
     message = text if len(text) <= LONGEST_MESSAGE else text[: LONGEST_MESSAGE - 1] + "…"
     return lake.run(lambda tx: _changed(tx, spark, tree), message=message)
