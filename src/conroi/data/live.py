@@ -1,10 +1,10 @@
-"""The keys of the rows that are there, with their addresses, put together from what is kept in memory."""
+"""A cache of keys: those of the live rows of each fragment, by its files, which give their addresses in any version."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,7 @@ class Part:
     vector: VectorKey | None
     """The deletion vector that they are without."""
     rows: pa.RecordBatch
+    """With the offset of each, not its address: a rebase gives a fragment another id, while its files stay the same."""
     ascending: npt.NDArray[Any] | None
     """The keys as numbers, if they are numbers and in order."""
 
@@ -55,12 +56,20 @@ def live_keys(
         return None
     sought = _few_numbers(among, what)
     rows = [part.rows if sought is None or part.ascending is None else _narrowed(part, sought) for part in parts]
-    return pa.Table.from_batches(rows, _schema(what))
+    return _addressed(pa.Table.from_batches(rows, _schema(what)), fragments, [part.num_rows for part in rows])
+
+
+def _addressed(rows: pa.Table, fragments: Sequence[pb.DataFragment], counts: Sequence[int]) -> pa.Table:
+    """The rows with their addresses in place of their offsets, by the ids that the fragments have now."""
+    offsets = rows.column("_offset").to_numpy()
+    starts = np.array([fragment.id << 32 for fragment in fragments], np.uint64)
+    addresses = pa.array(offsets + np.repeat(starts, counts), pa.uint64())
+    return rows.set_column(rows.num_columns - 1, "_rowaddr", cast("Any", addresses))
 
 
 def _schema(what: Wanted) -> pa.Schema:
     keys = [(f"k{number}", type_) for number, type_ in enumerate(what.types)]
-    return pa.schema([*keys, ("_rowaddr", pa.uint64())])
+    return pa.schema([*keys, ("_offset", pa.uint64())])
 
 
 # -------------------------------------------------------------------------------------- parts
@@ -90,14 +99,14 @@ def _rows_that_are_there(
     pinned: Pinned, fragment: pb.DataFragment, columns: Sequence[Column], schema: pa.Schema
 ) -> pa.RecordBatch:
     gone = load_deletions(pinned.files.objects, pinned.manifest, fragment)
-    addresses = np.arange(fragment.physical_rows, dtype=np.uint64) + np.uint64(fragment.id << 32)
+    offsets = np.arange(fragment.physical_rows, dtype=np.uint64)
     if gone:
         is_there = np.ones(fragment.physical_rows, bool)
         is_there[np.asarray(gone.to_array())] = False
-        addresses = addresses[is_there]
+        offsets = offsets[is_there]
         there = positions(np.flatnonzero(is_there))
         columns = [column.take(there) for column in columns]
-    return pa.record_batch([*columns, pa.array(addresses)], schema=schema)  # pyright: ignore[reportUnknownMemberType]
+    return pa.record_batch([*columns, pa.array(offsets)], schema=schema)  # pyright: ignore[reportUnknownMemberType]
 
 
 # ------------------------------------------------------------------------------ looking up a few

@@ -249,4 +249,4 @@ def only(snapshot: Snapshot, fragments: Iterable[pb.DataFragment]) -> Snapshot:
     head.reader_feature_flags &= ~2
     head.writer_feature_flags &= ~2
     manifest = snapshot.manifest.changed(head=head, fragments=numbered, indices=())
-    return Snapshot(manifest, snapshot.located, is_final=False)
+    return Snapshot(manifest, snapshot.located, is_final=False, is_private=True)
