@@ -28,6 +28,14 @@ def is_one_shot(data: object) -> bool:
     return not is_kept
 
 
+def carries_metadata(data: object) -> bool:
+    """Whether the data has a place for metadata of its schema: Arrow data has one, rows and frames have none."""
+    if isinstance(data, Once):
+        return data.carries_metadata
+    is_frame = type(data).__module__.partition(".")[0] in ("pandas", "pyspark")
+    return not is_frame and not isinstance(data, Elsewhere) and hasattr(data, "__arrow_c_stream__")
+
+
 class Once:
     """Data for work that may be done again: a stream that was used up refuses, instead of being empty."""
 
@@ -44,6 +52,11 @@ class Once:
             )
         self._is_taken = True
         return self._data
+
+    @property
+    def carries_metadata(self) -> bool:
+        """As the function says it of the data."""
+        return carries_metadata(self._data)
 
 
 def opened(data: object, schema: pa.Schema | None = None) -> pa.RecordBatchReader | Elsewhere:

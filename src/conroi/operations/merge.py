@@ -54,14 +54,16 @@ class Merge:
         check_ids_kept(base, self.schema)
         head = base.editable_head()
         merged, new = self._split(base)
-        check_new(new, head)
+        check_new(new, head, self.schema)
         new = numbered(new, next_fragment_id(head))
         if base.has_stable_row_ids:
             merged = [_stamped(fragment, base, step.version) for fragment in merged]
             head.next_row_id = assign_row_ids(new, head.next_row_id)
             for fragment in new:
                 stamp_new(fragment, step.version)
-        set_schema(head, self.schema, self.schema_metadata)
+        set_schema(
+            head, self.schema, self.schema_metadata or None
+        )  # pylance sends none, and means those that are there
         indices = without_changed_fields(
             base.indices,
             {fragment.id: _moved_fields(base.fragments_by_id[fragment.id], fragment) for fragment in merged},

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from conroi.data.arrow_types import metadata_of
 from conroi.data.fitting import checked_columns
-from conroi.data.incoming import opened
+from conroi.data.incoming import carries_metadata, opened
 from conroi.data.pinned import Pinned
 from conroi.data.predicates import Predicate, checked_predicate
 from conroi.data.pylance import open_dataset, pylance_errors
@@ -26,7 +26,7 @@ from conroi.verbs.rows import write_rows
 
 
 def overwrite(pinned: Pinned, data: object, *, if_moved: IfMoved = "fail", progress: Progress | None = None) -> Plan:
-    """Replace all rows. Data that fits keeps the table's schema; other data brings its own."""
+    """Replace all rows. Data that fits keeps the table's columns; other data brings its own, as Arrow data does metadata."""
     rows = opened(data, pinned.schema)
     schema, fields = next_schema(pinned, rows.schema)
     seen = KeysSeen(key_columns(fields))
@@ -35,7 +35,7 @@ def overwrite(pinned: Pinned, data: object, *, if_moved: IfMoved = "fail", progr
     operation = Overwrite(
         fragments=tuple(written.fragments),
         schema=tuple(fields),
-        schema_metadata=dict(pinned.manifest.head.schema_metadata),
+        schema_metadata=_next_metadata(pinned, rows.schema if carries_metadata(data) else None),
     )
     counts = {"rows_added": written.rows, "rows_deleted": count_rows(pinned.manifest.fragments)}
     return Plan(
@@ -44,6 +44,13 @@ def overwrite(pinned: Pinned, data: object, *, if_moved: IfMoved = "fail", progr
         guard=key_stays(pinned),
         counts=counts,
     )
+
+
+def _next_metadata(pinned: Pinned, source: pa.Schema | None) -> dict[str, bytes]:
+    """The schema's metadata after an overwrite with data that has this one; as it was, if the data has no place for it."""
+    if source is None:
+        return dict(pinned.manifest.head.schema_metadata)
+    return {key.decode(): value for key, value in (source.metadata or {}).items()}
 
 
 def next_schema(pinned: Pinned, source: pa.Schema) -> tuple[pa.Schema, list[pb.Field]]:
