@@ -84,7 +84,6 @@ PROBLEMS: dict[str, Callable[[pb.Manifest], object]] = {
     "does not exist": lambda m: setattr(m.fields[0], "logical_type", "int65"),
     "order of their ids": lambda m: setattr(m.fragments[0], "id", 1),
     "above the largest id": lambda m: setattr(m, "max_fragment_id", 0),
-    "a fragment 1, above": lambda m: m.ClearField("max_fragment_id"),
     "flags say that it has none": lambda m: setattr(m, "reader_feature_flags", 2),
     "has no data files": lambda m: m.fragments[0].ClearField("files"),
     "'../x'": lambda m: setattr(m.fragments[0].files[0], "path", "../x"),

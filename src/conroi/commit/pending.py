@@ -6,6 +6,7 @@ It is rebased over each version that others committed (`meet`), and built into t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from conroi import operations
@@ -31,8 +32,9 @@ from conroi.errors import (
     NotFoundError,
     RetryableConflict,
 )
-from conroi.format.fields import fields_by_path
+from conroi.format.fields import fields_by_path, never_null_and_missing
 from conroi.format.flags import require_writable
+from conroi.format.lance_pb2 import DataFragment
 from conroi.format.manifest_file import ManifestFile, lay_out
 from conroi.format.naming import TRANSACTIONS_DIR, ManifestNaming
 from conroi.format.transaction import BASE_PROPERTY, Transaction, encode_transaction
@@ -195,26 +197,34 @@ class Pending:
             require_writable(seen.manifest.head)
             if self.change.guard is not None:
                 self.change.guard(seen, self._winners)
-            self._refuse_replaced_columns(seen)
+            self._refuse_changed_columns(seen)
         operation, read_version = self._rebased(seen)
         transaction, encoded = self._transaction(operation, read_version)
         data, file = self._lay_out(transaction, operation, encoded)
+        if seen is None:
+            require_writable(file.manifest.head)
         return Built(self.located(self.next_version), data, file, transaction, encoded)
 
-    def _refuse_replaced_columns(self, seen: Snapshot) -> None:
-        """Rows that were written for a column which was replaced meanwhile, by one of its name, would read as null."""
+    def _refuse_changed_columns(self, seen: Snapshot) -> None:
+        """Rows that were written for other columns than the table has now: some would read as null.
+
+        Those of a column that was replaced meanwhile by one of its name, and of a new one that may not be null.
+        """
         base = self.change.base
         if base is None or seen is base or base.manifest.fields == seen.manifest.fields:
             return
-        written = _fields_written(self.change.staged.operation)
+        fragments = _new_fragments(self.change.staged.operation)
+        written = {number for fragment in fragments for file in fragment.files for number in file.fields}
         before, now = fields_by_path(base.manifest.fields), fields_by_path(seen.manifest.fields)
         kept = {field.id for field in now.values()}
         gone = [path for path, field in before.items() if field.id in written - kept and path in now]
-        if gone:
+        missing = {name for each in fragments for name in never_null_and_missing(each, seen.manifest.fields)}
+        if gone or missing:
             winner = self._winners[-1] if self._winners else None
             theirs = "Project" if winner is None else winner.operation.name
             mine = self.change.staged.operation.name
-            reason = Reason(rule="rows/column-gone", mine=mine, theirs=theirs, names=tuple(gone), winner=winner)
+            rule, names = ("rows/column-gone", gone) if gone else ("columns/nulls", sorted(missing))
+            reason = Reason(rule=rule, mine=mine, theirs=theirs, names=tuple(names), winner=winner)
             self._refuse_conflict(Verdict(Outcome.RETRYABLE, reason), seen.version)
 
     def write_first_transaction(self) -> None:
@@ -332,12 +342,8 @@ class Pending:
         return CommitResult(snapshot, transaction, attempts, tuple(self.met), tuple(self._orphans))
 
 
-def _fields_written(operation: Operation) -> set[int]:
-    """The fields of the rows that an operation brings in."""
+def _new_fragments(operation: Operation) -> Sequence[DataFragment]:
+    """The rows that an operation brings in."""
     if isinstance(operation, operations.Append):
-        fragments = operation.fragments
-    elif isinstance(operation, operations.Update):
-        fragments = operation.new_fragments
-    else:
-        return set()
-    return {number for fragment in fragments for file in fragment.files for number in file.fields}
+        return operation.fragments
+    return operation.new_fragments if isinstance(operation, operations.Update) else ()

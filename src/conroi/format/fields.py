@@ -9,6 +9,8 @@ from conroi.format import lance_pb2 as pb
 
 TOP_LEVEL = -1
 BLOB_EXTENSION = "lance.blob.v2"
+# Data files spell two of the data formats in their own way.
+_OLD_SPELLINGS = {(0, 0): "0.1", (0, 1): "0.1", (0, 2): "0.1", (0, 3): "2.0"}
 _TRUE_WORDS = (b"true", b"1", b"yes", b"on", b"y")
 _PACKED_KEYS = ("packed", "lance-encoding:packed")
 
@@ -86,6 +88,12 @@ def _is_one_column(field: pb.Field) -> bool:
     return field.logical_type == "struct" and (is_packed or field.extension_name == BLOB_EXTENSION)
 
 
+def data_format_of(file: pb.DataFile) -> str:
+    """The data format, as a manifest names it, that a file is written in."""
+    version = (file.file_major_version, file.file_minor_version)
+    return _OLD_SPELLINGS.get(version, f"{version[0]}.{version[1]}")
+
+
 def key_fields(fields: Iterable[pb.Field]) -> tuple[pb.Field, ...]:
     """The fields of the declared key: those with a position first, the others in the order of the schema."""
     key = [field for field in fields if field.unenforced_primary_key]
@@ -111,6 +119,19 @@ def lineage(field: pb.Field, by_id: Mapping[int, pb.Field]) -> Iterator[pb.Field
         yield at
         seen.add(at.id)
         at = by_id.get(at.parent_id)
+
+
+def never_null_and_missing(fragment: pb.DataFragment, fields: Sequence[pb.Field]) -> list[str]:
+    """The columns that may not be null and of which the fragment has nothing: readers refuse it."""
+    wanted = {field.id: field.name for field in fields if field.parent_id == TOP_LEVEL and not field.nullable}
+    if not wanted:
+        return []
+    by_id = {field.id: field for field in fields}
+    for file in fragment.files:
+        for number in file.fields:
+            for field in lineage(by_id[number], by_id) if number in by_id else ():
+                wanted.pop(field.id, None)
+    return list(wanted.values())
 
 
 def fields_by_path(fields: Sequence[pb.Field]) -> dict[str, pb.Field]:

@@ -79,7 +79,7 @@ def require_writable(head: pb.ManifestHead) -> None:
         raise UnsupportedError(
             f"This version of conroi cannot write to the table: its data files have the old format "
             f"{head.data_format.version}.",
-            hint="Copy the table into a new one.",
+            hint="Copy the rows into a new table, whose data files have version 2.0 or newer.",
         )
 
 

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from conroi.errors import ConroiError, CorruptionError
 from conroi.format import lance_pb2 as pb
-from conroi.format.fields import TOP_LEVEL
+from conroi.format.fields import TOP_LEVEL, never_null_and_missing
 from conroi.format.flags import Flag
 from conroi.format.manifest import Manifest
 from conroi.format.naming import ManifestName, check_relative_path, is_detached, parse_transaction_name
@@ -45,6 +45,8 @@ def manifest_problems(manifest: Manifest) -> Iterator[str]:
     for fragment in manifest.fragments:
         for problem in _fragment_problems(fragment, base_ids, has_row_ids=manifest.has_stable_row_ids):
             yield f"fragment {fragment.id} {problem}"
+        for column in never_null_and_missing(fragment, manifest.fields):
+            yield f"fragment {fragment.id} has no values for column {column!r}, which may not be null"
     for index in manifest.indices:
         for problem in _index_problems(index, base_ids):
             yield f"index {index.name!r} {problem}"
@@ -101,7 +103,7 @@ def _fragment_list_problems(manifest: Manifest) -> Iterator[str]:
     if any(later <= earlier for earlier, later in pairwise(ids)):
         yield "its fragments are not in the order of their ids, or one is there twice"
     head = manifest.head
-    if ids and (not head.HasField("max_fragment_id") or max(ids) > head.max_fragment_id):
+    if ids and head.HasField("max_fragment_id") and max(ids) > head.max_fragment_id:
         yield f"it has a fragment {max(ids)}, above the largest id it says was ever used"
     has_deletions = any(fragment.HasField("deletion_file") for fragment in manifest.fragments)
     if has_deletions and not head.reader_feature_flags & Flag.DELETION_FILES:

@@ -19,7 +19,10 @@ from google.protobuf.message import DecodeError
 
 from conroi.errors import CorruptionError, UnsupportedError
 from conroi.format import lance_pb2 as pb
+from conroi.format.fields import data_format_of
+from conroi.format.flags import Flag
 from conroi.format.manifest import Manifest
+from conroi.format.roaring import decode_bitmap
 from conroi.format.seal import SEAL_SIZE, is_sealed_front, is_sealed_message, seal, unseal_front
 
 LARGEST_INLINE_TRANSACTION_BYTES = 20 * 1024 * 1024
@@ -79,7 +82,28 @@ def decode_manifest_file(data: bytes) -> ManifestFile:
     transaction = _transaction(manifest.head, view[:at])
     if indices:
         manifest = manifest.changed(indices=indices)
-    return ManifestFile(manifest, transaction)
+    return ManifestFile(_completed(manifest), transaction)
+
+
+def _completed(manifest: Manifest) -> Manifest:
+    """With the facts that old writers leave out, as pylance works them out, so that nobody takes "unset" for "none".
+
+    pylance up to 0.30 leaves out the largest fragment id where that is 0, and up to 0.15 the format of the data files.
+    """
+    if manifest.head.HasField("max_fragment_id") and manifest.head.HasField("data_format"):
+        return manifest
+    head = manifest.editable_head()
+    if not head.HasField("data_format"):
+        files = (file for fragment in manifest.fragments for file in fragment.files)
+        new = "2.0" if head.writer_feature_flags & Flag.OLD_V2_FORMAT else "0.1"
+        head.data_format.file_format = "lance"
+        head.data_format.version = next((data_format_of(file) for file in files), new)
+    used = [fragment.id for fragment in manifest.fragments]
+    for index in manifest.indices:  # one may still cover a fragment that is gone, whose id must not come back
+        used += decode_bitmap(index.fragment_bitmap, what="list of its fragments") if index.fragment_bitmap else ()
+    if used and not head.HasField("max_fragment_id"):
+        head.max_fragment_id = max(used)
+    return manifest.changed(head=head)
 
 
 def decode_inline_transaction(data: bytes) -> bytes | None:
@@ -148,7 +172,8 @@ def _check_plausible(head: pb.ManifestHead) -> None:
     """Facts that every manifest states; a damaged message that still parses often lacks one."""
     if head.version == 0:
         raise _damaged("it has no version number")
-    if not head.HasField("data_format") or head.data_format.file_format != "lance" or not head.data_format.version:
+    is_named = head.data_format.file_format == "lance" and head.data_format.version
+    if head.HasField("data_format") and not is_named:
         raise _damaged("it does not say which format its data files have")
     if not head.HasField("timestamp"):
         raise _damaged("it does not say when it was written")

@@ -10,6 +10,7 @@ from itertools import pairwise
 
 from conroi.errors import CorruptionError, InvalidInputError
 from conroi.format import lance_pb2 as pb
+from conroi.format.fields import data_format_of, never_null_and_missing
 from conroi.format.flags import Flag
 from conroi.format.manifest import Manifest
 from conroi.format.naming import check_relative_path
@@ -19,8 +20,6 @@ TOMBSTONE = -2
 """Stands in `DataFile.fields` for a column that is not read from that file any more."""
 
 _LARGEST_ID = (1 << 32) - 1
-# Data files spell two of the data formats in their own way.
-_OLD_SPELLINGS = {(0, 1): "0.1", (0, 2): "0.1", (0, 3): "2.0"}
 
 
 def next_fragment_id(head: pb.ManifestHead) -> int:
@@ -38,8 +37,10 @@ def numbered(fragments: Iterable[pb.DataFragment], first_id: int) -> list[pb.Dat
     return copies
 
 
-def check_new(fragments: Iterable[pb.DataFragment], head: pb.ManifestHead) -> None:
-    """Refuse new fragments that other readers would drop or misread."""
+def check_new(
+    fragments: Iterable[pb.DataFragment], head: pb.ManifestHead, schema: Sequence[pb.Field] | None = None
+) -> None:
+    """Refuse new fragments that other readers would drop or misread; `schema` if the table gets another one."""
     for fragment in fragments:
         if fragment.physical_rows == 0:
             raise InvalidInputError(
@@ -54,6 +55,13 @@ def check_new(fragments: Iterable[pb.DataFragment], head: pb.ManifestHead) -> No
             )
         for file in fragment.files:
             check_new_file(file, head)
+        missing = never_null_and_missing(fragment, head.fields if schema is None else schema)
+        if missing:
+            raise InvalidInputError(
+                f"A new fragment (file {_first_path(fragment)}) has no values for columns that may not be null: "
+                f"{', '.join(missing)}.",
+                hint="Write them too, or make the columns nullable first.",
+            )
 
 
 def check_new_file(file: pb.DataFile, head: pb.ManifestHead) -> None:
@@ -67,12 +75,6 @@ def check_new_file(file: pb.DataFile, head: pb.ManifestHead) -> None:
             "table that mixes them.",
             hint=f"Write the file again with data_storage_version={expected!r}.",
         )
-
-
-def data_format_of(file: pb.DataFile) -> str:
-    """The data format, as a manifest names it, that a file is written in."""
-    version = (file.file_major_version, file.file_minor_version)
-    return _OLD_SPELLINGS.get(version, f"{version[0]}.{version[1]}")
 
 
 def with_added(base: Manifest, head: pb.ManifestHead, added: Sequence[pb.DataFragment]) -> Manifest:

@@ -8,10 +8,11 @@ from typing import ClassVar
 
 from conroi.errors import InvalidInputError, UnsupportedError
 from conroi.format import lance_pb2 as pb
+from conroi.format.fields import data_format_of
 from conroi.format.flags import Flag
 from conroi.format.manifest import Manifest
 from conroi.operations.base import Step, copied, unknown_fields
-from conroi.operations.fragments import check_new, data_format_of, next_fragment_id, with_fragments
+from conroi.operations.fragments import check_new, next_fragment_id, with_fragments
 from conroi.operations.lineage import assign_row_ids, stamp_new
 from conroi.operations.schemas import check_schema, set_schema
 
@@ -96,7 +97,7 @@ class Overwrite:
         if len({known.id for known in self.initial_bases}) < len(self.initial_bases):
             raise InvalidInputError("Two base paths have the same id.", hint="Give each its own.")
         check_schema(self.schema)
-        check_new(self.fragments, head)
+        check_new(self.fragments, head, self.schema)
         for fragment in self.fragments:
             if fragment.HasField("deletion_file"):
                 raise InvalidInputError(

@@ -68,6 +68,27 @@ def _check_new_ids(base: Manifest, new: Sequence[pb.Field]) -> None:
             )
 
 
+def keeps_nullability(before: Iterable[pb.Field], after: Sequence[pb.Field]) -> bool:
+    """Whether rows that fit the schema before fit the one after too: no field became one that may not be null.
+
+    A field inside a new column that may be null does not count: rows that know nothing of it have no such column.
+    """
+    old = {field.id: field for field in before}
+    parents = {field.id: field for field in after}
+
+    def is_promised(field: pb.Field) -> bool:
+        if field.nullable or (field.id in old and not old[field.id].nullable):
+            return False
+        parent = parents.get(field.parent_id)
+        while parent is not None:
+            if parent.nullable and parent.id not in old:
+                return False
+            parent = parents.get(parent.parent_id)
+        return True
+
+    return not any(map(is_promised, after))
+
+
 def with_ancestors(field_ids: Iterable[int], fields: Iterable[pb.Field]) -> set[int]:
     """These field ids, and the ids of the fields they are nested in."""
     parents = {field.id: field.parent_id for field in fields}

@@ -12,9 +12,9 @@ from conroi.data.writing import Progress, WrittenFiles
 from conroi.errors import RetryableConflict
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import key_columns
-from conroi.operations import Append, Merge
+from conroi.operations import Append
 from conroi.operations.base import Operation
-from conroi.verbs.columns import with_new_fields
+from conroi.verbs.columns import merged, with_new_fields
 from conroi.verbs.keyed import KeysSeen, checked_new_keys
 from conroi.verbs.plan import Plan
 from conroi.verbs.rows import write_rows
@@ -71,9 +71,4 @@ def _operation(pinned: Pinned, fields: list[pb.Field], written: WrittenFiles) ->
         return Append(fragments=tuple(written.fragments))
     # Columns and rows in one version: a Merge that lists the old fragments and the new. The new columns are null in
     # the rows that were there before, so no old file is touched.
-    return Merge(
-        fragments=(*pinned.manifest.fragments, *written.fragments),
-        schema=tuple(fields),
-        schema_metadata=dict(pinned.manifest.head.schema_metadata),
-        preserves_nullability=True,
-    )
+    return merged(pinned, (*pinned.manifest.fragments, *written.fragments), fields)

@@ -17,6 +17,7 @@ from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import field_path, key_fields, max_field_id
 from conroi.operations import Merge, Project
+from conroi.operations.schemas import keeps_nullability
 from conroi.verbs.create import new_fields
 from conroi.verbs.field_paths import descendants, find
 from conroi.verbs.plan import Plan
@@ -77,7 +78,7 @@ def add_columns(
         )
     fields, files = compute(pinned, columns, read_columns, progress)
     changed = [with_file(fragment, file) for fragment, file in zip(pinned.manifest.fragments, files, strict=True)]
-    return Plan(pinned.staged(_merge(pinned, changed, fields)))
+    return Plan(pinned.staged(merged(pinned, changed, fields)))
 
 
 def no_column(pinned: Pinned) -> InvalidInputError:
@@ -107,7 +108,7 @@ def _add_null_columns(pinned: Pinned, new: list[pa.Field[Any]]) -> Plan:
                 table=pinned.root,
                 hint="Make the field nullable, or add it with an expression.",
             )
-    return Plan(pinned.staged(_merge(pinned, pinned.manifest.fragments, with_new_fields(pinned, new))))
+    return Plan(pinned.staged(merged(pinned, pinned.manifest.fragments, with_new_fields(pinned, new))))
 
 
 def with_new_fields(pinned: Pinned, new: list[pa.Field[Any]]) -> list[pb.Field]:
@@ -147,15 +148,18 @@ def with_file(fragment: pb.DataFragment, file: pb.DataFile) -> pb.DataFragment:
     return changed
 
 
-def _merge(
-    pinned: Pinned, fragments: Iterable[pb.DataFragment], fields: Sequence[pb.Field], *, keeps_nullability: bool = True
-) -> Merge:
+def merged(pinned: Pinned, fragments: Iterable[pb.DataFragment], fields: Sequence[pb.Field]) -> Merge:
+    """These columns and fragments in place of the table's."""
     return Merge(
         fragments=tuple(fragments),
         schema=tuple(fields),
         schema_metadata=dict(pinned.manifest.head.schema_metadata),
-        preserves_nullability=keeps_nullability,
+        preserves_nullability=keeps_nullability(pinned.manifest.fields, fields),
     )
+
+
+def _project(pinned: Pinned, fields: Sequence[pb.Field]) -> Project:
+    return Project(schema=tuple(fields), preserves_nullability=keeps_nullability(pinned.manifest.fields, fields))
 
 
 def drop_columns(pinned: Pinned, columns: Sequence[str]) -> Plan:
@@ -178,7 +182,7 @@ def drop_columns(pinned: Pinned, columns: Sequence[str]) -> Plan:
             "A table must keep at least one column.", table=pinned.root, hint='Use delete("true") to delete all rows.'
         )
     _refuse_empty_parents(pinned, fields, left)
-    return Plan(pinned.staged(Project(schema=tuple(left), preserves_nullability=True)))
+    return Plan(pinned.staged(_project(pinned, left)))
 
 
 def _refuse_empty_parents(pinned: Pinned, before: Sequence[pb.Field], after: Sequence[pb.Field]) -> None:
@@ -202,7 +206,7 @@ def rename_columns(pinned: Pinned, names: Mapping[str, str]) -> Plan:
     renamed = {find(pinned, old).id: new for old, new in names.items()}
     fields = [_edited(f, name=renamed.get(f.id, f.name)) for f in pinned.manifest.fields]
     _refuse_taken_names(pinned, fields)
-    return Plan(pinned.staged(Project(schema=tuple(fields), preserves_nullability=True)))
+    return Plan(pinned.staged(_project(pinned, fields)))
 
 
 def _refuse_taken_names(pinned: Pinned, fields: Sequence[pb.Field]) -> None:
@@ -231,10 +235,7 @@ def alter_columns(pinned: Pinned, changes: Mapping[str, ColumnChange]) -> Plan:
             )
     fields = _with_nullability(pinned, changes)
     retyped = {column: change["type"] for column, change in changes.items() if "type" in change}
-    keeps = all(f.nullable == old.nullable for f, old in zip(fields, pinned.manifest.fields, strict=True))
-    if not retyped:
-        return Plan(pinned.staged(Project(schema=tuple(fields), preserves_nullability=keeps)))
-    return _retype(pinned, fields, retyped, keeps)
+    return _retype(pinned, fields, retyped) if retyped else Plan(pinned.staged(_project(pinned, fields)))
 
 
 def _with_nullability(pinned: Pinned, changes: Mapping[str, ColumnChange]) -> list[pb.Field]:
@@ -256,7 +257,7 @@ def _refuse_nulls_in(pinned: Pinned, column: str) -> None:
         )
 
 
-def _retype(pinned: Pinned, fields: list[pb.Field], types: Mapping[str, pa.DataType], keeps_nullability: bool) -> Plan:
+def _retype(pinned: Pinned, fields: list[pb.Field], types: Mapping[str, pa.DataType]) -> Plan:
     """Each retyped column becomes a new field with a file of its own; the old one is forgotten."""
     new_fields, schema = _retyped_fields(pinned, fields, types)
     writer = pinned.writer(new_fields)
@@ -264,7 +265,7 @@ def _retype(pinned: Pinned, fields: list[pb.Field], types: Mapping[str, pa.DataT
     for fragment in pinned.manifest.fragments:
         batches = column_batches(pinned, fragment.id, {name: quoted(name) for name in types})
         changed.append(with_file(fragment, write_column_file(pinned, writer, batches, schema, fragment.physical_rows)))
-    return Plan(pinned.staged(_merge(pinned, changed, new_fields, keeps_nullability=keeps_nullability)))
+    return Plan(pinned.staged(merged(pinned, changed, new_fields)))
 
 
 def _retyped_fields(

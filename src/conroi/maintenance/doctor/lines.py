@@ -257,7 +257,7 @@ def _id_problems(ids: list[int], mark: int | None) -> Iterator[tuple[str, str]]:
         repeated = sorted(each for each, count in Counter(ids).items() if count > 1)[:5]
         how = f"has fragment {', '.join(map(str, repeated))} twice" if repeated else "has its fragments out of order"
         yield "fragment-id-twice", f"The version {how}."
-    if mark is None or max(ids) > mark:
+    if mark is not None and max(ids) > mark:
         yield (
             "fragment-id-over-mark",
             f"The version has fragment {max(ids)}, above the largest id it says was ever used ({mark}).",

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from pyroaring import BitMap
 
-from conroi.data.file_facts import is_in_data_folder, rows_in_file, rows_read_from_file
+from conroi.data.file_facts import is_in_data_folder, rows_in_file, rows_read_from_file, rows_scanned
 from conroi.data.keys import repeated, scan_keys, shown
 from conroi.data.pinned import Pinned
+from conroi.data.rows import count_rows
 from conroi.errors import ConroiError, NotFoundError, UnsupportedError
 from conroi.format import lance_pb2 as pb
 from conroi.format.deletions import decode_deletions
@@ -42,6 +43,8 @@ def check_rows(subject: Subject, line: Line, contents: Contents, *, has_names: b
     is_whole = {id(use) for use in _in_head(uses)} <= sound & gone.keys()
     if is_whole and line.is_sound:
         _check_contradictions(subject, line)
+        if subject.examination.deep and line.is_sound:
+            _check_scan(subject, line)
         if not has_names:
             _check_keys(subject, line)
 
@@ -113,7 +116,7 @@ def _read(file: _DataFile) -> tuple[str, str] | None:
         rows = rows_read_from_file(file.place.objects, file.name)
     except ConroiError as error:
         return "unreadable-rows", f"A value cannot be decoded: {_short(error)}."
-    return _counted(file, rows)
+    return None if rows is None else _counted(file, rows)
 
 
 def _counted(file: _DataFile, rows: int) -> tuple[str, str] | None:
@@ -233,6 +236,23 @@ def _check_contradictions(subject: Subject, line: Line) -> None:
         what = f"The manifest contradicts itself: {problem}."
         subject.add("manifest-contradiction", what, version=line.head.version, path=line.head.located.path)
         line.is_sound = False
+
+
+def _check_scan(subject: Subject, line: Line) -> None:
+    """The newest version as a reader sees it: all columns of a row together, with what is in blobs."""
+    head = line.head
+    assert head is not None
+    rows = count_rows(head.manifest.fragments)
+    try:
+        found = rows_scanned(Pinned(subject.files, head))
+    except UnsupportedError:
+        return
+    except ConroiError as error:
+        subject.add("unreadable-rows", f"The version cannot be scanned: {_short(error)}.", version=head.version)
+        return
+    if found != rows:
+        what = f"The version has {rows:,} rows, but a scan gives {found:,}."
+        subject.add("row-count-mismatch", what, version=head.version)
 
 
 def _check_keys(subject: Subject, line: Line) -> None:
