@@ -147,8 +147,8 @@ class Table(ReadableTable):
     ) -> Table:
         """Replace all rows, or those for which `where` holds.
 
-        If somebody else commits meanwhile that is an ExpectedVersionMismatch, since their rows would be lost;
-        `if_moved="win"` goes ahead regardless.
+        If another writer commits meanwhile that is an ExpectedVersionMismatch, since their rows would be lost;
+        `if_moved="win"` goes ahead regardless. Without `where`, Arrow data brings its schema's metadata.
         """
 
         rows = Once(data)

@@ -61,9 +61,8 @@ class Merge:
             head.next_row_id = assign_row_ids(new, head.next_row_id)
             for fragment in new:
                 stamp_new(fragment, step.version)
-        set_schema(
-            head, self.schema, self.schema_metadata or None
-        )  # pylance sends none, and means those that are there
+        # pylance sends no metadata, and means what is there.
+        set_schema(head, self.schema, self.schema_metadata or None)
         indices = without_changed_fields(
             base.indices,
             {fragment.id: _moved_fields(base.fragments_by_id[fragment.id], fragment) for fragment in merged},

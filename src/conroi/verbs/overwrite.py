@@ -26,7 +26,7 @@ from conroi.verbs.rows import write_rows
 
 
 def overwrite(pinned: Pinned, data: object, *, if_moved: IfMoved = "fail", progress: Progress | None = None) -> Plan:
-    """Replace all rows. Data that fits keeps the table's columns; other data brings its own, as Arrow data does metadata."""
+    """Replace all rows. Data that fits keeps the table's columns; other data brings its own."""
     rows = opened(data, pinned.schema)
     schema, fields = next_schema(pinned, rows.schema)
     seen = KeysSeen(key_columns(fields))
@@ -47,7 +47,7 @@ def overwrite(pinned: Pinned, data: object, *, if_moved: IfMoved = "fail", progr
 
 
 def _next_metadata(pinned: Pinned, source: pa.Schema | None) -> dict[str, bytes]:
-    """The schema's metadata after an overwrite with data that has this one; as it was, if the data has no place for it."""
+    """The schema's metadata after an overwrite with data of this schema; as it was, if the data has no place for it."""
     if source is None:
         return dict(pinned.manifest.head.schema_metadata)
     return {key.decode(): value for key, value in (source.metadata or {}).items()}
