@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
+import sys
 import time
 import uuid
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
 class Environment(Protocol):
@@ -16,7 +17,7 @@ class Environment(Protocol):
         ...
 
     def monotonic(self) -> float:
-        """A clock that never goes back, in seconds."""
+        """A clock that never goes back, in seconds. It should go on while the machine is suspended."""
         ...
 
     def sleep(self, seconds: float) -> None:
@@ -46,7 +47,7 @@ class SystemEnvironment:
         return time.time_ns()
 
     def monotonic(self) -> float:
-        return time.monotonic()
+        return _steady_s()
 
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
@@ -61,4 +62,40 @@ class SystemEnvironment:
         return uuid.uuid4()
 
 
+def _steady_s() -> float:
+    """Seconds on a steady clock that counts the time of suspend, where there is one.
+
+    `time.monotonic()` stops with the machine. Linux has CLOCK_BOOTTIME; on macOS CLOCK_MONOTONIC counts suspend.
+    """
+    return time.monotonic() if _STEADY is None else time.clock_gettime(_STEADY)
+
+
+_STEADY: int | None = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC if sys.platform == "darwin" else None)
+
 SYSTEM: Environment = SystemEnvironment()
+
+
+class Moment(NamedTuple):
+    """A point in time by both clocks, from which `seconds_since` measures."""
+
+    steady_s: float
+    wall_ns: int
+
+
+LONG_AGO = Moment(float("-inf"), 0)
+"""Before everything."""
+
+
+def moment(environment: Environment) -> Moment:
+    """Now, by both clocks."""
+    return Moment(environment.monotonic(), environment.now_ns())
+
+
+def seconds_since(environment: Environment, then: Moment) -> float:
+    """An upper estimate of the time since `then`: the larger of what the two clocks say.
+
+    For every decision of the kind "so little time has passed that this cannot have been collected". A steady clock may
+    have stood still while the machine was suspended, and a wall clock may have been set back; each then understates the
+    time, and the other one does not. A wall clock that was set forward overstates it, which costs a request.
+    """
+    return max(environment.monotonic() - then.steady_s, (environment.now_ns() - then.wall_ns) / 1e9)

@@ -13,6 +13,7 @@ from conroi.commit.once import IDEMPOTENCY, DoneBefore, OnceKey
 from conroi.commit.run import COMMIT_RETRIES, checked_retries, checked_texts
 from conroi.commit.snapshot import Snapshot
 from conroi.commit.winning import naming_the_winner
+from conroi.environment import moment
 from conroi.errors import ClosedError, about
 from conroi.format.transaction import COMMIT_MESSAGE_PROPERTY
 from conroi.handles import Handle, Life, TransactionTable
@@ -66,7 +67,7 @@ class TableTransaction(TransactionTable):
         self._strict = strict
         self._life = Life("table.begin()")
         self._base = base
-        self._begun_at = files.environment.monotonic()
+        self._begun_at = moment(files.environment)
         self._result: TableTransactionResult | None = None
         self._once = None if idempotency_key is None else OnceKey(files, idempotency_key)
         # After the base was read: what is committed later is met when this is.

@@ -24,6 +24,7 @@ from conroi.catalog.rows import Row, new_table_row
 from conroi.commit.change import Change
 from conroi.commit.run import checked_retries, checked_texts
 from conroi.data.elsewhere import in_spark
+from conroi.environment import moment
 from conroi.errors import ClosedError, InvalidInputError, about
 from conroi.format.naming import ManifestNaming
 from conroi.handles import Handle, Life, TransactionTable
@@ -86,7 +87,7 @@ class Transaction(LowerLayer):
             raise InvalidInputError(f"isolation={isolation!r} is not known.", hint='Give "snapshot" or "serializable".')
         self._catalog = catalog
         self._publisher = LakePublisher(catalog)
-        self._begun_at = catalog.environment.monotonic()
+        self._begun_at = moment(catalog.environment)
         self._began_with = catalog.state()
         self._base = self._began_with.seen_at(catalog.environment.now_ns())
         """What it reads: a table that the lake has not pinned yet is that of this moment."""

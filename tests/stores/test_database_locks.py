@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import conroi
+from conroi.environment import LONG_AGO
 from conroi.errors import InvalidInputError, StoreUnavailable, TooMuchContention
 from conroi.stores import dynamodb_lock, postgres_lock
 from conroi.stores.dynamodb_locks import DynamoLock
@@ -173,7 +174,7 @@ def take_away(lock: PostgresLock | DynamoLock) -> None:
     """What a cut cable, or a process that was stopped for long, comes to."""
     if isinstance(lock, DynamoLock):
         (lease,) = [lease for lease in held_leases() if lease._lock is lock]  # others may be left from other tests
-        lease._good_until = 0.0
+        lease._beaten_at = LONG_AGO
         return
     with lock._database.connect() as connection:
         connection.execute("SELECT pg_terminate_backend(pid, 5000) FROM pg_locks WHERE locktype = 'advisory'")

@@ -26,13 +26,15 @@ from conroi.commit.forked import KEYS_DIR
 from conroi.commit.putting import Putting
 from conroi.commit.snapshot import Snapshot, load_snapshot, load_transaction
 from conroi.commit.turns import WRITER_PROPERTY, Turns
-from conroi.errors import NotFoundError
+from conroi.environment import LONG_AGO, moment, seconds_since
+from conroi.errors import ConroiError, NotFoundError
 from conroi.format import lance_pb2 as pb
 from conroi.format.manifest_file import ManifestFile, lay_out
 from conroi.format.naming import TRANSACTIONS_DIR
 from conroi.format.transaction import Transaction, encode_transaction
 from conroi.operations import Step, Update
 from conroi.stores.ages import ages
+from conroi.stores.forgotten import watermark
 from conroi.stores.versions import Located
 from conroi.version import WRITER
 
@@ -49,7 +51,7 @@ class ManifestHeads:
         """How a branch sees rows that are not its own."""
         self._snapshots: dict[int, Snapshot] = {}
         """The manifests of the states that were seen last, by version: the next one is built on them."""
-        self._looked_at = files.environment.monotonic()
+        self._looked_at = moment(files.environment)
         self._lock = threading.Lock()
 
     @property
@@ -64,26 +66,33 @@ class ManifestHeads:
     def newest(self, known: LakeState | None) -> Seen:
         if known is None or known.version not in self._snapshots:
             return Seen(self._load_newest(), is_complete=known is None)
-        asked_at, state, commits = self._files.environment.monotonic(), known, list[Published]()
+        asked_at, state, commits = moment(self._files.environment), known, list[Published]()
         while (snapshot := self._next(state.version)) is not None:
             following = self._follow(state, snapshot)
             if following is None or len(commits) >= FOLLOW_AT_MOST:
                 return Seen(self._load_newest(), tuple(commits), is_complete=False)
             state, published = following
             commits.append(published)
-        if state.version < self._newest_known():  # those in between were collected
+        if self._is_superseded(state.version):
             return Seen(self._load_newest(), tuple(commits), is_complete=False)
         self._looked_at = asked_at
         self._files.versions.saw(self._snapshots[state.version].located, asked_at)
         return Seen(state, tuple(commits))
 
-    def _newest_known(self) -> int:
-        """The newest version we know of: looked up if we have not looked for so long that some may be collected."""
-        newest = max(self._snapshots)
-        if self._files.environment.monotonic() - self._looked_at < ages().version_s / 2:
-            return newest
+    def _is_superseded(self, version: int) -> bool:
+        """Whether there are newer versions, though the next one is not there: it was collected.
+
+        On local disk the watermark tells, without a clock. Elsewhere it costs a request, which is spared while so
+        little time has passed since the last look that nothing can have been collected.
+        """
+        if version < max(self._snapshots):
+            return True
+        if self._files.objects.is_local:
+            return watermark(self._files.objects) >= version
+        if seconds_since(self._files.environment, self._looked_at) < ages().version_s / 2:
+            return False
         located = self._files.versions.latest()
-        return newest if located is None else max(newest, located.version)
+        return located is not None and located.version > version
 
     def has_moved(self, known: LakeState, versions: int) -> bool:
         if not self._files.objects.is_local:
@@ -122,7 +131,7 @@ class ManifestHeads:
         return following, _published(snapshot, transaction)
 
     def _load_newest(self) -> LakeState:
-        self._looked_at = self._files.environment.monotonic()
+        self._looked_at = moment(self._files.environment)
         return self._state(self._files.head())
 
     def _state(self, snapshot: Snapshot) -> LakeState:
@@ -148,6 +157,10 @@ class ManifestHeads:
         """Remember a version that was there before ours."""
         if snapshot is not None:
             self._remember(snapshot)
+
+    def look_anew(self) -> None:
+        """Trust no earlier look: what we took for the newest version may have been collected."""
+        self._looked_at = LONG_AGO
 
     def landed(self, snapshot: Snapshot, transaction: Transaction) -> None:
         """Remember a version that we made ourselves."""
@@ -257,7 +270,11 @@ class ManifestAttempt:
     def put(self) -> LakeState | None:
         version = self._base.version + 1
         naming = self._head.naming
-        snapshot = self._putting.put(Located(version, naming.path(version), naming), self._data, self._file)
+        try:
+            snapshot = self._putting.put(Located(version, naming.path(version), naming), self._data, self._file)
+        except ConroiError:
+            self._heads.look_anew()
+            raise
         if snapshot is None:
             self._heads.met(self._putting.taken)
             return None

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from conroi.commit.baton import Baton
 from conroi.commit.snapshot import Snapshot
 from conroi.conflicts import Staged, Winner
+from conroi.environment import Moment
 from conroi.format.naming import ManifestNaming
 from conroi.format.transaction import Transaction
 
@@ -40,9 +41,8 @@ class Change:
     """Make a version off the table's line of versions, on the base as it is: nobody is raced, nothing is rebased."""
     baton: Baton | None = None
     """The baton of a verb that may be done again: it is kept until the verb is through."""
-    begun_at: float | None = None
-    """When the work began, before its base was looked up, by the environment's monotonic clock; None: long ago, maybe.
-    """
+    begun_at: Moment | None = None
+    """When the work began, before its base was looked up; None: long ago, maybe."""
     new_table_naming: ManifestNaming = ManifestNaming.V2
     """For a new table: how its manifests are named."""
 

@@ -24,6 +24,7 @@ from conroi.commit.staying import (
 )
 from conroi.commit.turns import WRITER_PROPERTY
 from conroi.conflicts import Outcome, Reason, Rebase, Verdict, Winner, are_unrelated, vector_key
+from conroi.environment import moment
 from conroi.errors import (
     ConflictError,
     CorruptionError,
@@ -246,7 +247,7 @@ class Pending:
         """Right before the put, with the transaction's file written: nothing that it needs was collected."""
         if self.change.restored is not None:
             refuse_forgotten(self.files, self.change.restored)
-        now = self.files.environment.monotonic()
+        now = moment(self.files.environment)
         if is_recent_for_files(self.files, self._confirmed_at):
             return
         self.files.objects.put(f"{TRANSACTIONS_DIR}/{built.transaction.file_name}", built.encoded_transaction)

@@ -13,6 +13,7 @@ from conroi.commit.files import TableFiles
 from conroi.commit.loop import commit
 from conroi.commit.snapshot import Snapshot, load_transaction
 from conroi.commit.winning import naming_the_winner
+from conroi.environment import Moment, moment
 from conroi.errors import ExpectedVersionMismatch, InvalidInputError, RetryableConflict
 from conroi.format.transaction import COMMIT_MESSAGE_PROPERTY
 
@@ -76,7 +77,7 @@ def run(
     baton = Baton(files.objects, files.environment, files.turns.me)
     try:
         # What the first execution wrote, a later one may use again.
-        begun_at = files.environment.monotonic()
+        begun_at = moment(files.environment)
         for execution in range(settings.executions + 1):
             head = known if settings.is_detached else _head_in_turn(files, known, baton, prepare)
             started = files.environment.monotonic()
@@ -141,7 +142,7 @@ def _execute(
     verb: Callable[[Snapshot], W | None],
     settings: _Settings,
     baton: Baton,
-    begun_at: float,
+    begun_at: Moment,
 ) -> Done[W]:
     with naming_the_winner(files):
         _check_expected(settings.expect, head, files.root)

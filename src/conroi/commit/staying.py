@@ -12,6 +12,7 @@ from functools import partial
 
 from conroi.commit.files import TableFiles
 from conroi.commit.snapshot import Snapshot
+from conroi.environment import Moment, seconds_since
 from conroi.errors import RetryableConflict
 from conroi.format.references import name_of, names_in_manifest, paths_in_transaction
 from conroi.format.transaction import Transaction
@@ -23,14 +24,14 @@ from conroi.stores.swept import swept_until_ns
 _AT_ONCE = 32
 
 
-def is_recent_for_files(files: TableFiles, moment: float | None) -> bool:
+def is_recent_for_files(files: TableFiles, then: Moment | None) -> bool:
     """Whether nothing that was written since can have been collected."""
-    return moment is not None and files.environment.monotonic() - moment < ages().file_s / 2
+    return then is not None and seconds_since(files.environment, then) < ages().file_s / 2
 
 
-def is_recent_for_versions(files: TableFiles, moment: float | None) -> bool:
+def is_recent_for_versions(files: TableFiles, then: Moment | None) -> bool:
     """Whether no version that was made since can have been collected."""
-    return moment is not None and files.environment.monotonic() - moment < ages().version_s / 2
+    return then is not None and seconds_since(files.environment, then) < ages().version_s / 2
 
 
 def refuse_collected_between(files: TableFiles, seen: Snapshot) -> None:

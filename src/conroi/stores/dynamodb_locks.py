@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any
 
-from conroi.environment import SYSTEM, Environment
+from conroi.environment import LONG_AGO, SYSTEM, Environment, moment, seconds_since
 from conroi.errors import InvalidInputError, StoreUnavailable, TooMuchContention
 from conroi.stores.addresses import dynamo_table
 from conroi.stores.dynamodb_client import HASH_KEY, RANGE_KEY, ConditionFailed, DynamoClient
@@ -119,7 +119,8 @@ class HeldLease:
         self._lock = lock
         self._environment = environment
         self._beat = ""
-        self._good_until = 0.0
+        self._beaten_at = LONG_AGO
+        """When the last beat that was written was sent."""
         self._is_over = threading.Event()
         self._beating = threading.Lock()
 
@@ -129,7 +130,7 @@ class HeldLease:
 
     def confirm(self) -> None:
         """StoreUnavailable if the last beat is too long ago to be sure; asks nobody."""
-        if self._environment.monotonic() >= self._good_until:
+        if seconds_since(self._environment, self._beaten_at) >= _MARGIN * self._lock.lease_s:
             raise StoreUnavailable(
                 f"The commit lock {self._lock.name!r} could not be kept.",
                 hint="Nothing was written under it; try again, or take a longer lease_s.",
@@ -158,10 +159,10 @@ class HeldLease:
 
     def _write(self, old: str | None) -> bool:
         # Counted from before the request: it may have reached the server at once and the answer taken long.
-        sent_at, beat = self._environment.monotonic(), str(self._environment.new_uuid())
+        sent_at, beat = moment(self._environment), str(self._environment.new_uuid())
         if not self._lock.replace_beat(old, beat):
             return False
-        self._beat, self._good_until = beat, sent_at + _MARGIN * self._lock.lease_s
+        self._beat, self._beaten_at = beat, sent_at
         return True
 
 

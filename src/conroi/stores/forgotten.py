@@ -12,6 +12,7 @@ and then looks for such marks. So at least one of the two sees the other.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Sequence, Set
 from enum import Enum
 
@@ -48,7 +49,8 @@ class VersionCollected(Exception):
 
 
 def watermark(objects: Objects) -> int:
-    """The newest version that was, or is just being, collected; 0 if none ever was. One request."""
+    """The newest version that was, or is just being, collected; 0 if none ever was. One request; none on local disk
+    where nothing was ever collected."""
     return max((version for version, _ in _notes(objects)), default=0)
 
 
@@ -156,6 +158,8 @@ def _merged(runs: Ranges) -> Ranges:
 
 def _notes(objects: Objects) -> list[tuple[int, str]]:
     found: list[tuple[int, str]] = []
+    if objects.is_local and not os.path.isdir(objects.pylance_uri(FORGOTTEN_DIR)):
+        return found  # nothing was ever collected
     for path in objects.list_names(FORGOTTEN_DIR):
         digits = path.rpartition("/")[2][:_DIGITS]
         if len(digits) == _DIGITS and digits.isascii() and digits.isdecimal():

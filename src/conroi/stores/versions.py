@@ -9,17 +9,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from conroi.environment import SYSTEM, Environment
-from conroi.errors import ConroiError, CorruptionError, NotFoundError
+from conroi.environment import LONG_AGO, SYSTEM, Environment, Moment, moment, seconds_since
+from conroi.errors import ConroiError, CorruptionError, NotFoundError, StoreUnavailable
 from conroi.format.naming import VERSION_HINT_PATH, VERSIONS_DIR, ManifestNaming, is_detached, parse_manifest_name
 from conroi.stores.ages import ages
-from conroi.stores.forgotten import FORGOTTEN_DIR, Fate, VersionCollected, fate, watermark
+from conroi.stores.forgotten import Fate, VersionCollected, fate, watermark
 from conroi.stores.objects import Objects
 from conroi.stores.putters import ConditionalPut, PutNew
 
 _log = logging.getLogger(__name__)
 
-LONG_AGO = float("-inf")
 HINT_IS_GOOD_FOR_NS = 1_000_000_000
 """A hint on local disk that is older than its folder by more than this is not trusted."""
 
@@ -52,12 +51,12 @@ class VersionStore(Protocol):
         """Make the version real; NameTaken if somebody else did."""
         ...
 
-    def confirm(self, located: Located, since: float) -> None:
+    def confirm(self, located: Located, since: Moment) -> None:
         """VersionCollected if what we put there, not before `since`, came into a place that was collected before."""
         ...
 
-    def saw(self, located: Located, at: float = LONG_AGO) -> None:
-        """Remember that this version was the newest at that moment, by the environment's monotonic clock."""
+    def saw(self, located: Located, at: Moment = LONG_AGO) -> None:
+        """Remember that this version was the newest at that moment."""
         ...
 
 
@@ -68,12 +67,14 @@ class FolderVersions:
         self._objects = objects
         self._putter = putter or ConditionalPut()
         self._environment = environment
-        self._seen: tuple[Located, float] | None = None
+        self._seen: tuple[Located, Moment] | None = None
         """The newest version we know, and a moment at which it was the newest."""
         self._was_empty_at = LONG_AGO
+        self._unanswered: int | None = None
+        """The version whose put last had no answer."""
 
     def latest(self) -> Located | None:
-        asked_at = self._environment.monotonic()
+        asked_at = moment(self._environment)
         located = self._from_seen() or self._from_hint() or self._newest_listed()
         if located is None:
             self._was_empty_at = asked_at
@@ -100,40 +101,64 @@ class FolderVersions:
 
     def put(self, version: int, naming: ManifestNaming, data: bytes) -> Located:
         located = Located(version, naming.path(version), naming)
-        sent_at = self._environment.monotonic()
-        self._putter.put_new(self._objects, located.path, data)
+        sent_at = moment(self._environment)
+        try:
+            self._putter.put_new(self._objects, located.path, data)
+        except StoreUnavailable:
+            self._unanswered = version
+            raise
         if is_detached(version):
             return located
-        self.confirm(located, sent_at)
+        self._confirm_written(located, sent_at)
         self.saw(located, sent_at)
         if not self._objects.is_listing_ordered and self._is_recent(sent_at):
             self.write_hint(version)
         return located
 
-    def confirm(self, located: Located, since: float) -> None:
-        if self._was_free(located.version):
+    def _confirm_written(self, located: Located, sent_at: Moment) -> None:
+        try:
+            self.confirm(located, sent_at)
+        except StoreUnavailable:
+            raise
+        except ConroiError as error:  # it is written, so a refusal here is no answer to "was it committed?"
+            raise StoreUnavailable(
+                f"Version {located.version} is written, but could not be confirmed: {error.message}",
+                table=self._objects.root,
+                version=located.version,
+                hint=error.hint,
+            ) from error
+
+    def confirm(self, located: Located, since: Moment) -> None:
+        # On local disk to look costs no request, so there no clock is trusted.
+        if not self._objects.is_local and self._was_free(located.version):
             return
         became = fate(self._objects, located.version)
         if became is Fate.STAYS:
             return
         # It was free because a collector had deleted what was there; or it was ours, and a collector took it since.
-        is_young = self._environment.monotonic() - since < ages().version_s
+        is_young = seconds_since(self._environment, since) < ages().version_s
         is_certain = is_young or (became is Fate.GONE and self._objects.head(located.path) is not None)
         if is_certain:  # nobody else names it, since the newest version is far above
             self._objects.delete([located.path])
+        self._seen = None  # whatever we took for the newest version was not
         raise VersionCollected(located.path, is_certain=is_certain)
 
     def _was_free(self, version: int) -> bool:
-        """Whether we knew, until a moment ago, that nobody had this version yet: so nobody can have collected it."""
+        """Whether we knew, until a moment ago, that nobody had this version yet: so nobody can have collected it.
+
+        Not if a put of it had no answer: that one may have landed, and what landed may have been collected.
+        """
+        if version == self._unanswered:
+            return False
         seen = self._seen
         if seen is not None and seen[0].version == version - 1:
             return self._is_recent(seen[1])
         return version == 1 and self._is_recent(self._was_empty_at)
 
-    def _is_recent(self, moment: float) -> bool:
-        return self._environment.monotonic() - moment < ages().version_s / 2
+    def _is_recent(self, then: Moment) -> bool:
+        return seconds_since(self._environment, then) < ages().version_s / 2
 
-    def saw(self, located: Located, at: float = LONG_AGO) -> None:
+    def saw(self, located: Located, at: Moment = LONG_AGO) -> None:
         seen = self._seen
         if is_detached(located.version) or (seen is not None and located.version < seen[0].version):
             return
@@ -147,20 +172,25 @@ class FolderVersions:
         """The newest version above the one that we saw last; after a while, the folder is listed again.
 
         Probing upwards is wrong only if the version we start from was kept (by a tag) while all newer ones but the
-        newest were collected meanwhile; for a while nobody does that. The clock is asked after the storage.
+        newest were collected meanwhile; for a while nobody does that. The clock is asked after the storage. On local
+        disk, where it costs no request, the watermark is asked too.
         """
         seen = self._seen
         if seen is None or not self._is_recent(seen[1]):
             return None
         top = self._climb(seen[0])
+        if self._objects.is_local and self._is_below_watermark(top):
+            return None
         return top if self._is_recent(seen[1]) else None
 
     def _from_hint(self) -> Located | None:
         """The newest version above the hinted one; a hint that is not above all that was collected leads nowhere."""
         top = self._climb(self._hinted())
-        if self._objects.is_local and not os.path.isdir(self._objects.pylance_uri(FORGOTTEN_DIR)):
-            return top  # nothing was ever collected
-        return top if top is not None and top.version > watermark(self._objects) else None
+        return None if self._is_below_watermark(top) else top
+
+    def _is_below_watermark(self, top: Located | None) -> bool:
+        """Whether versions above this one were collected, so that it is not the newest. One request."""
+        return top is not None and watermark(self._objects) >= top.version
 
     def _hinted(self) -> Located | None:
         if self._objects.is_listing_ordered or self._is_hint_old():

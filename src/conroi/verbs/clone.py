@@ -11,6 +11,7 @@ from conroi.commit.loop import commit
 from conroi.commit.snapshot import Snapshot
 from conroi.conflicts import Staged
 from conroi.data.pinned import Pinned
+from conroi.environment import moment
 from conroi.errors import UnsupportedError
 from conroi.format import lance_pb2 as pb
 from conroi.format.manifest import Manifest
@@ -20,7 +21,7 @@ from conroi.operations import Clone
 
 def clone(pinned: Pinned, target: TableFiles, *, deep: bool) -> Snapshot:
     """Make the new table. A shallow one names the files where they are; a deep one gets copies of all of them."""
-    begun_at = target.environment.monotonic()
+    begun_at = moment(target.environment)
     if deep:
         for path in _files(pinned):
             target.objects.copy_from(pinned.files.objects, path)

@@ -15,6 +15,7 @@ from conroi.data.elsewhere import Elsewhere
 from conroi.data.incoming import opened
 from conroi.data.names import check_column_name
 from conroi.data.writing import DataWriter, Progress
+from conroi.environment import moment
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import BLOB_EXTENSION, key_columns
@@ -54,7 +55,7 @@ def create(
     schema = with_key(schema, key, table=files.root)
     fields = checked_fields(schema, table=files.root, data_format=data_format)
     check_settings(config or {}, files.root)
-    begun_at = files.environment.monotonic()
+    begun_at = moment(files.environment)
     writer = DataWriter(files.objects, files.environment, fields, data_format)
     seen = KeysSeen(key_columns(fields))
     written: list[pb.DataFragment] = []
