@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import lance
 
@@ -19,7 +20,8 @@ from conroi.testing import Fault, FaultyObjects, FaultyRecords
 
 def rows(table: conroi.Table) -> list[int]:
     """What is in the one column."""
-    return sorted(table.to_arrow()["row"].to_pylist())
+    found: list[Any] = table.to_arrow()["row"].to_pylist()
+    return sorted(found)
 
 
 def rows_by_pylance(uri: str | Path, options: Mapping[str, str] | None = None) -> tuple[int, list[int]]:

@@ -86,9 +86,11 @@ def test_what_the_server_calls_it_is_in_the_message() -> None:
     assert "503 SlowDown" in str(error)
 
 
-@pytest.mark.parametrize("status", [409, 412])
-def test_both_ways_to_say_that_a_name_is_taken_are_understood(status: int) -> None:
-    with always_answering(status) as server, pytest.raises(NameTaken):
+@pytest.mark.contract("T18")
+@pytest.mark.parametrize(("status", "body"), [(412, b""), (409, b"<Error><Code>BlobAlreadyExists</Code></Error>")])
+def test_both_ways_to_say_that_a_name_is_taken_are_understood(status: int, body: bytes) -> None:
+    """S3 and Google say 412; Azure says 409, and names the reason."""
+    with always_answering(status, body) as server, pytest.raises(NameTaken):
         at(server.endpoint).put_if_absent("a", b"x")
 
 

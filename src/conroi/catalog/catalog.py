@@ -19,13 +19,13 @@ from conroi.commit.files import Publisher, TableFiles
 from conroi.commit.forked import TREE, Origin, forked_objects
 from conroi.commit.pins import Pin, finalize, load_pinned, pin_of
 from conroi.commit.snapshot import Snapshot, load_snapshot, load_transaction
-from conroi.environment import Environment
-from conroi.errors import CorruptionError, ForkedTableError, NotFoundError, StoreError
+from conroi.environment import LONG_AGO, Environment, Moment
+from conroi.errors import ConroiError, CorruptionError, NotFoundError
 from conroi.format.naming import ManifestNaming, check_relative_path
 from conroi.history import newest_at
 from conroi.refs.branches import MAIN_BRANCH, Branch
 from conroi.stores.objects import Objects, open_objects
-from conroi.stores.versions import LONG_AGO, FolderVersions, Located
+from conroi.stores.versions import FolderVersions, Located
 
 _log = logging.getLogger(__name__)
 
@@ -238,8 +238,8 @@ class Catalog:
         if snapshot.is_final or self._is_young(snapshot):
             return snapshot
         try:
-            finalize(self.objects(location), pin)
-        except (StoreError, ForkedTableError, NotFoundError) as error:
+            finalize(self.objects(location), pin, self.environment)
+        except ConroiError as error:
             _log.debug("version %d of %s stays unfinished: %s", pin.version, location, error)
             return snapshot
         return replace(snapshot, located=pin.final, is_final=True)
@@ -410,10 +410,10 @@ class LakeVersions:
             )
         return self._catalog.folder(location_of(row)).put(version, naming, data)
 
-    def confirm(self, located: Located, since: float) -> None:
+    def confirm(self, located: Located, since: Moment) -> None:
         """Only detached versions are put here, and nobody else has their numbers."""
 
-    def saw(self, located: Located, at: float = LONG_AGO) -> None:
+    def saw(self, located: Located, at: Moment = LONG_AGO) -> None:
         """The lake itself knows what is newest."""
 
 

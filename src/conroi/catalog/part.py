@@ -18,13 +18,12 @@ from conroi.commit.pending import Built, Pending
 from conroi.commit.pins import Pin, finalize, forked, staged_path
 from conroi.commit.snapshot import Snapshot
 from conroi.commit.staying import is_recent_for_files, is_recent_for_versions
+from conroi.environment import Moment, moment
 from conroi.errors import (
     AlreadyExistsError,
-    ForkedTableError,
+    ConroiError,
     IncompatibleConflict,
-    NotFoundError,
     RetryableConflict,
-    StoreError,
 )
 from conroi.stores.versions import Located
 
@@ -58,7 +57,7 @@ class Part:
         self._pending = Pending(wanted.files, wanted.change)
         self._next: Built | None = None
         self._built_on: Snapshot | None = None
-        self._built_at: float | None = None
+        self._built_at: Moment | None = None
         self._staged = ""
         """Where the next manifest waits for the publication."""
         self._is_staged = False
@@ -164,7 +163,7 @@ class Part:
         is_recent = is_recent_for_files(self.wanted.files, self._built_at)
         if self._next is not None and self._built_on is self._pending.seen and is_recent:
             return
-        self._built_at = self._catalog.environment.monotonic()
+        self._built_at = moment(self._catalog.environment)
         self._next = self._pending.build()
         refuse_cleanup(self._next.file.manifest, self.name)
         self._built_on = self._pending.seen
@@ -205,7 +204,7 @@ class Part:
         pin = Pin(seen.version, seen.located.path, _uuid_of(seen))
         future = self._catalog.finalizing.get((location_of(row), pin.version, pin.transaction))
         if future is None or not future.result():
-            finalize(self._objects, pin)
+            finalize(self._objects, pin, self._catalog.environment)
 
     def pinned_row(self, state: LakeState) -> Row:
         """The row of this table when the publication is through."""
@@ -236,8 +235,8 @@ class Part:
         try:
             # After a while others may have made it final and collected it: the staged file says so by being gone.
             is_recent = is_recent_for_versions(self.wanted.files, self._built_at)
-            finalize(self._objects, self._pin, self._built.data if is_recent else None)
-        except (StoreError, ForkedTableError, NotFoundError) as error:
+            finalize(self._objects, self._pin, self._catalog.environment, self._built.data if is_recent else None)
+        except ConroiError as error:
             _log.warning("version %d of %s is published but not final: %s", self._pin.version, self.name, error)
             return False
         self._catalog.keep(location, self._pin, self._built.snapshot)

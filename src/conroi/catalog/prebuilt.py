@@ -20,15 +20,14 @@ from conroi.commit.foreign import ForeignManifest
 from conroi.commit.pins import Pin, finalize
 from conroi.commit.snapshot import Snapshot
 from conroi.commit.staying import is_recent_for_files
+from conroi.environment import moment
 from conroi.errors import (
+    ConroiError,
     CorruptionError,
     ExpectedVersionMismatch,
-    ForkedTableError,
     IncompatibleConflict,
     InvalidInputError,
-    NotFoundError,
     RetryableConflict,
-    StoreError,
 )
 from conroi.stores.objects import Objects
 from conroi.stores.versions import Located
@@ -48,7 +47,7 @@ class PrebuiltPart:
         self._before: Row | None = None
         self._is_checked = False
         self._is_final = not foreign.pin.is_staged
-        self._begun_at = catalog.environment.monotonic()
+        self._begun_at = moment(catalog.environment)
 
     @property
     def is_new(self) -> bool:
@@ -155,8 +154,8 @@ class PrebuiltPart:
         if self._is_final:
             return True
         try:
-            finalize(self._objects, self._foreign.pin)
-        except (StoreError, ForkedTableError, NotFoundError) as error:
+            finalize(self._objects, self._foreign.pin, self._catalog.environment)
+        except ConroiError as error:
             _log.warning("version %d of %s is published but not final: %s", self._foreign.version, self.name, error)
             return False
         self._catalog.keep(location_of(self.wanted.row), self._foreign.pin, self._foreign.final_snapshot)
@@ -192,6 +191,6 @@ def make_final(catalog: Catalog, row: Row) -> Located:
     if not snapshot.is_final:
         under_way = catalog.finalizing.get((location, pin.version, pin.transaction))
         if under_way is None or not under_way.result():
-            finalize(catalog.objects(location), pin)
+            finalize(catalog.objects(location), pin, catalog.environment)
         catalog.keep(location, pin, Snapshot(snapshot.manifest, pin.final, snapshot.inline_transaction))
     return pin.final

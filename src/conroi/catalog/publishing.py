@@ -31,6 +31,8 @@ from conroi.commit.change import Change, CommitOptions, CommitResult
 from conroi.commit.files import TableFiles
 from conroi.errors import (
     AlreadyExistsError,
+    CommitStateUnknown,
+    ConroiError,
     ExpectedVersionMismatch,
     IncompatibleConflict,
     InvalidInputError,
@@ -120,7 +122,7 @@ class Publishing:
                 published = self._attempt(state)
                 turns.took(environment.monotonic() - attempt_started)
             if published is not None:
-                return self._published(published, attempt)
+                return self._told(published, attempt)
             state, earlier = self._refresh(state)
             if earlier is None:
                 conflicts += self._lost_to_same_table(state)
@@ -129,7 +131,7 @@ class Publishing:
             if not self._baton.is_mine:
                 environment.sleep(pause_s(environment, min(attempt, 4), environment.monotonic() - attempt_started))
         if earlier.uuid == self._uuid:  # an earlier put of ours had landed after all
-            return replace(self._published(self._catalog.state(), attempt), version=earlier.version)
+            return replace(self._told(None, attempt), version=earlier.version)
         return Outcome(earlier.version, {}, attempt, None, earlier)
 
     def _lost_to_same_table(self, state: LakeState) -> bool:
@@ -332,6 +334,18 @@ class Publishing:
                 Publishing(self._catalog, Order(self._catalog.known_state(), [adopted], notes=notes)).run()
 
     # ------------------------------------------------------------------------ published
+
+    def _told(self, state: LakeState | None, attempts: int) -> Outcome:
+        """What is told of a publication that happened. Whatever fails from here on is no refusal."""
+        try:
+            return self._published(state or self._catalog.state(), attempts)
+        except ConroiError as error:
+            raise CommitStateUnknown(
+                f"It was published, but what became of it could not be read: {error.message}",
+                table=", ".join(part.name for part in self._parts) or None,
+                transaction_uuid=self._uuid,
+                hint="Look at lake.history() before doing the work again. No file was deleted.",
+            ) from error
 
     def _published(self, state: LakeState, attempts: int) -> Outcome:
         self._catalog.saw(state)

@@ -17,7 +17,7 @@ from conroi.commit.files import TableFiles
 from conroi.commit.pending import Pending
 from conroi.commit.putting import Putting
 from conroi.commit.snapshot import Snapshot
-from conroi.errors import AlreadyExistsError, TooMuchContention
+from conroi.errors import AlreadyExistsError, CommitStateUnknown, ConroiError, TooMuchContention
 
 _log = logging.getLogger(__name__)
 
@@ -133,7 +133,7 @@ class _Commit:
         self.pending.write_transaction(built.transaction, built.encoded_transaction)
         self.pending.confirm(built)
         snapshot = self.putting.put(built.located, built.data, built.file)
-        if snapshot is None and is_new:
+        if snapshot is None and is_new and self.putting.taken is not None:
             raise AlreadyExistsError(
                 f"There is a table at {self.files.root} already.",
                 table=self.files.root,
@@ -143,7 +143,16 @@ class _Commit:
 
     def _landed(self, snapshot: Snapshot, attempts: int) -> CommitResult:
         _log.debug("committed version %d of %s in %d attempts", snapshot.version, self.files.root, attempts)
-        return self.pending.landed(snapshot, attempts)
+        try:
+            return self.pending.landed(snapshot, attempts)
+        except ConroiError as error:  # whatever fails from here on is no refusal
+            raise CommitStateUnknown(
+                f"Version {snapshot.version} is committed, but could not be read back: {error.message}",
+                table=self.files.root,
+                version=snapshot.version,
+                transaction_uuid=self.change.uuid,
+                hint="Look for the transaction id in history() before doing the work again.",
+            ) from error
 
     def _contention(self, attempts: int) -> TooMuchContention:
         seen = self.pending.seen

@@ -6,8 +6,8 @@ import logging
 from dataclasses import dataclass
 
 from conroi.commit.snapshot import Snapshot, load_snapshot, load_transaction
-from conroi.environment import SYSTEM, Environment
-from conroi.errors import CorruptionError, ForkedTableError, NotFoundError, StoreError
+from conroi.environment import Environment, moment, seconds_since
+from conroi.errors import CorruptionError, ForkedTableError, NotFoundError, StoreError, StoreUnavailable
 from conroi.format.naming import VERSIONS_DIR, parse_manifest_name
 from conroi.stores.ages import ages
 from conroi.stores.forgotten import watermark
@@ -17,6 +17,10 @@ from conroi.stores.versions import Located
 _log = logging.getLogger(__name__)
 
 UUID_LENGTH = 36
+FINAL_ATTEMPTS = 4
+"""How often a final name is tried that is said to be taken while no file has it."""
+FINAL_PAUSE_S = 0.02
+"""The longest first pause between two such attempts, in seconds; it doubles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +110,7 @@ def is_made_by(objects: Objects, snapshot: Snapshot, uuid: str) -> bool:
     return transaction.uuid == uuid
 
 
-def finalize(objects: Objects, pin: Pin, data: bytes | None = None, environment: Environment = SYSTEM) -> bool:
+def finalize(objects: Objects, pin: Pin, environment: Environment, data: bytes | None = None) -> bool:
     """Put a published manifest under its final name, unless that is done; `data` are its bytes, if they are at hand.
 
     True if we did it, False if it was done before. Never overwrites: ForkedTableError if another version has the name.
@@ -114,24 +118,47 @@ def finalize(objects: Objects, pin: Pin, data: bytes | None = None, environment:
     if not pin.is_staged:
         return False
     final = pin.final
-    started = environment.monotonic()
+    started = moment(environment)
     try:
-        if objects.is_local:
-            objects.rename_if_absent(pin.manifest, final.path)
-        else:
-            objects.put_if_absent(final.path, objects.get(pin.manifest) if data is None else data)
-    except NameTaken:
-        if _final(objects, pin) is None:
-            raise forked(objects, pin) from None
-        return False
+        if not _put_final(objects, pin, data, environment):
+            return False
     except NotFoundError:  # who finalized it took the staged copy away
         load_pinned(objects, pin)
         return False
-    if environment.monotonic() - started > ages().version_s / 2 and watermark(objects) >= pin.version:
+    if seconds_since(environment, started) > ages().version_s / 2 and watermark(objects) >= pin.version:
         objects.delete([final.path])  # we stood still while others finalized it, went on, and collected it
         return False
     _tidy(objects, pin)
     return True
+
+
+def _put_final(objects: Objects, pin: Pin, data: bytes | None, environment: Environment) -> bool:
+    """Whether we put it; False if the name holds this very version.
+
+    A name that is said to be taken while no file has it is no fork: the storage was busy with another request for it,
+    or a collector has taken the version since. The put is sent again after a pause.
+    """
+    path = pin.final.path
+    for attempt in range(1, FINAL_ATTEMPTS + 1):
+        try:
+            if objects.is_local:
+                objects.rename_if_absent(pin.manifest, path)
+            else:
+                objects.put_if_absent(path, objects.get(pin.manifest) if data is None else data)
+            return True
+        except NameTaken:
+            if _final(objects, pin) is not None:
+                return False
+            if objects.head(path) is not None:
+                raise forked(objects, pin) from None
+            environment.sleep(environment.uniform(0.0, FINAL_PAUSE_S * (1 << attempt)))
+    raise StoreUnavailable(
+        f"Version {pin.version} could not get its final name: the storage says that {path} is taken, and no file is "
+        "there.",
+        table=objects.root,
+        version=pin.version,
+        hint="It is published all the same; the next writer gives it its final name.",
+    )
 
 
 def _tidy(objects: Objects, pin: Pin) -> None:

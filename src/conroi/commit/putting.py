@@ -1,4 +1,9 @@
-"""The put: make a manifest real under its name, and find out what happened when the storage does not say."""
+"""Put-if-absent of a manifest. A lost response is resolved by reading back and comparing transaction ids.
+
+Once a send of this commit had no answer, nothing but a definite observation ends in anything but CommitStateUnknown:
+our version or another one under the name, read back. A name that is free may be filled by the request that is still on
+its way, and one that was collected since may have been ours.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +11,17 @@ import logging
 
 from conroi.commit.files import TableFiles
 from conroi.commit.snapshot import Snapshot, load_snapshot, load_transaction
-from conroi.errors import CommitStateUnknown, NotFoundError, RetryableConflict, StoreError, StoreUnavailable
+from conroi.environment import Moment, moment, seconds_since
+from conroi.errors import (
+    CommitStateUnknown,
+    ConroiError,
+    NotFoundError,
+    RetryableConflict,
+    StoreError,
+    StoreUnavailable,
+)
 from conroi.format.manifest_file import ManifestFile
+from conroi.stores.ages import ages
 from conroi.stores.forgotten import VersionCollected
 from conroi.stores.objects import NameTaken
 from conroi.stores.versions import Located
@@ -16,6 +30,8 @@ _log = logging.getLogger(__name__)
 
 RESENDS = 3
 """So often the same bytes are sent again to a name that is still free after an error."""
+RESEND_PAUSE_S = 0.02
+"""The longest pause before the first resend, in seconds; it doubles."""
 
 
 class Putting:
@@ -26,16 +42,19 @@ class Putting:
         self._uuid = uuid
         self.taken: Snapshot | None = None
         """The version that was last found under a name we wanted."""
+        self._is_unanswered = False
+        """Whether a send of the version that is being put had no answer."""
 
     def put(self, located: Located, data: bytes, file: ManifestFile) -> Snapshot | None:
-        """The version, now real; None if somebody else has its name."""
+        """The version, now real; None if a concurrent writer has its name."""
+        self.taken, self._is_unanswered = None, False
         try:
             return self._put(located, data, file)
         except VersionCollected as collected:
             raise self._collected(located, collected) from None
 
     def _put(self, located: Located, data: bytes, file: ManifestFile) -> Snapshot | None:
-        sent_at = self._files.environment.monotonic()
+        sent_at = moment(self._files.environment)
         for resend in range(RESENDS + 1):
             try:
                 landed = self._files.versions.put(located.version, located.naming, data)
@@ -43,47 +62,64 @@ class Putting:
             except NameTaken:
                 return self._look_for_mine(located, sent_at)
             except StoreError as error:
+                self._is_unanswered |= isinstance(error, StoreUnavailable)
                 if self._is_there(located, error):
                     return self._look_for_mine(located, sent_at)
                 if not isinstance(error, StoreUnavailable) or resend == RESENDS:
                     raise self._unknown_or(error, located) from error
                 _log.info("the put of %s failed and its name is free: sending again", located.path)
+            except ConroiError as error:
+                raise self._unknown_or(error, located) from error
+            self._pause(resend)
         raise AssertionError("unreachable")
+
+    def _pause(self, resend: int) -> None:
+        environment = self._files.environment
+        environment.sleep(environment.uniform(0.0, RESEND_PAUSE_S * (1 << resend)))
 
     def _is_there(self, located: Located, cause: StoreError) -> bool:
         try:
             return self._files.objects.head(located.path) is not None
-        except StoreError:
+        except ConroiError:
             raise self._unknown_or(StoreUnavailable(str(cause)), located) from cause
 
-    def _look_for_mine(self, located: Located, sent_at: float) -> Snapshot | None:
+    def _look_for_mine(self, located: Located, sent_at: Moment) -> Snapshot | None:
         """The version that took the name: ours, if the put landed and only its answer was lost; else None."""
         try:
             snapshot = self.taken = load_snapshot(self._files.objects, located)
             transaction = load_transaction(self._files.objects, snapshot)
-        except NotFoundError:
-            return None
-        except StoreError as error:
-            raise self._unknown_or(StoreUnavailable(str(error)), located) from error
-        if transaction is None or transaction.uuid != self._uuid:
-            return None
-        try:
+            if transaction is None or transaction.uuid != self._uuid:
+                return None
             self._files.versions.confirm(located, sent_at)
-        except StoreError as error:
+        except NotFoundError:
+            self._refuse_doubt(located, sent_at)
+            return None
+        except ConroiError as error:
             raise self._unknown_or(StoreUnavailable(str(error)), located) from error
         return snapshot
 
+    def _refuse_doubt(self, located: Located, sent_at: Moment) -> None:
+        """The name was taken, and no file has it: whatever had it was collected, and it may have been ours.
+
+        A definite answer, that the name is taken, to the only send, a moment ago: nothing so young is collected.
+        """
+        if self._is_unanswered or seconds_since(self._files.environment, sent_at) >= ages().version_s:
+            raise self._may_be_collected(located)
+
     def _collected(self, located: Located, collected: VersionCollected) -> RetryableConflict | CommitStateUnknown:
         """This process stood still while others made that version, went on, and collected it."""
-        if collected.is_certain:
-            return RetryableConflict(
-                f"Others made version {located.version}, and collected it, while this commit stood still; nothing of "
-                "it is visible.",
-                table=self._files.root,
-                version=located.version,
-                base_version=located.version - 1,
-                hint="Run the work again on the newest version.",
-            )
+        if self._is_unanswered or not collected.is_certain:
+            return self._may_be_collected(located)
+        return RetryableConflict(
+            f"Others made version {located.version}, and collected it, while this commit stood still; nothing of "
+            "it is visible.",
+            table=self._files.root,
+            version=located.version,
+            base_version=located.version - 1,
+            hint="Run the work again on the newest version.",
+        )
+
+    def _may_be_collected(self, located: Located) -> CommitStateUnknown:
         return CommitStateUnknown(
             f"This process stood still for so long that version {located.version} may have been collected since.",
             table=self._files.root,
@@ -92,9 +128,9 @@ class Putting:
             hint="Look whether its rows are there before doing the work again.",
         )
 
-    def _unknown_or(self, error: StoreError, located: Located) -> StoreError | CommitStateUnknown:
-        """A refusal is an answer; silence is not."""
-        if not isinstance(error, StoreUnavailable):
+    def _unknown_or(self, error: ConroiError, located: Located) -> ConroiError:
+        """A refusal is an answer, if every send had one; silence is not."""
+        if not self._is_unanswered and not isinstance(error, StoreUnavailable):
             return error
         return CommitStateUnknown(
             f"The storage did not say whether version {located.version} was written: {error.message}",

@@ -22,7 +22,13 @@ from conroi.commit.pending import Built, Pending
 from conroi.commit.pins import Pin, finalize, staged_path
 from conroi.commit.snapshot import Snapshot, load_transaction
 from conroi.conflicts import Staged
-from conroi.errors import CorruptionError, ExpectedVersionMismatch, ForkedTableError, IncompatibleConflict
+from conroi.errors import (
+    ConroiError,
+    CorruptionError,
+    ExpectedVersionMismatch,
+    ForkedTableError,
+    IncompatibleConflict,
+)
 from conroi.maintenance.replaying import Replay
 from conroi.operations import Restore
 
@@ -54,7 +60,7 @@ def _is_forked(catalog: Catalog, row: Row) -> bool:
     if row.pin is None:
         return False
     try:
-        finalize(catalog.objects(location_of(row)), row.pin)
+        finalize(catalog.objects(location_of(row)), row.pin, catalog.environment)
     except ForkedTableError:
         return True
     return False
@@ -76,9 +82,11 @@ class _Mending:
             return  # somebody wrote by path again: once more
         Publishing(self.catalog, self._order(pin, foreign, discard=discard)).run()
         try:
-            finalize(self._files.objects, pin, built.data)
+            finalize(self._files.objects, pin, self.catalog.environment, built.data)
         except ForkedTableError:
             _log.warning("%s was written by its path again while it was mended", shown(self.row.object_id))
+        except ConroiError as error:  # it is published: the next writer gives it its final name
+            _log.warning("%s is repaired, but not final yet: %s", shown(self.row.object_id), error)
 
     def _foreign(self) -> list[ForeignManifest]:
         """What was committed by path, from the version that the lake has too."""

@@ -12,6 +12,8 @@ from conroi.stores.objects import NameTaken
 
 # Everything obstore raises: its own tree, and the built-in FileNotFoundError, TimeoutError, ValueError and the like.
 OBSTORE_ERRORS = (exceptions.BaseError, OSError, ValueError, NotImplementedError)
+CONDITIONAL = ("create", "copy to")
+"""The verbs of requests that may be refused because the name is taken."""
 _STATUS = re.compile(r"\bstatus:? (?:code )?(\d{3})\b")
 _CODE = re.compile(r"<Code>([A-Za-z]{1,60})</Code>")
 
@@ -20,9 +22,25 @@ def translate(error: Exception, verb: str, path: str, root: str, source: str | N
     """The typed error for what obstore raised; its words stay behind."""
     if isinstance(error, FileNotFoundError):
         return _not_found(verb, path, root, source)
-    if isinstance(error, (exceptions.AlreadyExistsError, exceptions.PreconditionError)):
+    if verb in CONDITIONAL and not is_in_progress(error) and _is_condition_failure(error):
         return NameTaken(path)
     return _refusal(error, f"Could not {verb} {path}", root)
+
+
+def is_in_progress(error: Exception) -> bool:
+    """Whether the server refused because another conditional request for the same name is in progress: try again.
+
+    S3 answers 409 ConditionalRequestConflict or OperationAborted. That does not say that the name is taken, though
+    obstore calls it "already exists". Azure answers 409 also to a name that is taken, with a code that says so.
+    """
+    if status_of(error) != 409:
+        return False
+    code = _CODE.search(str(error))
+    return code is None or "AlreadyExists" not in code.group(1)
+
+
+def _is_condition_failure(error: Exception) -> bool:
+    return isinstance(error, (exceptions.AlreadyExistsError, exceptions.PreconditionError))
 
 
 def is_past_the_end(error: Exception) -> bool:
@@ -69,6 +87,7 @@ def _by_status(error: Exception, asked: str, root: str) -> ConroiError:
         reason = f"the server answered {status}" + (f" {code.group(1)}" if code else "")
     if status == 501:
         return StoreError(f"{asked}: {reason}", table=root, hint=COMMIT_LOCK_HINT)
-    if status is None or status >= 500 or status in (408, 429):
+    # 409: another request is in progress. 412 to a request without a condition is no answer to what was asked.
+    if status is None or status >= 500 or status in (408, 409, 412, 429):
         return StoreUnavailable(f"{asked}: {reason}", table=root, hint="it may pass; check endpoint and network")
     return StoreError(f"{asked}: {reason}", table=root, hint="check the bucket, the region and storage_options")

@@ -11,8 +11,9 @@ from typing import TypeVar
 import obstore
 from obstore.exceptions import BaseError
 
+from conroi.environment import SYSTEM, Environment
 from conroi.errors import InvalidInputError, NotFoundError
-from conroi.stores.cloud_errors import OBSTORE_ERRORS, is_past_the_end, is_range_ignored, translate
+from conroi.stores.cloud_errors import OBSTORE_ERRORS, is_in_progress, is_past_the_end, is_range_ignored, translate
 from conroi.stores.cloud_options import CloudStore, open_store
 from conroi.stores.location import CloudLocation, check_path
 from conroi.stores.objects import ObjectInfo, Objects
@@ -21,6 +22,10 @@ from conroi.stores.pieces import PIECE_BYTES, pieces
 
 T = TypeVar("T")
 _CHUNK = 200
+CONFLICT_ATTEMPTS = 7
+"""How often a request is sent to which the server answers that another one is in progress."""
+CONFLICT_PAUSE_S = 0.01
+"""The longest first pause between two of them, in seconds; it doubles."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -28,12 +33,16 @@ class CloudObjects:
     """The files of one table in a bucket.
 
     Reads and plain writes are tried again a few times when the server does not answer. A conditional write is sent
-    once: after a lost answer a second try would find its own file and call the name taken.
+    once: after a lost answer a second try would find its own file and call the name taken. Only an answer that another
+    conditional request is in progress (HTTP 409) is followed by another try, after a pause.
     """
 
     is_local = False
 
-    def __init__(self, location: CloudLocation, storage_options: Mapping[str, str]) -> None:
+    def __init__(
+        self, location: CloudLocation, storage_options: Mapping[str, str], environment: Environment = SYSTEM
+    ) -> None:
+        self._environment = environment
         self.location = location
         self.root = location.uri()
         self.storage_options: StorageOptions = read_options(storage_options)
@@ -178,12 +187,18 @@ class CloudObjects:
 
     def _ask(self, verb: str, path: str, request: Callable[[], T], source: str | None = None) -> T:
         check_path(path)
-        try:
-            return request()
-        except OBSTORE_ERRORS as error:
-            problem = translate(error, verb, path, self.root, source)
-        # Raised out here, so that the original, which may quote credentials, is not chained to it.
-        raise problem
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                return request()
+            except OBSTORE_ERRORS as error:
+                problem = translate(error, verb, path, self.root, source)
+                may_pass = is_in_progress(error) and attempt < CONFLICT_ATTEMPTS
+            if not may_pass:
+                # Raised out here, so that the original, which may quote credentials, is not chained to it.
+                raise problem
+            self._environment.sleep(self._environment.uniform(0.0, CONFLICT_PAUSE_S * (1 << attempt)))
 
 
 def _info(found: obstore.ObjectMeta) -> ObjectInfo:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import logging
 
-from conroi.environment import SYSTEM, Environment
+from conroi.environment import LONG_AGO, SYSTEM, Environment, Moment
 from conroi.errors import (
     ConroiError,
     CorruptionError,
@@ -39,9 +39,14 @@ from conroi.stores.finishing import FinalPut, is_same_commit
 from conroi.stores.objects import NameTaken, Objects
 from conroi.stores.putters import PutNew
 from conroi.stores.records import Record, RecordStore, RecordTaken
-from conroi.stores.versions import LONG_AGO, FolderVersions, Located
+from conroi.stores.versions import FolderVersions, Located
 
 _log = logging.getLogger(__name__)
+
+FINAL_ATTEMPTS = 4
+"""How often a final name is tried that is said to be taken while no file has it."""
+FINAL_PAUSE_S = 0.02
+"""The longest first pause between two such attempts, in seconds; it doubles."""
 
 
 class ExternalVersions:
@@ -60,6 +65,8 @@ class ExternalVersions:
         """The newest version that we know to be under its final name."""
         self._staged: tuple[int, bytes, str] | None = None
         """What was staged last, for a put that is sent again."""
+        self._is_in_doubt = False
+        """Whether a record that names it was sent and not answered."""
 
     def __repr__(self) -> str:
         return f"ExternalVersions({self._key!r}, {self._records!r})"
@@ -83,10 +90,10 @@ class ExternalVersions:
             return []
         return [located for located in self._folder.all() if located.version <= newest.version]
 
-    def saw(self, located: Located, at: float = LONG_AGO) -> None:
+    def saw(self, located: Located, at: Moment = LONG_AGO) -> None:
         self._folder.saw(located, at)
 
-    def confirm(self, located: Located, since: float) -> None:
+    def confirm(self, located: Located, since: Moment) -> None:
         """The store itself takes no record that is not newer than its newest."""
 
     def records(self) -> list[Record]:
@@ -121,7 +128,7 @@ class ExternalVersions:
     def _complete_own(self, record: Record, final: str, data: bytes) -> None:
         try:
             is_ours = self._complete(record, final, data)
-        except StoreError as error:
+        except ConroiError as error:
             # Others may complete it yet, so a refusal here is no answer to "was it committed?".
             raise StoreUnavailable(
                 f"Version {record.version} is recorded, but could not be completed: {error.message}",
@@ -135,6 +142,7 @@ class ExternalVersions:
     def _stage(self, version: int, final: str, data: bytes) -> str:
         if self._staged is not None and self._staged[0] == version and self._staged[1] is data:
             return self._staged[2]
+        self._is_in_doubt = False
         path = staged_name(final, self._environment.new_uuid())
         self._objects.put_unseen(path, data)
         self._staged = version, data, path
@@ -148,9 +156,11 @@ class ExternalVersions:
                 raise RecordTaken(record.table, record.version, None) from None
             self._record_after_adoption(record, moved.actual)
         except StoreUnavailable:
-            raise  # it may have landed: nothing is deleted
+            self._is_in_doubt = True  # it may have landed: nothing is deleted
+            raise
         except ConroiError:
-            self._discard(record.path)
+            if not self._is_in_doubt:
+                self._discard(record.path)
             raise
 
     def _record_after_adoption(self, record: Record, known: int) -> None:
@@ -158,7 +168,8 @@ class ExternalVersions:
         before = self.adopt(known)
         expected = known if before is None else before.version
         if expected not in (0, record.version - 1) and expected < record.version:
-            self._discard(record.path)
+            if not self._is_in_doubt:
+                self._discard(record.path)
             raise self._corrupt(record.version, f"the newest version in the store and in the folder is {expected}")
         try:
             self._records.put_if_absent([record], {self._key: expected})
@@ -214,21 +225,38 @@ class ExternalVersions:
 
     def _complete(self, record: Record, final: str, data: bytes, *, is_own: bool = True) -> bool:
         """Steps three and four; False if the final name holds a commit of somebody who does not know the store."""
-        try:
-            # Who helps looks first: the writer is often through with it, and some storage ignores conditions.
-            if not is_own and self._objects.head(final) is not None:
-                raise NameTaken(final)
-            self._putter.put_new(self._objects, final, data)
-        except NameTaken:
-            theirs = self._objects.get(final)
-            if not is_same_commit(data, theirs):
-                self._give_way(record, final, theirs)
-                return False
+        theirs = self._put_final(final, data, is_own=is_own)
+        if theirs is not None and not is_same_commit(data, theirs):
+            self._give_way(record, final, theirs)
+            return False
         if self._point(record, final, len(data)):
             self._discard(record.path)
         if not self._objects.is_listing_ordered:
             self._folder.write_hint(record.version)
         return True
+
+    def _put_final(self, final: str, data: bytes, *, is_own: bool) -> bytes | None:
+        """Put the manifest under its final name; what is there already, if something is.
+
+        A name that is said to be taken while no file has it was only busy: the put is sent again after a pause.
+        """
+        for attempt in range(1, FINAL_ATTEMPTS + 1):
+            try:
+                # Who helps looks first: the writer is often through with it, and some storage ignores conditions.
+                if not is_own and self._objects.head(final) is not None:
+                    raise NameTaken(final)
+                self._putter.put_new(self._objects, final, data)
+                return None
+            except NameTaken:
+                try:
+                    return self._objects.get(final)
+                except NotFoundError:
+                    self._environment.sleep(self._environment.uniform(0.0, FINAL_PAUSE_S * (1 << attempt)))
+        raise StoreUnavailable(
+            f"The storage says that {final} is taken, and no file is there.",
+            table=self._objects.root,
+            hint="The version is committed; open the table when the storage works again: that completes it.",
+        )
 
     def _give_way(self, record: Record, final: str, theirs: bytes) -> None:
         _log.warning(

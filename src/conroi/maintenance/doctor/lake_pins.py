@@ -89,13 +89,13 @@ class PinChecks:
             return  # its publisher is at it
         if self._subject.objects.head(pin.final.path) is not None:
             return
-        objects = self._subject.objects
+        objects, environment = self._subject.objects, self._subject.environment
         self._subject.add(
             "unfinished-publication",
             "The lake has published the version, but it has no final name.",
             version=pin.version,
             path=pin.manifest,
-            fix=None if self._is_branch else lambda: finalize(objects, pin),
+            fix=None if self._is_branch else lambda: finalize(objects, pin, environment),
         )
 
     def _is_missing(self, pin: Pin, use: PinUse) -> bool:
