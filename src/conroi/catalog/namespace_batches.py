@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from lance_namespace import CommitTableResult, CreateTableVersionResponse
+from lance_namespace import (
+    CommitTableResult,
+    CreateTableVersionResponse,
+    DeclareTableResponse,
+    DeregisterTableResponse,
+)
 
+from conroi.catalog.heads import Published
 from conroi.catalog.namespace_changes import declared, declared_row, deregistered, reserve
 from conroi.catalog.namespace_publishing import (
     Entry,
@@ -13,14 +19,16 @@ from conroi.catalog.namespace_publishing import (
     publish_versions,
     published_version,
     refuse_twice,
+    version_in,
 )
+from conroi.catalog.namespace_repeats import published_before
 from conroi.catalog.namespace_requests import Request
 from conroi.catalog.namespace_view import View
 from conroi.catalog.part import Wanted
 from conroi.catalog.prebuilt import current_version
 from conroi.catalog.rows import Row
 from conroi.catalog.state import LakeState
-from conroi.errors import InvalidInputError, UnsupportedError
+from conroi.errors import InvalidInputError, NotFoundError, UnsupportedError
 
 KINDS = ("declare_table", "create_table_version", "delete_table_versions", "deregister_table")
 
@@ -81,12 +89,33 @@ def commit_tables(view: View, request: Request) -> list[CommitTableResult]:
     operations = [_kind_and_request(each) for each in request.many("operations")]
     if not operations:
         raise InvalidInputError("The batch is empty.", hint="Give at least one operation.")
-    _adopt_first(view, [Entry.of(each) for kind, each in operations if kind == "create_table_version"])
+    entries = [Entry.of(each) for kind, each in operations if kind == "create_table_version"]
+    earlier = published_before(view, view.newest(), entries)
+    if earlier is not None:
+        return [_result_in(view, earlier, kind, each) for kind, each in operations]
+    _adopt_first(view, entries)
     batch = Batch(view, view.newest())
     for kind, each in operations:
         batch.add(kind, each)
     batch.publish()
     return [batch.result(kind, each) for kind, each in operations]
+
+
+def _result_in(view: View, earlier: Published, kind: str, request: Request) -> CommitTableResult:
+    """What became of one operation of a batch that an earlier request committed."""
+    if kind == "create_table_version":
+        version = version_in(view, earlier, Entry.of(request))
+        return CommitTableResult(create_table_version=CreateTableVersionResponse(version=version))
+    key = request.object_id()
+    if kind == "declare_table":
+        row = (earlier.changes or {}).get(key)
+        return CommitTableResult(declare_table=DeclareTableResponse() if row is None else declared(view, row))
+    try:
+        row = view.catalog.heads.at(earlier.version - 1).table(key)
+    except NotFoundError:  # that version of the lake was collected
+        row = None
+    answer = DeregisterTableResponse(id=request.parts()) if row is None else deregistered(view, row)
+    return CommitTableResult(deregister_table=answer)
 
 
 def _kind_and_request(operation: Request) -> tuple[str, Request]:

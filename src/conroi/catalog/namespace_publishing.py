@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from lance_namespace import TableVersion
 
 from conroi.catalog.catalog import location_of
+from conroi.catalog.heads import Published
 from conroi.catalog.names import shown
+from conroi.catalog.namespace_repeats import published_before
 from conroi.catalog.namespace_requests import Request
 from conroi.catalog.namespace_versions import table_version
 from conroi.catalog.namespace_view import View
 from conroi.catalog.part import Wanted
-from conroi.catalog.prebuilt import current_version, make_final
+from conroi.catalog.prebuilt import current_version, make_final, refuse_taken
 from conroi.catalog.publishing import Outcome
 from conroi.catalog.rows import Row
 from conroi.catalog.state import LakeState
@@ -49,6 +51,8 @@ class Entry:
 
     def wanted(self, view: View, row: Row, *, is_new: bool = False) -> Wanted:
         """Its part in a publication."""
+        if not is_new:
+            refuse_taken(view.catalog, row, self.version)
         objects = view.catalog.objects(location_of(row))
         foreign = read_staged(objects, self.version, self.key)
         return Wanted(self.object_id, None if is_new else self.object_id, view.files(row), None, row, foreign)
@@ -58,10 +62,10 @@ def create_versions(view: View, entries: Sequence[Entry]) -> list[TableVersion]:
     """Publish the versions, all or none; each has its final name when this answers."""
     refuse_twice([entry.object_id for entry in entries])
     base = view.newest()
+    earlier = published_before(view, base, entries)
+    if earlier is not None:
+        return [version_in(view, earlier, entry) for entry in entries]
     rows = [view.row(entry.object_id, base) for entry in entries]
-    done = _done_before(view, rows, entries)
-    if done is not None:
-        return done
     for entry, row in zip(entries, rows, strict=True):
         if entry.version > current_version(view.catalog, row) + 1:
             adopt(view, entry.object_id, entry.version - 1)
@@ -83,15 +87,21 @@ def refuse_twice(object_ids: Sequence[str]) -> None:
             )
 
 
-def _done_before(view: View, rows: Sequence[Row], entries: Sequence[Entry]) -> list[TableVersion] | None:
-    """What an earlier request published, if this one is the same again because its answer was lost."""
-    is_done = all(
-        row.pin is not None and row.pin.version == entry.version and entry.key.endswith(row.pin.manifest)
-        for row, entry in zip(rows, entries, strict=True)
+def version_in(view: View, earlier: Published, entry: Entry) -> TableVersion:
+    """The version that an earlier request published; it gets its final name now if it has none yet."""
+    row = row_in(earlier, entry)
+    now = view.state().table(entry.object_id)
+    is_newest = now is not None and now.pin == row.pin
+    found = make_final(view.catalog, row) if is_newest or row.pin is None else row.pin.final
+    return table_version(view, row, found)
+
+
+def row_in(earlier: Published, entry: Entry) -> Row:
+    """The row of the table in a publication that has this version."""
+    rows = [row for row in (earlier.changes or {}).values() if row is not None]
+    return next(
+        row for row in rows if row.pin is not None and entry.key.endswith(f"/{row.location}/{row.pin.manifest}")
     )
-    if not entries or not is_done:
-        return None
-    return [table_version(view, row, make_final(view.catalog, row)) for row in rows]
 
 
 def publish_versions(

@@ -6,6 +6,7 @@ It cannot be rebased here: it is the next version, or it is refused and its writ
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 from conroi.catalog.catalog import Catalog, location_of
 from conroi.catalog.foreign_keys import refuse_duplicate_keys
@@ -16,7 +17,7 @@ from conroi.catalog.part import Wanted
 from conroi.catalog.rows import Row
 from conroi.catalog.state import LakeState
 from conroi.commit.change import CommitResult
-from conroi.commit.foreign import ForeignManifest
+from conroi.commit.foreign import ForeignManifest, without_gained_coverage
 from conroi.commit.pins import Pin, finalize
 from conroi.commit.snapshot import Snapshot
 from conroi.commit.staying import is_recent_for_files
@@ -33,6 +34,9 @@ from conroi.stores.objects import Objects
 from conroi.stores.versions import Located
 
 _log = logging.getLogger(__name__)
+
+CREATIONS = ("Overwrite", "Clone")
+"""Operations that create a table, when they are made on version 0."""
 
 
 class PrebuiltPart:
@@ -64,13 +68,22 @@ class PrebuiltPart:
         self._before = None if self.is_new else self._row(state)
         current = 0 if self._before is None else current_version(self._catalog, self._before)
         if current + 1 != self._foreign.version:
-            raise ExpectedVersionMismatch(
-                f"Version {self._foreign.version} of table {self.name!r} cannot be made: the lake has {current}.",
+            raise not_the_next(self.name, self._foreign.version, current)
+        self._refuse_late_creation(current)
+
+    def _refuse_late_creation(self, current: int) -> None:
+        """A table is created in two steps: what was made for one that was not there must not replace what came since.
+
+        Lance tells nobody of an Overwrite that it lost a race, so this is looked for here.
+        """
+        transaction = self._foreign.transaction
+        if current and not transaction.read_version and transaction.operation_name in CREATIONS:
+            raise RetryableConflict(
+                f"The table {self.name!r} was created by another client in the meantime; it has version {current}.",
                 table=self.name,
-                expected=self._foreign.version - 1,
-                actual=current,
-                hint="Rebase over the versions that are there, and ask for the next.",
-                is_retryable=True,
+                version=current,
+                base_version=0,
+                hint="Open the table, and append to it, or overwrite it in a new transaction.",
             )
 
     def _row(self, state: LakeState) -> Row:
@@ -111,6 +124,8 @@ class PrebuiltPart:
                 hint="Stage the manifest under a name of the same scheme.",
             )
         refuse_duplicate_keys(self.wanted.files, base, self._foreign)
+        if base is not None:
+            self._foreign = without_gained_coverage(self._objects, base, self._foreign)
         self._is_checked = True
 
     def tasks(self) -> list[Task]:
@@ -171,6 +186,24 @@ class PrebuiltPart:
         return self.wanted.files.objects
 
 
+def refuse_taken(catalog: Catalog, row: Row, version: int) -> None:
+    """The version that is asked for must not be there."""
+    current = current_version(catalog, row)
+    if version <= current:
+        raise not_the_next(shown(row.object_id), version, current)
+
+
+def not_the_next(table: str, version: int, current: int) -> ExpectedVersionMismatch:
+    return ExpectedVersionMismatch(
+        f"Version {version} of table {table!r} cannot be made: the lake has {current}.",
+        table=table,
+        expected=version - 1,
+        actual=current,
+        hint="Rebase over the versions that are there, and ask for the next.",
+        is_retryable=True,
+    )
+
+
 def current_version(catalog: Catalog, row: Row) -> int:
     """The newest version that the lake has of the table; 0 for one that is only declared."""
     return catalog.version_of(row)
@@ -192,5 +225,5 @@ def make_final(catalog: Catalog, row: Row) -> Located:
         under_way = catalog.finalizing.get((location, pin.version, pin.transaction))
         if under_way is None or not under_way.result():
             finalize(catalog.objects(location), pin, catalog.environment)
-        catalog.keep(location, pin, Snapshot(snapshot.manifest, pin.final, snapshot.inline_transaction))
+        catalog.keep(location, pin, replace(snapshot, located=pin.final, is_final=True))
     return pin.final

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from conroi.commit.pins import Pin
-from conroi.commit.snapshot import Snapshot, load_snapshot, load_transaction
+from conroi.commit.snapshot import Snapshot, load_snapshot, load_transaction, with_checked_coverage
 from conroi.errors import InvalidInputError, NotFoundError
 from conroi.format.flags import require_writable
 from conroi.format.manifest import Manifest
 from conroi.format.manifest_checks import validate_manifest
+from conroi.format.manifest_file import with_other_indices
 from conroi.format.naming import VERSIONS_DIR, ManifestNaming, parse_staged_name
 from conroi.format.transaction import Transaction
+from conroi.operations.indices import coverage, without_gained
 from conroi.stores.location import CloudLocation, parse_location
 from conroi.stores.objects import Objects
 from conroi.stores.versions import Located
@@ -36,7 +38,7 @@ class ForeignManifest:
     @property
     def final_snapshot(self) -> Snapshot:
         """The version, once it has its final name."""
-        return Snapshot(self.snapshot.manifest, self.pin.final, self.snapshot.inline_transaction)
+        return replace(self.snapshot, located=self.pin.final, is_final=True)
 
 
 def key_in_store(objects: Objects, path: str = "") -> str:
@@ -50,7 +52,7 @@ def read_staged(objects: Objects, version: int, key: str) -> ForeignManifest:
     """The manifest that waits under this key to become this version; InvalidInputError if it cannot."""
     located = _located(objects, version, key)
     try:
-        snapshot = load_snapshot(objects, located)
+        snapshot = load_snapshot(objects, located, is_unchecked=True)  # it is compared with its base when that is known
     except NotFoundError:
         raise InvalidInputError(
             f"There is no staged manifest {located.path}.",
@@ -70,6 +72,25 @@ def read_final(objects: Objects, version: int, naming: ManifestNaming) -> Foreig
     except NotFoundError:
         return None
     return _foreign(objects, snapshot)
+
+
+def without_gained_coverage(objects: Objects, base: Snapshot, foreign: ForeignManifest) -> ForeignManifest:
+    """A staged manifest whose indices cover only what they can, in the same file; itself if they do so already.
+
+    The file keeps its name, its size and every offset in it, so it is still the one that its writer has in memory.
+    """
+    manifest = foreign.snapshot.manifest
+    if not manifest.has_stable_row_ids:
+        return foreign
+    if foreign.transaction.operation_name == "Restore":  # which brings back what indices covered before the base
+        indices = with_checked_coverage(objects, foreign.snapshot.located, manifest).indices
+    else:
+        indices = without_gained(manifest.indices, coverage(base.indices))
+    if indices is manifest.indices:
+        return foreign
+    path = foreign.pin.manifest
+    objects.put(path, with_other_indices(objects.get(path), indices))
+    return replace(foreign, snapshot=replace(foreign.snapshot, manifest=manifest.changed(indices=indices)))
 
 
 def delete_manifests(objects: Objects, versions: Iterable[Located]) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from pyroaring import BitMap
+
 from conroi.commit.forked import resolved
 from conroi.errors import CorruptionError, NotFoundError
 from conroi.format.flags import require_readable
@@ -19,8 +21,11 @@ from conroi.format.manifest_file import (
 )
 from conroi.format.naming import TRANSACTIONS_DIR, ManifestNaming
 from conroi.format.transaction import Transaction, decode_transaction
+from conroi.operations.indices import coverage, covered_fragments, finds_addresses, is_system, without_gained
+from conroi.stores.cache import BoundedCache
 from conroi.stores.objects import Objects
 from conroi.stores.versions import Located
+from conroi.version import WRITER
 
 FRONT_BYTES = 8192
 """So much of a manifest's front is read for the transaction alone, where a second read costs little."""
@@ -36,6 +41,8 @@ class Snapshot:
     is_final: bool = True
     is_private: bool = False
     """Whether it is a version that only a transaction sees, which never gets a file."""
+    claims_too_much: bool = False
+    """Whether an index in the file covers fragments that it cannot know; `manifest` has it without them."""
 
     @property
     def version(self) -> int:
@@ -61,8 +68,11 @@ class Snapshot:
         return f"{writer.library} {writer.version}".strip()
 
 
-def load_snapshot(objects: Objects, located: Located) -> Snapshot:
-    """Read the manifest file; CorruptionError if it is damaged, UnsupportedError if it needs what we do not have."""
+def load_snapshot(objects: Objects, located: Located, *, is_unchecked: bool = False) -> Snapshot:
+    """Read the manifest file; CorruptionError if it is damaged, UnsupportedError if it needs what we do not have.
+
+    `is_unchecked`: with index coverage as it is in the file, whether that can be or not.
+    """
     file = _read_file(objects, located)
     require_readable(file.manifest.head)
     if file.manifest.version != located.version:
@@ -72,7 +82,56 @@ def load_snapshot(objects: Objects, located: Located) -> Snapshot:
             version=located.version,
             hint="The file was renamed or copied over another one; restore it from a backup.",
         )
-    return Snapshot(resolved(objects.root, file.manifest), located, file.transaction)
+    manifest = resolved(objects.root, file.manifest)
+    checked = manifest if is_unchecked else with_checked_coverage(objects, located, manifest)
+    return Snapshot(checked, located, file.transaction, claims_too_much=checked is not manifest)
+
+
+def with_checked_coverage(objects: Objects, located: Located, manifest: Manifest) -> Manifest:
+    """The manifest without index coverage that no index can have gained; itself if there is none.
+
+    Lance before 14 adds fragments to indices that answer with addresses (see `without_gained`). What conroi wrote was
+    checked when it was built. For what others wrote, an index is compared with the oldest version that has it: about
+    log2(versions) manifests are read, once for each index. Versions that were collected cannot be compared with.
+    """
+    if not manifest.has_stable_row_ids or manifest.head.writer_version.library == WRITER[0]:
+        return manifest
+    of_addresses = [index for index in manifest.indices if finds_addresses(index) and not is_system(index)]
+    before = {index.uuid.uuid: _first_coverage(objects, located, index) for index in of_addresses}
+    indices = without_gained(manifest.indices, {uuid: found for uuid, found in before.items() if found is not None})
+    return manifest if indices is manifest.indices else manifest.changed(indices=indices)
+
+
+_FIRST_COVERAGE: BoundedCache[BitMap] = BoundedCache(4 * 1024 * 1024)
+
+
+def _first_coverage(objects: Objects, located: Located, index: IndexMetadata) -> BitMap | None:
+    """What the index covered at the oldest version there is that has it; None if it does not say."""
+    key = (objects.root, index.uuid.uuid)
+    known = _FIRST_COVERAGE.get(key)
+    if known is not None:
+        return known
+    found: BitMap | None = None
+    below, above = index.dataset_version, located.version  # versions without it, or gone; and with it
+    while below + 1 < above:
+        middle = (below + above) // 2
+        then = _coverage_at(objects, Located(middle, located.naming.path(middle), located.naming), index.uuid.uuid)
+        if then is None:
+            below = middle
+        else:
+            above, found = middle, then
+    first = covered_fragments(index) if found is None else found
+    if first is not None:
+        _FIRST_COVERAGE.put(key, first, 64 + len(first.serialize()))
+    return first
+
+
+def _coverage_at(objects: Objects, located: Located, uuid: bytes) -> BitMap | None:
+    try:
+        manifest = _read_file(objects, located).manifest
+    except NotFoundError:
+        return None
+    return coverage(manifest.indices).get(uuid)
 
 
 def _read_file(objects: Objects, located: Located) -> ManifestFile:

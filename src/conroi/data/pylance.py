@@ -31,7 +31,8 @@ def _session() -> Any:
 
 
 def _new_session() -> Any:
-    """Caches of its own: a private version may have the number, or fragments of the number, of another one."""
+    """Caches of its own: a private version may have the number, or fragments of the number, of another one; and the
+    indices of a version that are not to be used may be in the cache of the others."""
     import lance
 
     return cast("Any", lance).Session()  # pylance exports it, but not to type checkers
@@ -62,7 +63,7 @@ def open_dataset(objects: Objects, snapshot: Snapshot) -> lance.LanceDataset:
             version=snapshot.version,
             serialized_manifest=_message_for_pylance(objects, snapshot),
             storage_options=dict(objects.storage_options) or None,
-            session=_new_session() if snapshot.is_private else _session(),
+            session=_new_session() if snapshot.is_private or snapshot.claims_too_much else _session(),
         )
 
 
@@ -77,12 +78,14 @@ def _check_paths(snapshot: Snapshot) -> None:
 
 
 def has_sections(objects: Objects, snapshot: Snapshot) -> bool:
-    """Whether pylance finds the manifest, with its indices, under its final name."""
-    return snapshot.is_final and not (snapshot.manifest.indices and is_inherited(objects, snapshot.located.path))
+    """Whether pylance finds the manifest, with its indices as we have them, under its final name."""
+    if not snapshot.is_final or snapshot.claims_too_much:
+        return False
+    return not (snapshot.manifest.indices and is_inherited(objects, snapshot.located.path))
 
 
 def _message_for_pylance(objects: Objects, snapshot: Snapshot) -> bytes:
-    """The manifest; for one that is not under its final name yet, without the sections pylance would look up there."""
+    """The manifest; without the sections that pylance would look up in its file if they are not there, or not right."""
     if has_sections(objects, snapshot):
         return snapshot.manifest.message
     head: pb.ManifestHead = snapshot.manifest.editable_head()

@@ -12,12 +12,13 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import cast
 
 from google.protobuf.message import DecodeError
 
-from conroi.errors import CorruptionError, UnsupportedError
+from conroi.errors import CorruptionError, InvalidInputError, UnsupportedError
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import data_format_of
 from conroi.format.flags import Flag
@@ -104,6 +105,31 @@ def _completed(manifest: Manifest) -> Manifest:
     if used and not head.HasField("max_fragment_id"):
         head.max_fragment_id = max(used)
     return manifest.changed(head=head)
+
+
+def with_other_indices(data: bytes, indices: Iterable[pb.IndexMetadata]) -> bytes:
+    """The bytes of a manifest file with other indices in the same place: no offset and no size changes.
+
+    So the manifest fits a reader that has the message of the old file in memory. InvalidInputError if the indices
+    need more room than those that are there.
+    """
+    if is_sealed_front(data):
+        raise InvalidInputError(
+            "A manifest with a checksum cannot be changed in place.", hint="Build a new manifest instead."
+        )
+    at = _manifest_position(memoryview(data), len(data))
+    head = pb.ManifestHead.FromString(data[at + _LENGTH.size : -_FOOTER.size])
+    if not head.HasField("index_section"):
+        raise InvalidInputError("The manifest has no indices to be changed.", hint="Build a new manifest instead.")
+    start = head.index_section
+    room = _LENGTH.size + len(_read_section(memoryview(data)[:at], start, "index"))
+    section = _section(pb.IndexSection(indices=indices).SerializeToString(deterministic=True))
+    if len(section) > room:
+        raise InvalidInputError(
+            f"The indices need {len(section)} bytes, and there is room for {room}.",
+            hint="Build a new manifest instead.",
+        )
+    return data[:start] + section + bytes(room - len(section)) + data[start + room :]
 
 
 def decode_inline_transaction(data: bytes) -> bytes | None:

@@ -39,6 +39,32 @@ def encode_bitmap(bitmap: BitMap, *, has_runs: bool = False) -> bytes:
     return BitMap(bitmap.to_array(), optimize=has_runs).serialize()
 
 
+def encode_smallest(bitmap: BitMap) -> bytes:
+    """The bitmap in as few bytes as the format allows: by members or by runs, whichever is shorter as a whole.
+
+    The library decides for each container by itself, and so forgets that runs need no offsets in the header.
+    """
+    return min(encode_bitmap(bitmap), encode_bitmap(bitmap, has_runs=True), _encode_runs(bitmap), key=len)
+
+
+def _encode_runs(bitmap: BitMap) -> bytes:
+    """The bitmap with nothing but run containers."""
+    members = np.asarray(bitmap.to_array(), np.int64)
+    keys = np.unique(members >> 16)
+    if not 0 < len(keys) < _SMALLEST_WITH_OFFSETS:
+        return bitmap.serialize()
+    described, containers = b"", b""
+    for key in keys.tolist():
+        inside = members[members >> 16 == key] & 0xFFFF
+        starts = inside[np.flatnonzero(np.diff(inside, prepend=-2) > 1)]
+        ends = inside[np.flatnonzero(np.diff(inside, append=1 << 17) > 1)]
+        runs = np.stack([starts, ends - starts], axis=1)
+        described += struct.pack("<HH", key, len(inside) - 1)
+        containers += struct.pack("<H", len(runs)) + runs.astype("<u2").tobytes()
+    cookie = struct.pack("<HH", _RUN_COOKIE, len(keys) - 1)
+    return cookie + bytes([(1 << len(keys)) - 1]) + described + containers
+
+
 def _checked_end(data: bytes) -> int:
     """Where the bitmap ends, after checking all that it says about itself."""
     count, is_run, at = _header(data)

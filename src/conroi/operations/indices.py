@@ -15,7 +15,7 @@ from pyroaring import BitMap
 
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
-from conroi.format.roaring import decode_bitmap, encode_bitmap
+from conroi.format.roaring import decode_bitmap, encode_bitmap, encode_smallest
 from conroi.operations.base import copied
 
 FRAGMENT_REUSE = "__lance_frag_reuse"
@@ -53,6 +53,34 @@ def finds_addresses(index: pb.IndexMetadata) -> bool:
     if kind.endswith(_ADDRESS_KIND_BTREE):
         return index.index_version >= 1  # those of version 0, from before pylance 14, hold row ids
     return kind.endswith(_ADDRESS_KINDS) or kind.rpartition("/")[2].lower() == _ADDRESS_KIND_FM
+
+
+def without_gained(
+    indices: Sequence[pb.IndexMetadata], coverage_before: Mapping[bytes, BitMap]
+) -> Sequence[pb.IndexMetadata]:
+    """Indices of a table with stable row ids, without coverage that they cannot have gained; themselves if all have.
+
+    An index that answers with addresses holds the rows of the fragments that it was built for. A writer that takes it
+    for an index of row ids adds the fragments into which it moved rows; the index does not know them there.
+    `coverage_before` is what an index of this uuid covered at an earlier version.
+    """
+    trimmed = [_without_gained(index, coverage_before.get(index.uuid.uuid)) for index in indices]
+    return indices if all(now is then for now, then in zip(trimmed, indices, strict=True)) else trimmed
+
+
+def _without_gained(index: pb.IndexMetadata, before: BitMap | None) -> pb.IndexMetadata:
+    covered = None if before is None or is_system(index) or not finds_addresses(index) else covered_fragments(index)
+    if before is None or covered is None or covered <= before:
+        return index
+    copy = copied(index)
+    copy.fragment_bitmap = encode_smallest(covered & before)  # it takes the place of the longer list
+    return copy
+
+
+def coverage(indices: Iterable[pb.IndexMetadata]) -> dict[bytes, BitMap]:
+    """The fragments that each index covers, by its uuid; without those that do not say."""
+    found = {index.uuid.uuid: covered_fragments(index) for index in indices}
+    return {uuid: covered for uuid, covered in found.items() if covered is not None}
 
 
 def follows_reuse(index: pb.IndexMetadata) -> bool:

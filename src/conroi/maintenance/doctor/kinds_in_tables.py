@@ -153,6 +153,13 @@ TABLE_GROUPS: tuple[Group, ...] = (
             Kind(
                 "wrong-size-index-file", "error", "a file of an index was changed", "Drop the index, and make it again."
             ),
+            Kind(
+                "index-misses-rows",
+                "error",
+                "a filter finds fewer rows through an index than a scan does (looked for only if deep)",
+                "Drop the index, and make it again. Lance before 14 makes such an index of one that it does not know, "
+                "when it updates or compacts a table with stable row ids: upgrade that client.",
+            ),
         ),
     ),
     Group(

@@ -21,6 +21,7 @@ from conroi.format.naming import deletion_path
 from conroi.format.rowids import decode_row_ids, without
 from conroi.format.segments import U64Array
 from conroi.maintenance.doctor.contents import Contents, is_still_there
+from conroi.maintenance.doctor.indices import check_indices
 from conroi.maintenance.doctor.lines import FragmentUse, Line
 from conroi.maintenance.doctor.subject import Place, Subject, base_of
 
@@ -47,6 +48,8 @@ def check_rows(subject: Subject, line: Line, contents: Contents, *, has_names: b
             _check_scan(subject, line)
         if not has_names:
             _check_keys(subject, line)
+        if subject.examination.deep and line.is_sound:
+            check_indices(subject, line)
 
 
 def _uses(subject: Subject, line: Line) -> list[FragmentUse]:
