@@ -22,7 +22,13 @@ from tests.namespace.test_batches import batch, commit, version
 
 def one(asked: dict[str, Any]) -> Callable[[ConroiNamespace], list[int]]:
     request = ln.CreateTableVersionRequest(**asked)
-    return lambda namespace: [namespace.create_table_version(request).version.version]
+    return lambda namespace: [made_version(namespace.create_table_version(request))]
+
+
+def made_version(answer: ln.CreateTableVersionResponse | None) -> int:
+    assert answer is not None
+    assert answer.version is not None
+    return answer.version.version
 
 
 def many(*asked: dict[str, Any]) -> Callable[[ConroiNamespace], list[int]]:
@@ -35,7 +41,7 @@ def mixed(*asked: dict[str, Any]) -> Callable[[ConroiNamespace], list[int]]:
 
     def send(namespace: ConroiNamespace) -> list[int]:
         results = namespace.batch_commit_tables(request).results
-        return [each.create_table_version.version.version for each in results]
+        return [made_version(each.create_table_version) for each in results]
 
     return send
 
