@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 import pytest
@@ -269,6 +269,80 @@ def test_rows_that_took_no_lock_are_found_before_they_break_a_run(
     with pytest.raises(conroi.InsertInterrupted):
         lake.insert("shared", stream(batches()), chunk_rows=1)
     assert lake["shared"].to_arrow()["worker"].to_pylist() == [1]
+
+
+def restored(lake: conroi.Lake) -> None:
+    lake["shared"].restore(1)
+
+
+def emptied(lake: conroi.Lake) -> None:
+    lake["shared"].overwrite(SCHEMA.empty_table())
+
+
+def emptied_in_a_transaction(lake: conroi.Lake) -> None:
+    with lake.begin() as tx:
+        tx["shared"].overwrite(SCHEMA.empty_table())
+        tx["shared"].set_config({"a": "b"})
+
+
+def emptied_and_set(lake: conroi.Lake) -> None:
+    emptied(lake)
+    lake["shared"].set_config({"a": "b"})
+
+
+def restored_by_pylance(lake: conroi.Lake) -> None:
+    import lance
+
+    lance.dataset(lake["shared"].uri, version=1).restore()
+
+
+def emptied_by_pylance(lake: conroi.Lake) -> None:
+    import lance
+
+    lance.write_dataset(SCHEMA.empty_table(), lake["shared"].uri, mode="overwrite")
+
+
+@pytest.mark.contract("L11")
+@pytest.mark.parametrize(
+    "replace",
+    [restored, emptied, emptied_in_a_transaction, emptied_and_set, restored_by_pylance, emptied_by_pylance],
+)
+def test_an_insert_whose_first_pieces_were_replaced_is_refused(
+    uri: str, replace: Callable[[conroi.Lake], None]
+) -> None:
+    """G3: a Restore or an Overwrite with nothing leaves the next row id as it is, so that alone says too little."""
+    lake = conroi.connect(uri)
+    lake.create_table("shared", SCHEMA, stable_row_ids=True)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield from (batch(n) for n in range(3))
+        assert lake["shared"].count_rows() == 2
+        replace(lake)
+        yield from (batch(n) for n in range(3, 6))
+
+    with pytest.raises(conroi.InsertInterrupted, match=r"Restore|Overwrite"):
+        lake.insert("shared", stream(batches()), chunk_rows=1)
+    assert lake["shared"].count_rows() == 0
+    assert runs(lake.insert("shared", rows(4), chunk_rows=2)) == [(0, 0, 4)]
+
+
+@pytest.mark.contract("L11")
+def test_changes_that_keep_the_rows_do_not_disturb_an_insert(uri: str) -> None:
+    """The negative control: compaction, index, settings, columns and updates between two pieces are no replacement."""
+    lake = conroi.connect(uri)
+    lake.create_table("shared", SCHEMA, stable_row_ids=True)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield from (batch(n) for n in range(3))
+        lake["shared"].compact()
+        lake["shared"].create_index("n")
+        lake["shared"].set_config({"a": "b"})
+        lake["shared"].add_columns(pa.field("m", pa.int64()))
+        lake["shared"].update({"m": "7"}, where="n = 0")
+        lake["shared"].drop_columns(["m"])
+        yield from (batch(n) for n in range(3, 6))
+
+    assert runs(lake.insert("shared", stream(batches()), chunk_rows=1)) == [(0, 0, 6)]
 
 
 @pytest.mark.contract("L5")

@@ -11,6 +11,8 @@ from conroi.catalog.rows import Row
 from conroi.errors import InsertInterrupted, RetryableConflict
 
 PROPERTY = "conroi.insert"
+REPLACING = ("Overwrite", "Restore", "Clone", "Unknown")
+"""Operations after which rows of before may be gone although the next row id is the same."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,9 @@ class Fence:
         self.landed: InsertNote | None = None
         """What of the insert is in the table."""
         self._next: InsertNote | None = None
+        self._landed_in: Row | None = None
+        """The table's row with its newest piece."""
+        self._published: Row | None = None
         self._rows = 0
         self._is_last = False
 
@@ -63,8 +68,25 @@ class Fence:
                 raise self._interrupted("Another worker has taken the place of this insert, whose lock was lost.")
             if at != self.landed.next:
                 raise self._interrupted("Rows that took no lock were added behind what was inserted so far.")
+            self._check_line(row)
             first = self.landed.first
         self._next = InsertNote(self._id, first, at + self._rows, self._is_last)
+
+    def _check_line(self, row: Row) -> None:
+        """Refuse unless the version of the newest piece is an ancestor of this one, with no replacement in between."""
+        before = self._landed_in
+        assert before is not None and before.pin is not None, "publishing_done() noted it"
+        now = row.pin
+        if now is not None and now.version == before.pin.version and now.transaction == before.pin.transaction:
+            return
+        is_one_line = now is not None and row.location == before.location and row.mended <= before.pin.version
+        if now is None or not is_one_line or now.version <= before.pin.version:
+            raise self._interrupted("The table's version with what was inserted so far was replaced by another.")
+        found = self._catalog.operations_between(row, before.pin.version, now.version)
+        replacing = next((name for name in found if name in REPLACING), None)
+        if replacing is not None:
+            what = "a version that cannot be read" if replacing == "Unknown" else f"a concurrent {replacing}"
+            raise self._interrupted(f"What was inserted so far may have been replaced by {what}.")
 
     def _check_first(self, note: InsertNote | None) -> None:
         if note is not None and not note.is_complete and not self._keeps_remains:
@@ -76,11 +98,12 @@ class Fence:
 
     def amended(self, row: Row) -> Row:
         assert self._next is not None, "check() comes first"
-        return row.with_insert(self._next.to_json())
+        self._published = row.with_insert(self._next.to_json())
+        return self._published
 
     def publishing_done(self) -> None:
         """The piece is in the table."""
-        self.landed = self._next
+        self.landed, self._landed_in = self._next, self._published
 
     def _interrupted(self, what: str) -> InsertInterrupted:
         return InsertInterrupted(
