@@ -183,9 +183,9 @@ class Transaction(LowerLayer):
         if self.is_done and self._names.get(wanted) is not None:
             return self[name]
         self._names.check_free(wanted)
-        row = new_table_row(
-            wanted, new_location(self._catalog, wanted), self._catalog.environment.random_u64() >> 1
-        ).with_notes({"conroi.incarnation": str(self._catalog.environment.new_uuid())})
+        row = new_table_row(wanted, new_location(self._catalog, wanted), self._catalog.environment).with_notes(
+            {"conroi.incarnation": str(self._catalog.environment.new_uuid())}
+        )
         files = table_files(self._catalog, row, self._publisher)
         with about(name):
             change = create(

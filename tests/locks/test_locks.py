@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 import socket
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from conroi.catalog.publishing import Order, Publishing
 from conroi.locks import Mode
 from conroi.locks.ids import new_lock_id
 from conroi.locks.locks import locks_of
+from conroi.stores import postgres_lock
 from tests.locks.workers import SCHEMA, end, hear, start
 from tests.support.databases import PostgresServer, sqlite_address
 from tests.support.together import Meet, together
@@ -203,6 +206,97 @@ def test_a_forked_process_does_not_have_its_parents_lock(lake: conroi.Lake) -> N
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         lake.insert("shared", ROWS)  # and its end did not take it from us
         assert len(lake.locks()) == 1
+
+
+@pytest.mark.contract("L5")
+def test_a_process_with_more_than_1024_open_files_can_insert(lake: conroi.Lake, address: str, tmp_path: Path) -> None:
+    """J6: select() refuses file descriptors from 1024 on. The same for a commit lock."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
+    lock = postgres_lock(address, "t")
+    table = conroi.create_table(str(tmp_path / "t"), ROWS, commit_lock=lock)
+    with ExitStack() as stack:
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        for _ in range(1100):
+            stack.callback(os.close, os.open(os.devnull, os.O_RDONLY))
+        assert lake.insert("shared", ROWS * 2, chunk_rows=1).count_rows() == 2
+        again = postgres_lock(address, "t")
+        for number in (2, 3):
+            table = conroi.open_table(table.uri, commit_lock=again).append(ROWS)
+            assert table.count_rows() == number
+        again.close()
+    lock.close()
+
+
+# ---------------------------------------------------------------------------------- on branches
+
+
+@pytest.fixture
+def dev(lake: conroi.Lake) -> conroi.Lake:
+    lake.branches.create("dev")
+    return lake.branch("dev")
+
+
+@pytest.mark.contract("L12")
+@pytest.mark.parametrize("mode", ["postgresql", "file"])
+def test_a_branch_does_not_wait_for_main(lake: conroi.Lake, uri: str, address: str, mode: Mode) -> None:
+    """G11: neither in another worker nor in the one that holds the lock of main."""
+    lake.set_locks(mode)
+    lake.branches.create("dev")
+    with lake.insert_lock("shared"):
+        dev = lake.branch("dev")
+        dev.insert("shared", ROWS, wait_s=0)
+        assert [info.table for info in lake.locks()] == ["shared"]
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(conroi.connect(uri, locks=address, branch="dev").insert, "shared", ROWS, wait_s=0).result()
+            with pytest.raises(conroi.LockTimeout):
+                thread.submit(conroi.connect(uri, locks=address).insert, "shared", ROWS, wait_s=0).result()
+        lake.insert("shared", ROWS, wait_s=0)
+    with dev.insert_lock("shared"), pytest.raises(conroi.LockTimeout):
+        as_another_worker(lake.branch("dev"), wait_s=0)
+    assert (dev["shared"].latest().count_rows(), lake["shared"].count_rows()) == (2, 1)
+
+
+@pytest.mark.contract("L12")
+def test_workers_of_a_branch_agree_on_its_lock(lake: conroi.Lake, dev: conroi.Lake, uri: str, address: str) -> None:
+    on_main = row_of(lake, "shared").lock
+    found = {locks_of(dev.catalog).ids.of(row_of(dev, "shared"))}
+    found.add(locks_of(conroi.connect(uri, locks=address, branch="dev").catalog).ids.of(row_of(dev, "shared")))
+    dev.insert("shared", ROWS)
+    found.add(row_of(conroi.connect(uri, branch="dev"), "shared").lock or 0)
+    assert len(found) == 1
+    assert found != {on_main}
+    assert row_of(conroi.connect(uri), "shared").lock == on_main
+
+
+@pytest.mark.contract("L12")
+def test_a_fast_forward_keeps_the_lock_of_the_branch(lake: conroi.Lake, dev: conroi.Lake) -> None:
+    mine = locks_of(dev.catalog).ids.of(row_of(dev, "shared"))
+    lake.insert("shared", ROWS)
+    dev.merge("main")
+    assert dev["shared"].count_rows() == 1
+    assert row_of(dev, "shared").lock == mine
+
+
+@pytest.mark.contract("L12")
+def test_a_table_that_is_first_written_on_a_branch_without_locks_gets_its_id(uri: str) -> None:
+    lake = conroi.connect(uri)
+    lake.create_table("shared", SCHEMA)
+    lake.branches.create("dev")
+    dev = lake.branch("dev")
+    assert dev.doctor().is_healthy
+    dev["shared"].append(ROWS)
+    assert row_of(dev, "shared").lock not in (None, row_of(lake, "shared").lock)
+    assert dev.doctor().is_healthy
+
+
+@pytest.mark.contract("L5")
+def test_a_lock_is_of_the_table_and_not_of_its_name(lake: conroi.Lake) -> None:
+    """Inside the lock of a table that was dropped, the new table of its name has another lock, which is free."""
+    with lake.insert_lock("shared"):
+        lake.drop_table("shared")
+        lake.create_table("shared", SCHEMA)
+        assert lake.insert("shared", ROWS, wait_s=0).count_rows() == 1
 
 
 # ---------------------------------------------------------------------------------- L6

@@ -327,6 +327,26 @@ def test_an_insert_whose_first_pieces_were_replaced_is_refused(
 
 
 @pytest.mark.contract("L11")
+def test_a_merge_of_branches_that_takes_the_other_sides_table_ends_an_insert(uri: str) -> None:
+    """G3: such a merge is a Merge on the wire, which mostly keeps all rows."""
+    lake = conroi.connect(uri)
+    lake.create_table("shared", pa.Table.from_pylist(rows(1, worker=5), schema=SCHEMA), stable_row_ids=True)
+    lake.branches.create("dev")
+    lake.branch("dev")["shared"].update({"n": "100"})
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield from (batch(n) for n in range(3))
+        lake["shared"].update({"n": "200"}, where="worker = 5")
+        lake.merge("dev", prefer="source")
+        assert lake["shared"].to_arrow()["n"].to_pylist() == [100]
+        yield from (batch(n) for n in range(3, 6))
+
+    with pytest.raises(conroi.InsertInterrupted, match="replaced by a merge"):
+        lake.insert("shared", stream(batches()), chunk_rows=1)
+    assert lake["shared"].to_arrow()["n"].to_pylist() == [100]
+
+
+@pytest.mark.contract("L11")
 def test_changes_that_keep_the_rows_do_not_disturb_an_insert(uri: str) -> None:
     """The negative control: compaction, index, settings, columns and updates between two pieces are no replacement."""
     lake = conroi.connect(uri)

@@ -192,7 +192,8 @@ class Planning:
             if target.is_inherited and self._can_inherit(source):
                 assert self._target.catalog.branch is not None
                 tx.expect(name)
-                tx.set_row(seen_on(self._target.catalog.branch, source).renamed(target.object_id))
+                moved = seen_on(self._target.catalog.branch, source).renamed(target.object_id)
+                tx.set_row(moved if target.lock is None else moved.with_lock(target.lock))
             else:
                 tx[name].do(partial(_brought, self._source.pinned(source)))
             return TableMerge(name, "fast-forward", conflicts=len(choices))

@@ -63,7 +63,7 @@ def _refuse_taken(key: str, base: LakeState) -> None:
 
 def _new_row(view: View, key: str, location: str, properties: Mapping[str, str]) -> Row:
     environment = view.catalog.environment
-    row = new_table_row(key, location, environment.random_u64() >> 1)
+    row = new_table_row(key, location, environment)
     return row.with_notes({**properties, "conroi.incarnation": str(environment.new_uuid())})
 
 

@@ -10,7 +10,7 @@ from conroi.catalog.catalog import Catalog, LakeTableFiles, location_of
 from conroi.catalog.forking import fork
 from conroi.catalog.heads import Task
 from conroi.catalog.names import shown
-from conroi.catalog.rows import Row
+from conroi.catalog.rows import Row, new_lock_id
 from conroi.catalog.state import LakeState
 from conroi.commit.change import Change, CommitResult
 from conroi.commit.foreign import ForeignManifest, read_final, refuse_cleanup
@@ -209,6 +209,8 @@ class Part:
     def pinned_row(self, state: LakeState) -> Row:
         """The row of this table when the publication is through."""
         now = self.wanted.row if self.is_new else self._row(state)
+        if now.lock is None:  # the first version of a table that others made, or of one on a branch
+            now = now.with_lock(new_lock_id(self._catalog.environment))
         return now.pinned_at(self._pin).renamed(self.wanted.object_id)
 
     @property

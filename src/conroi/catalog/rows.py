@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from conroi.commit.pins import Pin
+from conroi.environment import Environment
 from conroi.errors import CorruptionError
 
 TABLE = "table"
@@ -117,8 +118,8 @@ class Row:
         return bool(self.lineage) and self.pin is not None and self.pin.version == self.lineage[0][1]
 
     def moved(self, location: str, lineage: tuple[tuple[str, int], ...]) -> Row:
-        """The same table in another folder, with its older versions where they are."""
-        kept = {key: value for key, value in self.notes.items() if key != _LINEAGE}
+        """The same table in another folder, with its older versions where they are; it gets a lock id of its own."""
+        kept = {key: value for key, value in self.notes.items() if key not in (_LINEAGE, _LOCK)}
         if lineage:
             kept[_LINEAGE] = json.dumps(lineage, separators=(",", ":"))
         return replace(self, location=location, metadata=json.dumps(kept, separators=(",", ":")))
@@ -154,6 +155,11 @@ class Row:
         return cls(object_id, kind, location, metadata, None if bases is None else tuple(bases))
 
 
-def new_table_row(object_id: str, location: str, lock: int) -> Row:
+def new_lock_id(environment: Environment) -> int:
+    """63 random bits, because PostgreSQL's are signed. Not compared with other ids: see docs/locks.md."""
+    return environment.random_u64() >> 1
+
+
+def new_table_row(object_id: str, location: str, environment: Environment) -> Row:
     """A table that is about to be created."""
-    return Row(object_id, TABLE, location).with_lock(lock)
+    return Row(object_id, TABLE, location).with_lock(new_lock_id(environment))

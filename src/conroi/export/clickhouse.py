@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 
 from conroi.catalog.catalog import LakeTableFiles
+from conroi.catalog.rows import new_lock_id
 from conroi.data.incoming import Data, to_reader
 from conroi.environment import SYSTEM, Environment
 from conroi.errors import InvalidInputError, LockTimeout
@@ -20,7 +21,6 @@ from conroi.export.rows import alike
 from conroi.export.target import Target, parse
 from conroi.inserting import Remains, check_remains
 from conroi.locks.held import Held, NoLock
-from conroi.locks.ids import new_lock_id
 from conroi.locks.locks import Locks, check_wait, locks_of
 from conroi.table import Table
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
+import numpy as np
+
 from conroi.catalog.catalog import Catalog
 from conroi.catalog.names import shown
 from conroi.catalog.rows import Row
 from conroi.errors import InsertInterrupted, RetryableConflict
+from conroi.format.rowids import decode_row_ids
 
 PROPERTY = "conroi.insert"
 REPLACING = ("Overwrite", "Restore", "Clone", "Unknown")
@@ -75,7 +78,8 @@ class Fence:
     def _check_line(self, row: Row) -> None:
         """Refuse unless the version of the newest piece is an ancestor of this one, with no replacement in between."""
         before = self._landed_in
-        assert before is not None and before.pin is not None, "publishing_done() noted it"
+        assert before is not None, "publishing_done() noted it"
+        assert before.pin is not None, "a published row has a pin"
         now = row.pin
         if now is not None and now.version == before.pin.version and now.transaction == before.pin.transaction:
             return
@@ -87,6 +91,19 @@ class Fence:
         if replacing is not None:
             what = "a version that cannot be read" if replacing == "Unknown" else f"a concurrent {replacing}"
             raise self._interrupted(f"What was inserted so far may have been replaced by {what}.")
+        for version, name in enumerate(found, before.pin.version + 1):
+            if name == "Merge" and self._rows_in(row, version) < self._rows_in(row, version - 1):
+                raise self._interrupted("What was inserted so far was replaced by a merge of branches or of schemas.")
+
+    def _rows_in(self, row: Row, version: int) -> int:
+        """How many rows of this insert the version has, deleted ones included."""
+        assert self.landed is not None
+        assert row.pin is not None
+        is_newest = version == row.pin.version
+        found = self._catalog.snapshot(row) if is_newest else self._catalog.final_version(row, version)
+        ids = [decode_row_ids(fragment.inline_row_ids) for fragment in found.manifest.fragments]
+        first, end = self.landed.first, self.landed.next
+        return sum(int(np.count_nonzero((each >= first) & (each < end))) for each in ids)
 
     def _check_first(self, note: InsertNote | None) -> None:
         if note is not None and not note.is_complete and not self._keeps_remains:

@@ -1,7 +1,7 @@
 """The id of each table's lock: minted, kept in the table's row, and looked up once.
 
-It is remembered by the table's incarnation, not by its name: a table that is dropped and made again under its name is
-another table with another lock, and whoever remembered the old id by name would lock something that nobody else does.
+It is remembered by the table's incarnation and folder, not by its name: a table that is dropped and made again under
+its name is another table with another lock, and so is the same table on another branch.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from conroi.catalog.catalog import Catalog, no_table
 from conroi.catalog.names import shown
 from conroi.catalog.publishing import Order, Publishing
 from conroi.catalog.records import Notes
-from conroi.catalog.rows import Row
+from conroi.catalog.rows import Row, new_lock_id
 from conroi.catalog.state import LakeState
-from conroi.environment import Environment
 from conroi.errors import RetryableConflict
 
 
@@ -24,7 +23,7 @@ class LockIds:
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self._known: dict[str, int] = {}
+        self._known: dict[tuple[str, str | None], int] = {}
         self._guard = threading.Lock()
         self.lookups = 0
         """How often an id was not known yet."""
@@ -32,15 +31,16 @@ class LockIds:
     def of(self, row: Row) -> int:
         """The lock id of this table; one that has none gets it now."""
         with self._guard:
-            known = self._known.get(row.incarnation)
-        if known is not None:
+            known = self._known.get((row.incarnation, row.location))
+        if known is not None and row.lock in (None, known):
             return known
         self.lookups += 1
         found = row.lock
         if found is None:
             found = self._registered(row)
         with self._guard:
-            return self._known.setdefault(row.incarnation, found)
+            self._known[row.incarnation, row.location] = found
+        return found
 
     def _registered(self, row: Row) -> int:
         """Publish an id for the table, if it has none still; of many who try at once, one succeeds."""
@@ -70,11 +70,6 @@ def _register(catalog: Catalog, state: LakeState, rows: list[Row]) -> bool:
     except RetryableConflict:
         return False
     return True
-
-
-def new_lock_id(environment: Environment) -> int:
-    """63 bits, because PostgreSQL's are signed; minted, so that no two names can meet in one."""
-    return environment.random_u64() >> 1
 
 
 @dataclass(frozen=True)

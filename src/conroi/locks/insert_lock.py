@@ -87,7 +87,7 @@ class InsertLock:
 
     def _keep(self, holding: Holding) -> None:
         self._holding, holding.owner = holding, _here()
-        self._locks.remember(self._object_id, holding)
+        self._locks.remember(holding)
 
     def __repr__(self) -> str:
         return f"InsertLock({shown(self._object_id)!r}, {'held' if self.is_held else 'not held'})"

@@ -69,8 +69,9 @@ class Holding:
         self.held.release()
 
 
-_MINE: ContextVar[dict[tuple[str, str], Holding]] = ContextVar("conroi_insert_locks")
-"""What this thread or task holds, so that an insert inside `with lake.insert_lock(…)` does not wait for itself."""
+_MINE: ContextVar[dict[tuple[str, str, str | None], Holding]] = ContextVar("conroi_insert_locks")
+"""What this thread or task holds, by lake, table and folder (a table has another one on each branch), so that an insert
+inside `with lake.insert_lock(…)` does not wait for itself."""
 
 
 class Locks:
@@ -155,13 +156,18 @@ class Locks:
             try:
                 state = self._catalog.state()
                 now = self._catalog.row(object_id, state)
-                is_right = now.incarnation == row.incarnation and self.mode(state) in (mode, *_unlocked(object_id))
+                is_right = self.mode(state) in (mode, *_unlocked(object_id)) and self._is_for(now, row, mode, lock)
             except BaseException:
                 held.release()
                 raise
             if is_right:
                 return Holding(held, now, mode)
             held.release()  # dropped and made again while we waited: that table has another lock
+
+    def _is_for(self, now: Row, row: Row, mode: Mode, lock: int) -> bool:
+        """Whether the lock that we took for a table is the one of the table that has its name now."""
+        is_same = (now.incarnation, now.location) == (row.incarnation, row.location)
+        return is_same and (mode == "none" or self.ids.of(now) == lock)
 
     def hold(self, lock: int, target: str, wait_s: float | None) -> Held:
         """Wait for the lock, by its id, of something that is not in the lake: the target of an export."""
@@ -173,12 +179,16 @@ class Locks:
 
     def mine(self, object_id: str) -> Holding | None:
         """The lock of this table, if this thread or task has it."""
-        holding = _MINE.get({}).get((self._catalog.uri, object_id))
+        row = self._catalog.known_state().table(object_id)
+        holding = None if row is None else _MINE.get({}).get(self._key(row))
         return None if holding is None or holding.is_over or holding.process != os.getpid() else holding
 
-    def remember(self, object_id: str, holding: Holding) -> None:
+    def remember(self, holding: Holding) -> None:
         """Inserts of this thread or task use this lock until it is let go."""
-        _MINE.set({**_MINE.get({}), (self._catalog.uri, object_id): holding})
+        _MINE.set({**_MINE.get({}), self._key(holding.row): holding})
+
+    def _key(self, row: Row) -> tuple[str, str, str | None]:
+        return self._catalog.uri, row.incarnation, row.location
 
     # ------------------------------------------------------------------------ all of them
 

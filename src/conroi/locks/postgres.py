@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import select
 import socket
 import time
 from collections.abc import Mapping
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from conroi.errors import ConroiError, InsertInterrupted, LockTimeout, StoreUnavailable
 from conroi.locks.held import Cancellation, LockInfo
-from conroi.stores.postgres_db import PostgresDatabase, Row
+from conroi.stores.postgres_db import PostgresDatabase, Row, is_ended
 
 if TYPE_CHECKING:
     import psycopg
@@ -65,8 +64,7 @@ class HeldInPostgres:
         self._owner = os.getpid()
 
     def confirm(self) -> None:
-        # Nothing was asked, so there is nothing to be read but the end of the connection.
-        if self._connection.closed or select.select([self._connection.fileno()], [], [], 0)[0]:
+        if is_ended(self._connection):
             raise InsertInterrupted(
                 "The connection to PostgreSQL was lost, and the insert lock with it.",
                 table=self._table,

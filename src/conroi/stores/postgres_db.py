@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import selectors
 import socket
 import threading
 import time
@@ -168,6 +169,18 @@ class PostgresDatabase:
         if state.startswith(_NOT_PASSING):
             return StoreError(f"{asked}: {name} ({state})", hint="Look into the log of the database.")
         return StoreUnavailable(f"{asked}: {name}", hint="It may pass; check that the server runs and can be reached.")
+
+
+def is_ended(connection: psycopg.Connection[Row]) -> bool:
+    """Whether the server ended an idle connection: nothing was asked, so all there is to read is the end. No request.
+
+    By a selector: select() refuses file descriptors from 1024 on.
+    """
+    if connection.closed:
+        return True
+    with selectors.DefaultSelector() as selector:
+        selector.register(connection.fileno(), selectors.EVENT_READ)
+        return bool(selector.select(0))
 
 
 def _rows(cursor: psycopg.Cursor[Row]) -> list[Row]:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import select
 import threading
 from collections.abc import Callable, Generator
 from functools import partial
 from typing import TYPE_CHECKING
 
 from conroi.errors import ConroiError, StoreUnavailable, TooMuchContention
-from conroi.stores.postgres_db import DEFAULT_TIMEOUT_S, PostgresDatabase, Row
+from conroi.stores.postgres_db import DEFAULT_TIMEOUT_S, PostgresDatabase, Row, is_ended
 
 if TYPE_CHECKING:
     import psycopg
@@ -27,8 +26,7 @@ class HeldByConnection:
 
     def confirm(self) -> None:
         """StoreUnavailable if the connection, and with it the lock, is gone; asks nobody."""
-        # Nothing was asked, so there is nothing to be read but the end of the connection.
-        if self._connection.closed or select.select([self._connection.fileno()], [], [], 0)[0]:
+        if is_ended(self._connection):
             raise StoreUnavailable(
                 f"The connection to {self._place} was lost, and the commit lock with it.",
                 hint="Nothing was written under the lock; try again.",
@@ -89,7 +87,7 @@ class PostgresLock:
                 self._idle, self._owner = [], os.getpid()
             while self._idle:
                 connection = self._idle.pop()
-                if not select.select([connection.fileno()], [], [], 0)[0]:  # readable: the server ended it
+                if not is_ended(connection):
                     return connection
                 connection.close()
         return self._database.connect()

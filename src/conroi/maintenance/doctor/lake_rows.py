@@ -81,7 +81,9 @@ def _check_names(rows: list[Row], findings: Findings) -> None:
 def _check_locks(catalog: Catalog, tables: list[Row], findings: Findings) -> None:
     holders: dict[int, list[str]] = defaultdict(list)
     for row in tables:
-        if row.lock is None:
+        if row.lock is None and row.is_inherited:
+            pass  # its first writer on the branch mints one
+        elif row.lock is None:
             findings.add(
                 "lock-id-missing",
                 "The table has no lock id.",
