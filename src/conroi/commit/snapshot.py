@@ -20,6 +20,7 @@ from conroi.format.manifest_file import (
     transaction_at_front,
 )
 from conroi.format.naming import TRANSACTIONS_DIR, ManifestNaming
+from conroi.format.rowids import decode_row_ids
 from conroi.format.transaction import Transaction, decode_transaction
 from conroi.operations.indices import coverage, covered_fragments, finds_addresses, is_system, without_gained
 from conroi.stores.cache import BoundedCache
@@ -55,6 +56,11 @@ class Snapshot:
     @property
     def indices(self) -> tuple[IndexMetadata, ...]:
         return self.manifest.indices
+
+    def count_row_ids(self, first: int, end: int) -> int:
+        """How many rows, deleted ones included, have a stable id from `first` up to, not with, `end`."""
+        ids = (decode_row_ids(fragment.inline_row_ids) for fragment in self.manifest.fragments)
+        return sum(int(((each >= first) & (each < end)).sum()) for each in ids)
 
     @cached_property
     def timestamp_ns(self) -> int:

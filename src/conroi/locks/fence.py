@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-import numpy as np
-
 from conroi.catalog.catalog import Catalog
 from conroi.catalog.names import shown
 from conroi.catalog.rows import Row
 from conroi.errors import InsertInterrupted, RetryableConflict
-from conroi.format.rowids import decode_row_ids
 
 PROPERTY = "conroi.insert"
 REPLACING = ("Overwrite", "Restore", "Clone", "Unknown")
@@ -101,9 +98,7 @@ class Fence:
         assert row.pin is not None
         is_newest = version == row.pin.version
         found = self._catalog.snapshot(row) if is_newest else self._catalog.final_version(row, version)
-        ids = [decode_row_ids(fragment.inline_row_ids) for fragment in found.manifest.fragments]
-        first, end = self.landed.first, self.landed.next
-        return sum(int(np.count_nonzero((each >= first) & (each < end))) for each in ids)
+        return found.count_row_ids(self.landed.first, self.landed.next)
 
     def _check_first(self, note: InsertNote | None) -> None:
         if note is not None and not note.is_complete and not self._keeps_remains:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
@@ -70,11 +71,11 @@ class Request:
     def fitted(self, pinned: Pinned, source: pa.Table) -> pa.Table:
         """The source's columns that the table has (those that matter), in its types."""
         self.check(pinned, source.schema)
-        return _cast(pinned, source if self._takes_all() else source.select(list(self.on)))
+        return _cast(pinned, source if self._takes_all() else source.select(list(self.on)), self.on)
 
     def keys(self, pinned: Pinned, source: pa.Table) -> pa.Table:
         """The source's keys (k0, k1, …), in the table's types."""
-        return key_columns_of(_cast(pinned, source.select(list(self.on))), self.on)
+        return key_columns_of(_cast(pinned, source.select(list(self.on)), self.on), self.on)
 
     # ------------------------------------------------------------------------ the change
 
@@ -112,9 +113,38 @@ def checked_on(on: Sequence[str] | str, table: str) -> tuple[str, ...]:
     return columns
 
 
-def _cast(pinned: Pinned, rows: pa.Table) -> pa.Table:
+def _cast(pinned: Pinned, rows: pa.Table, on: Sequence[str]) -> pa.Table:
     # A key that is null matches nothing, so it is no error here; one that is inserted is refused later.
-    return fit(rows.to_reader(), _nullable(pinned.schema), table=pinned.root).read_all()
+    fitted = fit(rows.to_reader(), _nullable(pinned.schema), table=pinned.root).read_all()
+    for column in on:
+        _refuse_other_keys(rows[column], fitted[column], column, pinned.root)
+    return fitted
+
+
+def _refuse_other_keys(given: pa.ChunkedArray[Any], fitted: pa.ChunkedArray[Any], column: str, table: str) -> None:
+    """A key that is another one in the table's type would match rows that it is not the key of."""
+    if given.type.equals(fitted.type) or isinstance(fitted.type, pa.BaseExtensionType) or pa.types.is_null(given.type):
+        return
+    is_timed = pa.types.is_timestamp(given.type) and pa.types.is_timestamp(fitted.type)
+    if is_timed and (given.type.tz is None) != (fitted.type.tz is None):
+        raise InvalidInputError(
+            f"The source's {column!r} is {given.type} and the table's {fitted.type}: one of them has no time zone.",
+            table=table,
+            hint="Give the source's column the time zone of the table's, or take it away.",
+        )
+    if not _bits(given).equals(_bits(fitted.cast(given.type))):
+        raise InvalidInputError(
+            f"The source's {column!r} ({given.type}) has a value that {fitted.type} does not hold exactly, "
+            "so it equals no key of the table.",
+            table=table,
+            hint="Round the source's column yourself, or change the table's with alter_columns().",
+        )
+
+
+def _bits(column: pa.ChunkedArray[Any]) -> pa.Array[Any]:
+    """The values in a form in which the same keys, NaN among them, are equal."""
+    found = key_columns_of(pa.table({"k": column}), ["k"]).column(0).combine_chunks()
+    return found.view(pa.int64()) if pa.types.is_floating(found.type) else found
 
 
 def _nullable(schema: pa.Schema) -> pa.Schema:

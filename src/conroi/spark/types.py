@@ -71,6 +71,12 @@ def spark_type(type_: pa.DataType) -> st.DataType | None:
     return _PLAIN.get(type_)
 
 
+def is_exact_in_spark(type_: pa.DataType) -> bool:
+    """Whether Spark reads every value of a plain column as it is: it has no parts of microseconds."""
+    is_timed = pa.types.is_timestamp(type_) or pa.types.is_time(type_) or pa.types.is_duration(type_)
+    return not (is_timed and type_.unit == "ns")
+
+
 def _nested(type_: pa.DataType) -> st.DataType | None:
     if pa.types.is_struct(type_):
         inside = [(field, spark_type(field.type)) for field in type_]

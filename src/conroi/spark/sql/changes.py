@@ -14,7 +14,7 @@ from conroi.format.fields import key_columns
 from conroi.spark.sql.expressions import Kind, NotSimple, Resolve, column_kind, simple, simple_condition
 from conroi.spark.sql.queries import frame
 from conroi.spark.sql.references import DIALECT, Tables, found_column, lake_name, same_name
-from conroi.spark.types import spark_schema
+from conroi.spark.types import is_exact_in_spark, spark_schema
 from conroi.table import Table
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ class Target:
     table: Table
     written: str
     """The table with its alias, as it stands after FROM."""
+    bare: str
+    """The table without its alias."""
 
     @staticmethod
     def of(node: exp.Expr, tables: Tables) -> Target:
@@ -55,7 +57,9 @@ class Target:
             raise NotFoundError(
                 f"The lake has no table {node.sql(DIALECT)}.", hint=f"It has {', '.join(tables.names()) or 'none'}."
             )
-        return Target(name, node.alias or node.name, tables.open(name), node.sql(DIALECT))
+        bare = node.copy()
+        bare.set("alias", None)
+        return Target(name, node.alias or node.name, tables.open(name), node.sql(DIALECT), bare.sql(DIALECT))
 
     def resolve(self, column: exp.Column) -> tuple[str, Any] | None:
         """A column of the table, with or without its alias."""
@@ -83,6 +87,14 @@ class Target:
                 f"{why} is for Spark to work out, and {self.name} has no key by which to find its rows again.",
                 hint="Declare one: table.declare_key(…); or compare columns with values only.",
             )
+        for column in key:
+            type_ = self.table.schema.field(column).type if column in self.table.schema.names else None
+            if type_ is None or not is_exact_in_spark(type_):
+                raise UnsupportedError(
+                    f"{why} is for Spark to work out, which cannot hold the key column {column!r} ({type_}) exactly.",
+                    table=self.name,
+                    hint="Compare columns with values only, or use the table's own verbs.",
+                )
         return list(key)
 
 

@@ -2,15 +2,21 @@
 
 What depends on the source alone is worked out by Spark, as columns of the source. What depends on the table is worked
 out where its rows are, so it must be simple.
+
+Keys are compared as Spark compares them. Where both sides have one type, the table's merge does that. Else Spark joins
+the source with the table's keys first, and each row of the source comes with the table's own key that it equals; one
+that equals none comes with a null key, which matches nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pyspark.sql import types as st
 from sqlglot import exp
 
@@ -20,7 +26,7 @@ from conroi.spark.sql.changes import Statement, Target
 from conroi.spark.sql.expressions import NotSimple, simple, simple_condition
 from conroi.spark.sql.queries import frame
 from conroi.spark.sql.references import DIALECT, Tables, same_name
-from conroi.spark.types import arrow_schema, spark_schema
+from conroi.spark.types import arrow_schema, is_exact_in_spark, spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -44,11 +50,21 @@ class Source:
         """The name of the column that holds this."""
         return self.computed.setdefault(expression, f"v{len(self.computed)}_")
 
-    def query(self, on: dict[str, str]) -> str:
+    def query(self, on: Keys) -> str:
         """The query for all that is needed of it."""
-        columns = [f"{expression} AS `{name}`" for name, expression in on.items()]
+        columns = [f"{expression} AS `{name}`" for name, expression in on.columns.items()]
         columns += [f"{expression} AS {name}" for expression, name in self.computed.items()]
-        return f"SELECT {', '.join(columns)} FROM {self.written}"  # noqa: S608 (pieces of the user's own SQL)
+        return f"SELECT {', '.join(columns)} FROM {self.written}{on.joined}"  # noqa: S608 (pieces of the user's own SQL)
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The columns that are matched on."""
+
+    columns: dict[str, str]
+    """By column of the table, the expression over the source (and what is joined to it) that it must equal."""
+    joined: str = ""
+    """The join that brings in the table's own keys, as it stands behind the source."""
 
 
 def merge(spark: SparkSession, tree: exp.Merge, tables: Tables) -> Statement:
@@ -58,10 +74,11 @@ def merge(spark: SparkSession, tree: exp.Merge, tables: Tables) -> Statement:
     target = Target.of(tree.this, tables)
     source = _source(spark, tree.args["using"], tables)
     merging = _Merge(target, source)
-    on = merging.on(tree.args["on"])
+    on = merging.on(tree.args["on"], lambda query: frame(spark, query, tables).schema)
+    _refuse_unreachable(tree.args["whens"].expressions, target)
     whens = [merging.clause(each) for each in tree.args["whens"].expressions]
     rows: DataFrame = frame(spark, source.query(on), tables)
-    builder = target.table.merge(rows, on=list(on))
+    builder = target.table.merge(rows, on=list(on.columns))
     for when in whens:
         builder = when(builder)
     done = builder.execute()
@@ -74,6 +91,24 @@ def _source(spark: SparkSession, using: exp.Expr, tables: Tables) -> Source:
     if not alias:
         raise InvalidInputError("The source of MERGE has no name.", hint="Write USING (SELECT …) AS s.")
     return Source(alias, written, frame(spark, f"SELECT * FROM {written}", tables).schema)  # noqa: S608
+
+
+def _kind(when: exp.When) -> str:
+    if when.args.get("matched"):
+        return "WHEN MATCHED"
+    return "WHEN NOT MATCHED BY SOURCE" if when.args.get("source") else "WHEN NOT MATCHED"
+
+
+def _refuse_unreachable(whens: Sequence[exp.When], target: Target) -> None:
+    """Of the clauses of one kind only the last may have no condition: no row would ever reach the others."""
+    for number, when in enumerate(whens):
+        kind = _kind(when)
+        if when.args.get("condition") is None and any(_kind(later) == kind for later in whens[number + 1 :]):
+            raise InvalidInputError(
+                f"{kind} without a condition takes all rows, so the {kind} behind it is never reached.",
+                table=target.name,
+                hint="Only the last clause of a kind may leave out its condition.",
+            )
 
 
 class _Merge:
@@ -106,9 +141,46 @@ class _Merge:
 
     # ------------------------------------------------------------------------ ON
 
-    def on(self, node: exp.Expr) -> dict[str, str]:
-        """By column of the table, what of the source it must equal."""
-        found: dict[str, str] = {}
+    def on(self, node: exp.Expr, schema_of: Callable[[str], st.StructType]) -> Keys:
+        """The keys, compared as Spark compares them."""
+        pairs = self._equalities(node)
+        asked = [f"{other} AS k{number}" for number, (_, other) in enumerate(pairs)]
+        types = schema_of(f"SELECT {', '.join(asked)} FROM {self._source.written}").fields  # noqa: S608
+        columns: dict[str, str] = {}
+        for (name, other), field_ in zip(pairs, types, strict=True):
+            same = self._in_type_of(name, other, field_.dataType)
+            if same is None or name in columns:
+                return self._joined_keys(node, list(dict.fromkeys(name for name, _ in pairs)))
+            columns[name] = same
+        return Keys(columns)
+
+    def _in_type_of(self, name: str, other: str, type_: st.DataType) -> str | None:
+        """The source's side in the type of the column, where equal means the same then; None if that is not sure."""
+        integers = (st.ByteType, st.ShortType, st.IntegerType, st.LongType)
+        mine, stored = self._types[name], self._target.table.schema.field(name).type
+        if isinstance(mine, integers) and isinstance(type_, integers) and pa.types.is_signed_integer(stored):
+            return f"TRY_CAST({other} AS {mine.simpleString()})"  # one that is too big equals none
+        is_plain = pa.types.is_timestamp(stored) and stored.unit in ("us", "ns")
+        is_plain = is_plain or stored.equals(arrow_schema(st.StructType([st.StructField("k", mine)])).field(0).type)
+        return other if type_ == mine and (is_plain or pa.types.is_large_string(stored)) else None
+
+    def _joined_keys(self, node: exp.Expr, names: Sequence[str]) -> Keys:
+        """The table's own keys, which Spark joins to the rows of the source that equal them."""
+        for name in names:
+            type_ = self._target.table.schema.field(name).type
+            if not is_exact_in_spark(type_):
+                raise UnsupportedError(
+                    f"ON {node.sql(DIALECT)} is for Spark to compare, which cannot hold {name} ({type_}) exactly.",
+                    table=self._target.name,
+                    hint="Give the source's side the type of the column.",
+                )
+        mine = self._target.alias
+        keys = f"(SELECT DISTINCT {', '.join(f'`{name}`' for name in names)} FROM {self._target.bare}) AS `{mine}`"  # noqa: S608
+        return Keys({name: f"`{mine}`.`{name}`" for name in names}, f" LEFT JOIN {keys} ON {node.sql(DIALECT)}")
+
+    def _equalities(self, node: exp.Expr) -> list[tuple[str, str]]:
+        """Columns of the table, and what of the source each must equal."""
+        found: list[tuple[str, str]] = []
         parts = list(node.flatten()) if isinstance(node, exp.And) else [node]
         for part in parts:
             pair = part.unnest()
@@ -121,8 +193,7 @@ class _Merge:
                     table=self._target.name,
                     hint="Write ON t.a = s.a AND t.b = s.b; other conditions belong behind WHEN … AND.",
                 )
-            name = self._target.column(mine[0])
-            found[name] = f"CAST({other[0].sql(DIALECT)} AS {self._types[name].simpleString()})"
+            found.append((self._target.column(mine[0]), other[0].sql(DIALECT)))
         return found
 
     # ------------------------------------------------------------------------ WHEN
@@ -145,8 +216,18 @@ class _Merge:
         text = None if condition is None else self._simple(condition, is_condition=True)
         if not isinstance(then, exp.Update):
             return partial(MergeBuilder.when_not_matched_by_source_delete, condition=text)
+        self._refuse_twice([self._target.column(each.this) for each in then.expressions])
         values = {self._target.column(each.this): self._simple(each.expression) for each in then.expressions}
         return partial(MergeBuilder.when_not_matched_by_source_update, values=values, condition=text)
+
+    def _refuse_twice(self, columns: Sequence[str]) -> None:
+        again = [column for column, count in Counter(columns).items() if count > 1]
+        if again:
+            raise InvalidInputError(
+                f"A clause gives column {again[0]!r} more than one value.",
+                table=self._target.name,
+                hint="Name each column once.",
+            )
 
     def _condition(self, node: exp.Expr) -> str:
         if self._is_sources_alone(node):
@@ -155,7 +236,12 @@ class _Merge:
 
     def _assigned(self, then: exp.Update) -> dict[str, str]:
         if any(isinstance(each, exp.Star) for each in then.expressions):
+            if len(then.expressions) > 1:
+                raise InvalidInputError(
+                    "UPDATE SET * assigns all columns.", table=self._target.name, hint="Write * or name the columns."
+                )
             return self._all_columns("UPDATE SET *")
+        self._refuse_twice([self._target.column(each.this) for each in then.expressions])
         values: dict[str, str] = {}
         for each in then.expressions:
             column = self._target.column(each.this)
@@ -166,6 +252,7 @@ class _Merge:
         if isinstance(then.this, exp.Star):
             return self._all_columns("INSERT *")
         columns = [self._target.column(each) for each in then.this.expressions]
+        self._refuse_twice(columns)
         values = then.expression.expressions
         if len(columns) != len(values):
             raise InvalidInputError(
