@@ -143,7 +143,7 @@ def _refuse_other_keys(given: pa.ChunkedArray[Any], fitted: pa.ChunkedArray[Any]
 
 def _bits(column: pa.ChunkedArray[Any]) -> pa.Array[Any]:
     """The values in a form in which the same keys, NaN among them, are equal."""
-    found = key_columns_of(pa.table({"k": column}), ["k"]).column(0).combine_chunks()
+    found = key_columns_of(pa.table([column], names=["k"]), ["k"]).column(0).combine_chunks()
     return found.view(pa.int64()) if pa.types.is_floating(found.type) else found
 
 
