@@ -14,13 +14,17 @@ KINDS = ("folder", "sqlite", "postgresql")
 Connect = Callable[[], conroi.Lake]
 
 
+def sql_address(kind: str, request: pytest.FixtureRequest) -> str:
+    """The address of a database that no lake used before."""
+    if kind == "sqlite":
+        folder: Path = request.getfixturevalue("tmp_path")
+        return sqlite_address(folder)
+    server: PostgresServer = request.getfixturevalue("postgres")
+    return server.new_address()
+
+
 @pytest.fixture(params=KINDS)
 def connect(request: pytest.FixtureRequest, tmp_path: Path) -> Connect:
     """Connects to one lake, as another process would, each time it is called."""
-    address: str | None = None
-    if request.param == "sqlite":
-        address = sqlite_address(tmp_path)
-    elif request.param == "postgresql":
-        server: PostgresServer = request.getfixturevalue("postgres")
-        address = server.new_address()
+    address = None if request.param == "folder" else sql_address(request.param, request)
     return lambda: conroi.connect(tmp_path / "lake", store=address)

@@ -17,7 +17,7 @@ from conroi.errors import AlreadyExistsError, InvalidInputError
 from conroi.format.naming import ManifestNaming
 from conroi.stores.addresses import store_kind
 from conroi.stores.lake_marker import mark, marker
-from conroi.stores.lake_tables import open_lake_tables
+from conroi.stores.lake_tables import WrapStore, open_lake_tables, unwrapped_store
 from conroi.stores.objects import Objects, open_objects
 from conroi.stores.table_keys import full_key
 from conroi.stores.versions import FolderVersions
@@ -34,13 +34,18 @@ def open_catalog(
     durable: bool,
     environment: Environment,
     wrap: Wrap = unwrapped,
+    wrap_store: WrapStore = unwrapped_store,
 ) -> tuple[Catalog, TableFiles | None]:
-    """The lake at a place, which becomes one if there is none. `wrap` puts an instrument around all its files."""
+    """The lake at a place, which becomes one if there is none.
+
+    `wrap` puts an instrument around all its files, `wrap_store` around the tables of its database.
+    """
     root = wrap(open_objects(uri, storage_options, durable=durable))
     check_marker(root, store)
     if store is not None:
-        heads = SqlHeads(open_lake_tables(store), full_key(root), root, environment)
-        heads.ensure()
+        tables, key = wrap_store(open_lake_tables(store, environment)), full_key(root)
+        tables.add_lake(key, key)
+        heads = SqlHeads(tables, key, root, environment)
         catalog = Catalog(root, heads, environment, storage_options=storage_options, durable=durable, wrap=wrap)
         catalog.state()
         return catalog, None

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 
 from conroi.catalog.heads import Published, Seen, Task
 from conroi.catalog.records import Notes
@@ -13,21 +15,29 @@ from conroi.catalog.state import Changes, LakeState
 from conroi.commit.baton import Baton
 from conroi.commit.turns import Turns
 from conroi.environment import Environment
-from conroi.errors import CommitStateUnknown, NotFoundError, StoreUnavailable
+from conroi.errors import CommitStateUnknown, CorruptionError, NotFoundError, StoreUnavailable
 from conroi.history import moment_ns
-from conroi.stores.lake_tables import LakeCommit, LakeQueries, LakeTables
+from conroi.stores.lake_tables import Head, LakeCommit, LakeQueries, LakeTables, LoadedState
 from conroi.stores.objects import Objects
+from conroi.stores.table_keys import full_key
+
+_log = logging.getLogger(__name__)
 
 FOLLOW_AT_MOST = 256
+"""When more versions are new than this, the rows are read instead of the commits."""
 PAGE = 100
+"""Commits per request when the history is listed."""
+RESENDS = 2
+"""How often a publication is sent again after a lost answer."""
 
 
 class SqlHeads:
-    """The states of one lake, in a database."""
+    """The states of one lake, in a database. Every look is one statement, so one snapshot of the database."""
 
     def __init__(self, tables: LakeTables, lake: str, root: Objects, environment: Environment) -> None:
         self._tables = tables
         self._lake = lake
+        self._key = full_key(root)
         self._queries = LakeQueries(tables, lake)
         self._root = root
         self._environment = environment
@@ -41,48 +51,62 @@ class SqlHeads:
     def baton(self) -> Baton:
         return Baton(self._root, self._environment, self._turns.me)
 
-    def ensure(self) -> None:
-        """Make the lake, unless it is there."""
-        if self._queries.head() is None:
-            self._tables.create(self._lake)
-
     # ------------------------------------------------------------------------ looking
 
     def newest(self, known: LakeState | None) -> Seen:
         if known is None:
-            return Seen(self._at(self._head(), 0))
-        found = self._queries.after(known.version, FOLLOW_AT_MOST)
-        if len(found) == FOLLOW_AT_MOST:
-            return Seen(self._at(self._head(), known.timestamp_ns), is_complete=False)
-        state, commits = known, list[Published]()
-        for commit in found:
-            published = _published(commit)
-            state = _following(state, commit.version, commit.timestamp_ns, published.changes or {})
-            commits.append(published)
-        return Seen(state, tuple(commits))
+            return Seen(self._load())
+        found, commits = self._queries.after(known.version, FOLLOW_AT_MOST)
+        head = self._checked(found)
+        if head.version < known.version:
+            raise CorruptionError(
+                f"The store has version {head.version} of the lake as its newest, and had version {known.version}.",
+                table=self._root.root,
+                version=known.version,
+                hint="Was the database set back to an older backup? Its newer commits are lost; open the lake anew to "
+                "go on from there.",
+            )
+        # Commits in between may have been collected, or there are more than were asked for: then load the rows anew.
+        if [commit.version for commit in commits] != list(range(known.version + 1, head.version + 1)):
+            return Seen(self._load(), is_complete=False)
+        state, published = known, [_published(commit) for commit in commits]
+        for commit, each in zip(commits, published, strict=True):
+            state = _following(state, commit, each.changes or {})
+        return Seen(state, tuple(published))
 
     def has_moved(self, known: LakeState, versions: int) -> bool:
-        return self._head() >= known.version + versions
+        return self._checked(self._queries.head()).version >= known.version + versions
 
-    def _head(self) -> int:
-        found = self._queries.head()
-        if found is None:
+    def _load(self) -> LakeState:
+        """The newest state, by reading all rows."""
+        found, loaded = self._queries.newest()
+        head = self._checked(found)
+        if loaded is None and head.version:
+            raise CorruptionError(
+                f"The store has no commit for version {head.version} of the lake, its newest.",
+                table=self._root.root,
+                version=head.version,
+                hint="Restore the database from a backup.",
+            )
+        return LakeState(0, 0, {}) if loaded is None else _state(loaded)
+
+    def _checked(self, head: Head | None) -> Head:
+        """The head, if the database knows the lake, and for this folder."""
+        if head is None:
             raise NotFoundError(
                 "The store does not know this lake.", table=self._root.root, hint="Check the address of the store."
             )
-        return found
-
-    def _at(self, version: int, timestamp_ns: int) -> LakeState:
-        rows = {key: Row.from_json(key, json.loads(content)) for key, content in self._queries.rows_at(version).items()}
-        commits = self._queries.before(version, 1)
-        return LakeState(version, commits[0].timestamp_ns if commits else timestamp_ns, rows)
+        return head
 
     # ------------------------------------------------------------------------ publishing
 
     def build(self, base: LakeState, changes: Changes, notes: Notes, uuid: str) -> SqlAttempt:
+        rows = {
+            key: None if row is None else json.dumps(row.to_json(), separators=(",", ":"))
+            for key, row in changes.items()
+        }
         commit = LakeCommit(
             version=base.version + 1,
-            timestamp_ns=max(self._environment.now_ns(), base.timestamp_ns + 1),
             uuid=uuid,
             idempotency_key=notes.idempotency_key,
             notes=json.dumps(notes.to_properties(), separators=(",", ":")),
@@ -90,54 +114,67 @@ class SqlHeads:
                 {key: None if row is None else row.to_json() for key, row in changes.items()}, separators=(",", ":")
             ),
         )
-        rows = {
-            key: None if row is None else json.dumps(row.to_json(), separators=(",", ":"))
-            for key, row in changes.items()
-        }
-        return SqlAttempt(base, changes, commit, lambda: self._publish(base.version, commit, rows))
+        return SqlAttempt(base, changes, lambda: self._publish(base.version, commit, rows))
 
-    def _publish(self, base: int, commit: LakeCommit, rows: dict[str, str | None]) -> bool:
-        """Whether the commit is there now; an answer that got lost is looked for."""
+    def _publish(self, base: int, commit: LakeCommit, rows: dict[str, str | None]) -> LakeCommit | None:
+        """The commit as it landed; None if others were first.
+
+        After a lost answer the database may still be executing the statement, so "not there" means nothing. The same is
+        sent again: it waits for the lock of the head's row, and then either lands itself or finds that the head has
+        moved on. In both cases the first one cannot land any more.
+        """
+        publish = partial(self._tables.publish, self._lake, self._key, base, commit, rows)
         try:
-            landed = self._tables.publish(self._lake, base, commit, rows)
-            return landed or self._is_there(commit)
+            return publish()
         except StoreUnavailable as error:
+            lost = error
+        for _ in range(RESENDS):
+            _log.info("the store did not answer to version %d of %s: sending it again", commit.version, self._root.root)
             try:
-                return self._is_there(commit)
-            except StoreUnavailable:
-                raise CommitStateUnknown(
-                    f"The store did not say whether version {commit.version} of the lake was written: {error.message}",
-                    table=self._root.root,
-                    version=commit.version,
-                    transaction_uuid=commit.uuid,
-                    hint="When the store answers again, look at lake.history() before doing the work again. No file "
-                    "was deleted.",
-                ) from None
+                return publish() or self._landed(commit, lost)
+            except StoreUnavailable as error:
+                lost = error
+        raise self._unknown(commit, lost.message)
 
-    def _is_there(self, commit: LakeCommit) -> bool:
-        found = self._queries.before(commit.version, 1)
-        return bool(found) and (found[0].version, found[0].uuid) == (commit.version, commit.uuid)
+    def _landed(self, commit: LakeCommit, lost: StoreUnavailable) -> LakeCommit | None:
+        """What became of a commit without an answer, now that the head is past its version."""
+        found = self._queries.commit(commit.version)
+        if found is None:
+            raise self._unknown(commit, f"{lost.message}; since then that version was collected")
+        return found if found.uuid == commit.uuid else None
+
+    def _unknown(self, commit: LakeCommit, why: str) -> CommitStateUnknown:
+        return CommitStateUnknown(
+            f"The store did not say whether version {commit.version} of the lake was written: {why}",
+            table=self._root.root,
+            version=commit.version,
+            transaction_uuid=commit.uuid,
+            hint="When the store answers again, look at lake.history() before doing the work again. No file was "
+            "deleted.",
+        )
 
     # ------------------------------------------------------------------------ the past
 
     def at(self, version: int) -> LakeState:
-        found = self._queries.before(version, 1)
-        if version > self._head() or not found or found[0].version != version:
+        found, loaded = self._queries.at(version)
+        self._checked(found)
+        if loaded is None:
             raise NotFoundError(
                 f"There is no version {version} of the lake.",
                 table=self._root.root,
                 version=version,
                 hint="lake.history() lists what there is.",
             )
-        return self._at(version, 0)
+        return _state(loaded)
 
     def as_of(self, moment: datetime | str) -> LakeState:
-        found = self._queries.as_of(moment_ns(moment, self._root.root))
-        if found is None:
+        found, loaded = self._queries.as_of(moment_ns(moment, self._root.root))
+        self._checked(found)
+        if loaded is None:
             raise NotFoundError(
                 "The lake has no version that old.", table=self._root.root, hint="lake.history() lists what there is."
             )
-        return self._at(found.version, found.timestamp_ns)
+        return _state(loaded)
 
     def history(self, newest: int, limit: int | None) -> Iterator[Published]:
         left = newest if limit is None else limit
@@ -149,8 +186,12 @@ class SqlHeads:
             newest, left = page[-1].version - 1, left - len(page)
 
     def versions(self) -> list[tuple[int, int]]:
-        """All versions that are there, ascending, and when they were made."""
+        """All versions that are there, ascending, and when they were made by the clock of the database."""
         return self._queries.versions()
+
+    def now_ns(self) -> int:
+        """The time by the clock of the database, which is the one that dates the versions."""
+        return self._queries.now_ns()
 
     def rows_since(self, version: int) -> tuple[list[Row], list[Row]]:
         """The rows that this version or a newer one has, and those that only older ones have."""
@@ -178,10 +219,9 @@ class SqlHeads:
 class SqlAttempt:
     """One publication, built on one state."""
 
-    def __init__(self, base: LakeState, changes: Changes, commit: LakeCommit, publish: Callable[[], bool]) -> None:
+    def __init__(self, base: LakeState, changes: Changes, publish: Callable[[], LakeCommit | None]) -> None:
         self._base = base
         self._changes = changes
-        self._commit = commit
         self._publish = publish
 
     @property
@@ -189,13 +229,17 @@ class SqlAttempt:
         return ()
 
     def put(self) -> LakeState | None:
-        if not self._publish():
-            return None
-        return _following(self._base, self._commit.version, self._commit.timestamp_ns, self._changes)
+        landed = self._publish()
+        return None if landed is None else _following(self._base, landed, self._changes)
 
 
-def _following(state: LakeState, version: int, timestamp_ns: int, changes: Changes) -> LakeState:
-    return LakeState(version, timestamp_ns, state.changed(changes))
+def _state(loaded: LoadedState) -> LakeState:
+    rows = {key: Row.from_json(key, json.loads(content)) for key, content in loaded.rows.items()}
+    return LakeState(loaded.version, loaded.timestamp_ns, rows)
+
+
+def _following(state: LakeState, commit: LakeCommit, changes: Changes) -> LakeState:
+    return LakeState(commit.version, commit.timestamp_ns, state.changed(changes))
 
 
 def _published(commit: LakeCommit) -> Published:

@@ -53,6 +53,10 @@ class History(Protocol):
 
     def held(self) -> set[int]: ...
 
+    def now_ns(self, storage_ns: int) -> int:
+        """The time by the clock that dates the versions, which may be the storage's."""
+        ...
+
 
 @dataclass(frozen=True)
 class ManifestHistory:
@@ -73,6 +77,9 @@ class ManifestHistory:
     def held(self) -> set[int]:
         needed = [line.main_versions for line in self.lines()]
         return held_by_refs(self.files.objects).union(*needed)
+
+    def now_ns(self, storage_ns: int) -> int:
+        return storage_ns
 
 
 @dataclass(frozen=True)
@@ -95,6 +102,9 @@ class SqlHistory:
 
     def held(self) -> set[int]:
         return set()
+
+    def now_ns(self, storage_ns: int) -> int:  # noqa: ARG002
+        return self.heads.now_ns()
 
 
 def history_of(catalog: Catalog) -> History:
@@ -123,7 +133,7 @@ def expire_lake(
     history = history_of(catalog)
     now_ns = catalog.environment.now_ns() if dry_run else store_now_ns(home_of(catalog), catalog.environment)
     versions = history.versions()
-    going = chosen(versions, now_ns - age_ns, keep, history.held())
+    going = chosen(versions, history.now_ns(now_ns) - age_ns, keep, history.held())
     doomed = {aged.version for aged in going}
     kept_rows, gone_rows = history.rows([aged for aged in versions if aged.version not in doomed], going)
     needed, before = Needed().add(kept_rows), Needed().add(gone_rows)

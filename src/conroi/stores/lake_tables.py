@@ -1,32 +1,62 @@
-"""The states of lakes in a SQL database: which version of which lake has which rows, and what each commit said.
+"""The history of lakes in a SQL database: which version of which lake has which rows, and what each commit said.
 
 A commit moves the lake's head by one only if it is where the writer saw it; the check and all that is written are one
-SQL transaction that holds the head's row.
+SQL transaction that holds the lock of the head's row. A look is one statement, so one snapshot of the database:
+version, rows and commits of a look belong together whatever is committed or expired meanwhile.
+
+The database dates the commits. Retention compares its clock with its clock; the clocks of writers are not recorded.
 """
+
+# ruff: noqa: S608  # what is put into these statements are constants of this module; values are parameters
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
+from conroi.environment import SYSTEM, Environment
 from conroi.stores.postgres_db import PostgresDatabase
 from conroi.stores.sql_schema import Schema
-from conroi.stores.sqlite_db import SqliteDatabase
+from conroi.stores.sqlite_db import DatabaseBusy, SqliteDatabase
 
-SCHEMA = Schema(
+_SQLITE_NOW_NS = (
+    "(CAST(strftime('%s', 'now') AS INTEGER) * 1000 + CAST(substr(strftime('%f', 'now'), 4) AS INTEGER)) * 1000000"
+)
+_POSTGRES_NOW_NS = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint * 1000"
+TICK_NS = 1000
+"""Two versions of a lake are at least a microsecond apart, which is what a datetime can tell apart."""
+
+_STEP_1 = (
+    "CREATE TABLE conroi_lakes (lake TEXT PRIMARY KEY, version BIGINT NOT NULL)",
+    "CREATE TABLE conroi_lake_commits (lake TEXT NOT NULL, version BIGINT NOT NULL, "
+    "timestamp_ns BIGINT NOT NULL, uuid TEXT NOT NULL, idempotency_key TEXT, notes TEXT NOT NULL, "
+    "changes TEXT NOT NULL, PRIMARY KEY (lake, version), UNIQUE (lake, idempotency_key))",
+    "CREATE TABLE conroi_lake_rows (lake TEXT NOT NULL, object_id TEXT NOT NULL, since BIGINT NOT NULL, "
+    "until BIGINT, content TEXT NOT NULL, PRIMARY KEY (lake, object_id, since))",
+    "CREATE INDEX conroi_lake_rows_newest ON conroi_lake_rows (lake) WHERE until IS NULL",
+)
+
+
+def _step_2(now_ns: str) -> tuple[str, ...]:
+    """Lakes get an id apart from their folder; the database dates commits. Older ones count as made just now."""
+    return (
+        "ALTER TABLE conroi_lakes ADD COLUMN root TEXT",
+        "UPDATE conroi_lakes SET root = lake",
+        "CREATE UNIQUE INDEX conroi_lakes_root ON conroi_lakes (root)",
+        "ALTER TABLE conroi_lake_commits ADD COLUMN dated_ns BIGINT",
+        f"UPDATE conroi_lake_commits SET dated_ns = {now_ns}",
+    )
+
+
+SQLITE_SCHEMA = Schema("lakes", (_STEP_1, _step_2(_SQLITE_NOW_NS)))
+POSTGRES_SCHEMA = Schema(
     "lakes",
     (
-        (
-            "CREATE TABLE conroi_lakes (lake TEXT PRIMARY KEY, version BIGINT NOT NULL)",
-            "CREATE TABLE conroi_lake_commits (lake TEXT NOT NULL, version BIGINT NOT NULL, "
-            "timestamp_ns BIGINT NOT NULL, uuid TEXT NOT NULL, idempotency_key TEXT, notes TEXT NOT NULL, "
-            "changes TEXT NOT NULL, PRIMARY KEY (lake, version), UNIQUE (lake, idempotency_key))",
-            "CREATE TABLE conroi_lake_rows (lake TEXT NOT NULL, object_id TEXT NOT NULL, since BIGINT NOT NULL, "
-            "until BIGINT, content TEXT NOT NULL, PRIMARY KEY (lake, object_id, since))",
-            "CREATE INDEX conroi_lake_rows_newest ON conroi_lake_rows (lake) WHERE until IS NULL",
-        ),
+        _STEP_1,
+        # An older conroi that goes on writing does not fill the column, and is refused.
+        (*_step_2(_POSTGRES_NOW_NS), "ALTER TABLE conroi_lake_commits ALTER COLUMN dated_ns SET NOT NULL"),
     ),
 )
 
@@ -36,85 +66,161 @@ class LakeCommit:
     """One commit as it is stored; `notes` and `changes` are JSON text."""
 
     version: int
-    timestamp_ns: int
     uuid: str
     idempotency_key: str | None
     notes: str
     changes: str
+    timestamp_ns: int = 0
+    """By the clock of the database, and later than that of the version before; 0 before it is published."""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The newest version of a lake, and the folder that the database has it for."""
+
+    version: int
+    root: str
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedState:
+    """The contents of all rows of a lake at one version, by object id."""
+
+    version: int
+    timestamp_ns: int
+    rows: Mapping[str, str]
 
 
 class LakeTables(Protocol):
     """The tables of one database. Every method may be called from any thread."""
 
+    @property
+    def now_ns(self) -> str:
+        """The database's clock, as an SQL expression."""
+        ...
+
     def ask(self, sql: str, parameters: Sequence[object]) -> list[tuple[Any, ...]]:
         """The rows of one query, with `?` for each parameter."""
         ...
 
-    def create(self, lake: str) -> None:
-        """Make a lake at version 0, unless it is there."""
+    def add_lake(self, lake: str, root: str) -> None:
+        """Make a lake at version 0 for this folder, unless there is one for it."""
         ...
 
-    def publish(self, lake: str, base: int, commit: LakeCommit, rows: Mapping[str, str | None]) -> bool:
-        """Make the commit the version after `base`; False, and nothing done, if the head is elsewhere.
+    def publish(
+        self, lake: str, root: str, base: int, commit: LakeCommit, rows: Mapping[str, str | None]
+    ) -> LakeCommit | None:
+        """Make the commit the version after `base`, and date it; None, and nothing done, if the head is elsewhere.
 
-        `rows` are the new contents by object id, None for those that go. To send the same again is safe: it answers
-        False, and the commit is found by its version.
+        `rows` are the new contents by object id, None for those that go. It is sent once: StoreUnavailable means that
+        the database may still be at it. To send it again waits for that, and does nothing if it landed.
         """
         ...
 
     def forget(self, lake: str, versions: Sequence[int]) -> None:
-        """Remove old commits, and the rows that only they had; the newest may not be among them."""
+        """Remove old commits, never the newest, and the rows that only they had."""
         ...
 
 
-_COMMIT = "SELECT version, timestamp_ns, uuid, idempotency_key, notes, changes FROM conroi_lake_commits WHERE lake = ?"
+WrapStore = Callable[[LakeTables], LakeTables]
+"""Puts an instrument around the tables of a database."""
+
+
+def unwrapped_store(tables: LakeTables) -> LakeTables:
+    """The tables as they are."""
+    return tables
+
+
+_COMMIT = "c.version, c.uuid, c.idempotency_key, c.notes, c.changes, c.timestamp_ns"
+_ROWS_AT_COMMIT = "r.since <= c.version AND (r.until IS NULL OR r.until > c.version)"
 
 
 class LakeQueries:
-    """What a lake asks, in the same words of all databases."""
+    """What a lake asks, in the same words of all databases. Every method is one statement."""
 
     def __init__(self, tables: LakeTables, lake: str) -> None:
         self._tables = tables
         self._lake = lake
 
-    def head(self) -> int | None:
-        """The newest version; None if the lake is not there."""
-        found = self._tables.ask("SELECT version FROM conroi_lakes WHERE lake = ?", [self._lake])
-        return int(found[0][0]) if found else None
+    def head(self) -> Head | None:
+        """The newest version; None if the database does not know the lake."""
+        found = self._tables.ask("SELECT version, root FROM conroi_lakes WHERE lake = ?", [self._lake])
+        return Head(int(found[0][0]), str(found[0][1])) if found else None
 
-    def rows_at(self, version: int) -> dict[str, str]:
-        """The contents of all rows at a version, by object id."""
+    def after(self, version: int, limit: int) -> tuple[Head | None, list[LakeCommit]]:
+        """The head, and the commits after a version that are there, oldest first; some may have been collected."""
         sql = (
-            "SELECT object_id, content FROM conroi_lake_rows WHERE lake = ? AND since <= ? "
-            "AND (until IS NULL OR until > ?)"
+            f"SELECT h.version, h.root, {_COMMIT} FROM conroi_lakes h "
+            "LEFT JOIN conroi_lake_commits c ON c.lake = h.lake AND c.version > ? "
+            "WHERE h.lake = ? ORDER BY c.version LIMIT ?"
         )
-        return dict(self._tables.ask(sql, [self._lake, version, version]))  # type: ignore[arg-type]
+        found = self._tables.ask(sql, [version, self._lake, limit])
+        if not found:
+            return None, []
+        commits = [LakeCommit(*row[2:]) for row in found if row[2] is not None]
+        return Head(int(found[0][0]), str(found[0][1])), commits
 
-    def after(self, version: int, limit: int) -> list[LakeCommit]:
-        """The commits after a version, oldest first."""
-        sql = f"{_COMMIT} AND version > ? ORDER BY version LIMIT ?"
-        return [LakeCommit(*row) for row in self._tables.ask(sql, [self._lake, version, limit])]
+    def newest(self) -> tuple[Head | None, LoadedState | None]:
+        """The head and all rows there; no state if its commit is missing, or if nothing was committed yet."""
+        return self._loaded("h.version", [], "r.until IS NULL AND c.version IS NOT NULL")
+
+    def at(self, version: int) -> tuple[Head | None, LoadedState | None]:
+        """The head, and all rows at a version; no state if that is not there."""
+        return self._loaded("?", [version], _ROWS_AT_COMMIT)
+
+    def as_of(self, moment_ns: int) -> tuple[Head | None, LoadedState | None]:
+        """The head, and all rows at the newest version that is not newer than this."""
+        wanted = "(SELECT max(o.version) FROM conroi_lake_commits o WHERE o.lake = h.lake AND o.timestamp_ns <= ?)"
+        return self._loaded(wanted, [moment_ns], _ROWS_AT_COMMIT)
+
+    def _loaded(self, version: str, parameters: Sequence[object], rows: str) -> tuple[Head | None, LoadedState | None]:
+        sql = (
+            "SELECT h.version, h.root, c.version, c.timestamp_ns, r.object_id, r.content FROM conroi_lakes h "
+            f"LEFT JOIN conroi_lake_commits c ON c.lake = h.lake AND c.version = {version} "
+            f"LEFT JOIN conroi_lake_rows r ON r.lake = h.lake AND {rows} WHERE h.lake = ?"
+        )
+        found = self._tables.ask(sql, [*parameters, self._lake])
+        if not found:
+            return None, None
+        head = Head(int(found[0][0]), str(found[0][1]))
+        if found[0][2] is None:
+            return head, None
+        contents = {row[4]: row[5] for row in found if row[4] is not None}
+        return head, LoadedState(int(found[0][2]), int(found[0][3]), contents)
 
     def before(self, version: int, limit: int) -> list[LakeCommit]:
         """The commits up to a version, newest first."""
-        sql = f"{_COMMIT} AND version <= ? ORDER BY version DESC LIMIT ?"
+        sql = (
+            f"SELECT {_COMMIT} FROM conroi_lake_commits c WHERE c.lake = ? AND c.version <= ? "
+            "ORDER BY c.version DESC LIMIT ?"
+        )
         return [LakeCommit(*row) for row in self._tables.ask(sql, [self._lake, version, limit])]
+
+    def commit(self, version: int) -> LakeCommit | None:
+        """The commit of this version; None if it is not there."""
+        sql = f"SELECT {_COMMIT} FROM conroi_lake_commits c WHERE c.lake = ? AND c.version = ?"
+        found = self._tables.ask(sql, [self._lake, version])
+        return LakeCommit(*found[0]) if found else None
 
     def by_key(self, key: str) -> LakeCommit | None:
         """The commit with this idempotency key."""
-        found = self._tables.ask(f"{_COMMIT} AND idempotency_key = ?", [self._lake, key])
+        sql = f"SELECT {_COMMIT} FROM conroi_lake_commits c WHERE c.lake = ? AND c.idempotency_key = ?"
+        found = self._tables.ask(sql, [self._lake, key])
         return LakeCommit(*found[0]) if found else None
 
-    def as_of(self, moment_ns: int) -> LakeCommit | None:
-        """The newest commit that is not newer than this."""
-        sql = f"{_COMMIT} AND timestamp_ns <= ? ORDER BY version DESC LIMIT 1"
-        found = self._tables.ask(sql, [self._lake, moment_ns])
-        return LakeCommit(*found[0]) if found else None
+    def lake_at(self, root: str) -> str | None:
+        """The id of the lake that the database has for a folder."""
+        found = self._tables.ask("SELECT lake FROM conroi_lakes WHERE root = ?", [root])
+        return str(found[0][0]) if found else None
 
     def versions(self) -> list[tuple[int, int]]:
-        """All versions that are there, ascending, and when they were made."""
-        sql = "SELECT version, timestamp_ns FROM conroi_lake_commits WHERE lake = ? ORDER BY version"
+        """All versions that are there, ascending, and when the database made them, by its clock."""
+        sql = "SELECT version, dated_ns FROM conroi_lake_commits WHERE lake = ? ORDER BY version"
         return [(int(version), int(moment)) for version, moment in self._tables.ask(sql, [self._lake])]
+
+    def now_ns(self) -> int:
+        """The time by the clock of the database."""
+        return int(self._tables.ask(f"SELECT {self._tables.now_ns}", [])[0][0])
 
     def spans(self) -> list[tuple[str, int, int | None, str]]:
         """Every row that any version has: its object id, since when and until before which version, its content."""
@@ -126,37 +232,55 @@ _FORGET_ROWS = """
 DELETE FROM conroi_lake_rows WHERE lake = ? AND until IS NOT NULL
 AND until <= (SELECT min(version) FROM conroi_lake_commits WHERE lake = ?)
 """
+_TIMESTAMP = (
+    "{greatest}({now}, {tick} + coalesce((SELECT b.timestamp_ns FROM conroi_lake_commits b "
+    "WHERE b.lake = {lake} AND b.version = {base}), 0))"
+)
 
 
 class SqliteLakeTables:
     """In a SQLite file: for processes of one machine."""
 
-    def __init__(self, path: str) -> None:
+    now_ns = _SQLITE_NOW_NS
+
+    def __init__(self, path: str, environment: Environment = SYSTEM) -> None:
         self._path = path
+        self._environment = environment
 
     def __repr__(self) -> str:
         return f"SqliteLakeTables({self._path!r})"
 
     @cached_property
     def _database(self) -> SqliteDatabase:
-        database = SqliteDatabase(self._path)
-        database.ensure(SCHEMA)
+        database = SqliteDatabase(self._path, environment=self._environment)
+        database.ensure(SQLITE_SCHEMA)
         return database
 
     def ask(self, sql: str, parameters: Sequence[object]) -> list[tuple[Any, ...]]:
         return self._database.read(sql, parameters)
 
-    def create(self, lake: str) -> None:
+    def add_lake(self, lake: str, root: str) -> None:
         with self._database.transaction() as connection:
-            connection.execute("INSERT INTO conroi_lakes VALUES (?, 0) ON CONFLICT DO NOTHING", (lake,))
+            connection.execute("INSERT INTO conroi_lakes VALUES (?, 0, ?) ON CONFLICT DO NOTHING", (lake, root))
 
-    def publish(self, lake: str, base: int, commit: LakeCommit, rows: Mapping[str, str | None]) -> bool:
+    def publish(
+        self, lake: str, root: str, base: int, commit: LakeCommit, rows: Mapping[str, str | None]
+    ) -> LakeCommit | None:
+        try:
+            return self._publish(lake, root, base, commit, rows)
+        except DatabaseBusy:  # nothing was sent, so the caller may look and come again
+            return None
+
+    def _publish(
+        self, lake: str, root: str, base: int, commit: LakeCommit, rows: Mapping[str, str | None]
+    ) -> LakeCommit | None:
         with self._database.transaction() as connection:
             moved = connection.execute(
-                "UPDATE conroi_lakes SET version = ? WHERE lake = ? AND version = ?", (commit.version, lake, base)
+                "UPDATE conroi_lakes SET version = ? WHERE lake = ? AND root = ? AND version = ?",
+                (commit.version, lake, root, base),
             )
             if moved.rowcount != 1:
-                return False
+                return None
             connection.executemany(
                 "UPDATE conroi_lake_rows SET until = ? WHERE lake = ? AND object_id = ? AND until IS NULL",
                 [(commit.version, lake, object_id) for object_id in rows],
@@ -165,65 +289,87 @@ class SqliteLakeTables:
                 "INSERT INTO conroi_lake_rows VALUES (?, ?, ?, NULL, ?)",
                 [(lake, key, commit.version, content) for key, content in rows.items() if content is not None],
             )
-            connection.execute("INSERT INTO conroi_lake_commits VALUES (?, ?, ?, ?, ?, ?, ?)", (lake, *_values(commit)))
-        return True
+            moment = _TIMESTAMP.format(greatest="max", now=_SQLITE_NOW_NS, tick=TICK_NS, lake="?", base="?")
+            connection.execute(
+                f"INSERT INTO conroi_lake_commits VALUES (?, ?, {moment}, ?, ?, ?, ?, {_SQLITE_NOW_NS})",
+                (lake, commit.version, lake, base, commit.uuid, commit.idempotency_key, commit.notes, commit.changes),
+            )
+            ((timestamp_ns,),) = connection.execute(
+                "SELECT timestamp_ns FROM conroi_lake_commits WHERE lake = ? AND version = ?", (lake, commit.version)
+            )
+        return replace(commit, timestamp_ns=int(timestamp_ns))
 
     def forget(self, lake: str, versions: Sequence[int]) -> None:
         with self._database.transaction() as connection:
-            delete = "DELETE FROM conroi_lake_commits WHERE lake = ? AND version = ?"
-            connection.executemany(delete, [(lake, version) for version in versions])
+            delete = (
+                "DELETE FROM conroi_lake_commits WHERE lake = ? AND version = ? "
+                "AND version < (SELECT version FROM conroi_lakes WHERE lake = ?)"
+            )
+            connection.executemany(delete, [(lake, version, lake) for version in versions])
             connection.execute(_FORGET_ROWS, (lake, lake))
 
 
 class PostgresLakeTables:
     """In PostgreSQL: for writers on many hosts. A publication is one statement, so one round trip."""
 
-    def __init__(self, address: str) -> None:
+    now_ns = _POSTGRES_NOW_NS
+
+    def __init__(self, address: str, environment: Environment = SYSTEM) -> None:
         self._address = address
+        self._environment = environment
 
     def __repr__(self) -> str:
         return f"PostgresLakeTables({self._database.place!r})"
 
     @cached_property
     def _database(self) -> PostgresDatabase:
-        database = PostgresDatabase(self._address)
-        database.ensure(SCHEMA)
+        database = PostgresDatabase(self._address, environment=self._environment)
+        database.ensure(POSTGRES_SCHEMA)
         return database
 
     def ask(self, sql: str, parameters: Sequence[object]) -> list[tuple[Any, ...]]:
         return self._database.call(sql.replace("?", "%s"), parameters)
 
-    def create(self, lake: str) -> None:
-        self._database.call("INSERT INTO conroi_lakes VALUES (%s, 0) ON CONFLICT DO NOTHING", [lake])
+    def add_lake(self, lake: str, root: str) -> None:
+        self._database.call("INSERT INTO conroi_lakes VALUES (%s, 0, %s) ON CONFLICT DO NOTHING", [lake, root])
 
-    def publish(self, lake: str, base: int, commit: LakeCommit, rows: Mapping[str, str | None]) -> bool:
+    def publish(
+        self, lake: str, root: str, base: int, commit: LakeCommit, rows: Mapping[str, str | None]
+    ) -> LakeCommit | None:
         arriving = {key: content for key, content in rows.items() if content is not None}
         parameters = {
             "lake": lake,
+            "root": root,
             "base": base,
             "version": commit.version,
             "keys": list(rows),
             "new": list(arriving),
             "contents": list(arriving.values()),
-            "timestamp": commit.timestamp_ns,
             "uuid": commit.uuid,
             "key": commit.idempotency_key,
             "notes": commit.notes,
             "changes": commit.changes,
         }
-        return bool(self._database.call(_PUBLISH, parameters))
+        found = self._database.call(_PUBLISH, parameters, is_sent_again=False)
+        return replace(commit, timestamp_ns=int(found[0][0])) if found else None
 
     def forget(self, lake: str, versions: Sequence[int]) -> None:
-        self._database.call(
-            "DELETE FROM conroi_lake_commits WHERE lake = %s AND version = ANY (%s)", [lake, list(versions)]
-        )
-        self._database.call(_FORGET_ROWS.replace("?", "%s"), [lake, lake])
+        with self._database.transaction() as run:
+            run(
+                "DELETE FROM conroi_lake_commits WHERE lake = %s AND version = ANY (%s) "
+                "AND version < (SELECT version FROM conroi_lakes WHERE lake = %s)",
+                [lake, list(versions), lake],
+            )
+            run(_FORGET_ROWS.replace("?", "%s"), [lake, lake])
 
 
-# Whoever waits for the head's row sees, when it gets it, where the head is then: its condition is looked at again.
-_PUBLISH = """
+# A writer that waited for the lock of the head's row sees where the head is then: its condition is looked at again.
+_PUBLISH = f"""
 WITH head AS (
-    UPDATE conroi_lakes SET version = %(version)s WHERE lake = %(lake)s AND version = %(base)s RETURNING version
+    UPDATE conroi_lakes SET version = %(version)s
+    WHERE lake = %(lake)s AND root = %(root)s AND version = %(base)s RETURNING version
+), clock AS MATERIALIZED (
+    SELECT {_POSTGRES_NOW_NS} AS now_ns FROM head
 ), closed AS (
     UPDATE conroi_lake_rows SET until = %(version)s
     WHERE lake = %(lake)s AND until IS NULL AND object_id = ANY (%(keys)s::text[]) AND EXISTS (SELECT 1 FROM head)
@@ -232,20 +378,19 @@ WITH head AS (
     SELECT %(lake)s, new.key, %(version)s, NULL, new.content
     FROM unnest(%(new)s::text[], %(contents)s::text[]) AS new(key, content), head
 ), noted AS (
-    INSERT INTO conroi_lake_commits
-    SELECT %(lake)s, %(version)s, %(timestamp)s, %(uuid)s, %(key)s, %(notes)s, %(changes)s FROM head
+    INSERT INTO conroi_lake_commits (lake, version, timestamp_ns, uuid, idempotency_key, notes, changes, dated_ns)
+    SELECT %(lake)s, %(version)s, {
+    _TIMESTAMP.format(greatest="greatest", now="now_ns", tick=TICK_NS, lake="%(lake)s", base="%(base)s")
+}, %(uuid)s, %(key)s, %(notes)s, %(changes)s, now_ns FROM clock
+    RETURNING timestamp_ns
 )
-SELECT version FROM head
+SELECT timestamp_ns FROM noted
 """
 
 
-def _values(commit: LakeCommit) -> tuple[object, ...]:
-    return commit.version, commit.timestamp_ns, commit.uuid, commit.idempotency_key, commit.notes, commit.changes
-
-
-def open_lake_tables(address: str) -> LakeTables:
+def open_lake_tables(address: str, environment: Environment = SYSTEM) -> LakeTables:
     """The tables at the address of a store."""
     from conroi.stores.addresses import sqlite_path
 
     path = sqlite_path(address)
-    return PostgresLakeTables(address) if path is None else SqliteLakeTables(path)
+    return PostgresLakeTables(address, environment) if path is None else SqliteLakeTables(path, environment)

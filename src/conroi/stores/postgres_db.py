@@ -11,10 +11,10 @@ import os
 import selectors
 import socket
 import threading
-import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from conroi.environment import SYSTEM, Environment
 from conroi.errors import ConroiError, InvalidInputError, StoreError, StoreUnavailable
 from conroi.stores.extras import missing_extra
 from conroi.stores.patience import PATIENCE
@@ -43,16 +43,21 @@ _NOT_PASSING = ("08P01", "22", "23", "28", "3D", "3F", "42", "0A", "P0")
 class PostgresDatabase:
     """A database by its address, `postgresql://…` or anything else that libpq understands.
 
-    `timeout_s` bounds each statement, at the server and here.
+    `timeout_s` bounds each statement, at the server and here. An interrupt (KeyboardInterrupt) in the middle of a
+    statement closes its connection, because nothing else can be asked on it; the next call opens another one.
     """
 
-    def __init__(self, address: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+    def __init__(
+        self, address: str, *, timeout_s: float = DEFAULT_TIMEOUT_S, environment: Environment = SYSTEM
+    ) -> None:
         self._address = address
         self.timeout_s = timeout_s
+        self._environment = environment
         self.place: str = _place(address)
         self._lock = threading.RLock()
         self._connection: psycopg.Connection[Row] | None = None
         self._owner = 0
+        self._is_in_transaction = False
 
     def __repr__(self) -> str:
         return f"PostgresDatabase({self.place!r})"
@@ -61,17 +66,18 @@ class PostgresDatabase:
         with contextlib.suppress(Exception):
             self.close()
 
-    def call(self, sql: str, parameters: Parameters = ()) -> list[Row]:
+    def call(self, sql: str, parameters: Parameters = (), *, is_sent_again: bool = True) -> list[Row]:
         """One statement, a transaction of its own, in one round trip.
 
-        When the connection breaks it is sent once more on a new one, so it must be one that may be done twice.
+        When the connection breaks it is sent once more on a new one, if it is one that may be done twice.
         """
         with self._lock:
-            connection, asked_at = self.connection(), time.monotonic()
+            connection, asked_at = self.connection(), self._environment.monotonic()
             try:
                 return self.run(connection, sql, parameters)
             except StoreUnavailable:
-                if not connection.closed or time.monotonic() - asked_at > self.timeout_s:
+                is_late = self._environment.monotonic() - asked_at > self.timeout_s
+                if not is_sent_again or not connection.closed or is_late:
                     raise
             _log.info("the connection to %s broke: asking again on a new one", self.place)
             return self.run(self.connection(), sql, parameters)
@@ -81,13 +87,16 @@ class PostgresDatabase:
         """All statements inside land together or not at all; yields what runs one. Nothing is sent again."""
         with self._lock:
             connection = self.connection()
-            self.run(connection, "BEGIN")
             try:
+                self._is_in_transaction = True
+                self.run(connection, "BEGIN")
                 yield lambda sql, parameters=(): self.run(connection, sql, parameters)
                 self.run(connection, "COMMIT")
             except BaseException:
                 connection.close()  # which also undoes what was done
                 raise
+            finally:
+                self._is_in_transaction = False
 
     def ensure(self, schema: Schema) -> None:
         """Make the tables of this schema, or bring them up to date; a reader of a current database writes nothing."""
@@ -118,10 +127,14 @@ class PostgresDatabase:
     # ------------------------------------------------------------------------ one connection
 
     def connection(self) -> psycopg.Connection[Row]:
-        """The shared connection, opened if need be; never one from before a fork."""
-        if self._connection is None or self._connection.closed or self._owner != os.getpid():
-            self._connection, self._owner = self.connect(), os.getpid()
-        return self._connection
+        """The shared connection, opened if need be; never one from before a fork, or that an interrupt left busy."""
+        mine = self._connection if self._owner == os.getpid() else None
+        if mine is not None and not mine.closed and not self._is_in_transaction and mine.info.transaction_status:
+            mine.close()
+        if mine is None or mine.closed:
+            mine = self.connect()
+            self._connection, self._owner = mine, os.getpid()
+        return mine
 
     def connect(self, **options: object) -> psycopg.Connection[Row]:
         """A connection of the caller's own, which no other call uses; `options` are libpq's."""
@@ -142,8 +155,14 @@ class PostgresDatabase:
 
     def run(self, connection: psycopg.Connection[Row], sql: str, parameters: Parameters = ()) -> list[Row]:
         """One statement on this connection, and its rows."""
-        with PATIENCE.at_most(self.timeout_s + _GRACE_S, lambda: _cut(connection)):
-            return self._guarded("ask", lambda: _rows(connection.execute(cast("Any", sql), parameters)))
+        try:
+            with PATIENCE.at_most(self.timeout_s + _GRACE_S, lambda: _cut(connection)):
+                return self._guarded("ask", lambda: _rows(connection.execute(cast("Any", sql), parameters)))
+        except ConroiError:
+            raise
+        except BaseException:
+            connection.close()
+            raise
 
     # -------------------------------------------------------------------------------- errors
 

@@ -6,10 +6,10 @@ import contextlib
 import os
 import sqlite3
 import threading
-import time
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, TypeVar
 
+from conroi.environment import SYSTEM, Environment
 from conroi.errors import ConroiError, CorruptionError, InvalidInputError, StoreError, StoreUnavailable
 from conroi.stores.sql_schema import CREATE_SCHEMA_TABLE, SCHEMA_TABLE, Schema
 
@@ -21,18 +21,25 @@ _of_parents: list[sqlite3.Connection] = []
 """Connections that came over a fork: SQLite forbids to use or close them here."""
 
 
+class DatabaseBusy(StoreUnavailable):
+    """Internal: other writers had the database for as long as we were willing to wait; nothing was written."""
+
+
 class SqliteDatabase:
     """One connection, opened at first use, in write-ahead mode: readers and writers do not wait for each other.
 
-    Writers wait for each other, `timeout_s` at most.
+    Writers wait for each other, `timeout_s` at most. An interrupt (KeyboardInterrupt) in the middle of anything closes
+    the connection, which rolls back and lets go of all locks; the next call opens another one.
     """
 
-    def __init__(self, path: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+    def __init__(self, path: str, *, timeout_s: float = DEFAULT_TIMEOUT_S, environment: Environment = SYSTEM) -> None:
         self.path: str = os.path.abspath(path)
         self.timeout_s = timeout_s
+        self._environment = environment
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
         self._owner = 0
+        self._is_writing = False
 
     def __repr__(self) -> str:
         return f"SqliteDatabase({self.path!r})"
@@ -48,15 +55,27 @@ class SqliteDatabase:
         What is not synced survives a crash of the process but may be undone by a power cut, whole.
         """
         with self._lock:
-            connection = self._guarded("write", lambda connection: _begin(connection, is_synced=is_synced))
             try:
+                connection = self._guarded("write", lambda connection: _begin(connection, is_synced=is_synced))
+                self._is_writing = True
                 yield connection
                 self._guarded("write", lambda connection: connection.execute("COMMIT"))
             except sqlite3.Error as error:
                 raise self._typed("write", error) from error
             finally:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
+                self._is_writing = False
+                self._end_transaction()
+
+    def _end_transaction(self) -> None:
+        """Roll back what was not committed; a connection that cannot do that is closed, which does it too."""
+        connection = self._connection
+        if connection is None or not connection.in_transaction:
+            return
+        try:
+            connection.execute("ROLLBACK")
+        except BaseException:
+            self.close()
+            raise
 
     def ensure(self, schema: Schema) -> None:
         """Make the tables of this schema, or bring them up to date; a reader of a current database writes nothing."""
@@ -85,16 +104,23 @@ class SqliteDatabase:
         return int(found[0][0]) if found else 0
 
     def _guarded(self, verb: str, request: Callable[[sqlite3.Connection], T]) -> T:
-        try:
-            with self._lock:
+        with self._lock:
+            try:
                 return request(self._opened())
-        except sqlite3.Error as error:
-            raise self._typed(verb, error) from error
+            except sqlite3.Error as error:
+                raise self._typed(verb, error) from error
+            except ConroiError:
+                raise
+            except BaseException:
+                self.close()
+                raise
 
     def _opened(self) -> sqlite3.Connection:
         if self._connection is not None and self._owner != os.getpid():
             _of_parents.append(self._connection)
             self._connection = None
+        if not self._is_writing:
+            self._end_transaction()  # which an interrupt left open
         if self._connection is None:
             self._connection, self._owner = self._open(), os.getpid()
         return self._connection
@@ -112,15 +138,15 @@ class SqliteDatabase:
 
     def _use_write_ahead_log(self, connection: sqlite3.Connection) -> None:
         """The switch is made once in the life of a file, and SQLite does not wait for others that are at it."""
-        deadline = time.monotonic() + self.timeout_s
+        deadline = self._environment.monotonic() + self.timeout_s
         while True:
             try:
                 if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
                     connection.execute("PRAGMA journal_mode = WAL")
             except sqlite3.OperationalError as error:
-                if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                if _code(error) != sqlite3.SQLITE_BUSY or self._environment.monotonic() > deadline:
                     raise
-                time.sleep(_WAL_PAUSE_S)
+                self._environment.sleep(_WAL_PAUSE_S)
             else:
                 return
 
@@ -128,7 +154,7 @@ class SqliteDatabase:
         code, asked = _code(error), f"Could not {verb} the database {self.path}"
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             message = f"{asked}: others were writing to it for {self.timeout_s:g} s"
-            return StoreUnavailable(message, hint="Try again; nothing of this was written.")
+            return DatabaseBusy(message, hint="Try again; nothing of this was written.")
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             return CorruptionError(f"{asked}: it is damaged, or no SQLite database.", hint="Restore it from a backup.")
         if code == sqlite3.SQLITE_IOERR:
