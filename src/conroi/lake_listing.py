@@ -10,6 +10,7 @@ from conroi.catalog.catalog import Catalog, location_of
 from conroi.catalog.creating import found_row
 from conroi.catalog.names import object_id, shown
 from conroi.catalog.opening import MANIFEST
+from conroi.catalog.ownership import releasing
 from conroi.catalog.prebuilt import make_final
 from conroi.catalog.publishing import Order, Publishing
 from conroi.catalog.records import Notes
@@ -80,14 +81,19 @@ class LakeListing:
     def deregister(self, name: str, *, message: str | None = None) -> str:
         """Take a table out of the list and leave its folder alone; the answer is where that is.
 
-        All that the lake has of it is in the folder first, so ExpectedVersionMismatch if somebody writes it meanwhile.
+        All that the lake has of it is in the folder first, so ExpectedVersionMismatch if a concurrent writer commits.
+        From then on expire() and gc() leave the folder alone, also where older versions of the lake still list the
+        table; those read it for as long as the owner of the folder keeps its versions.
         """
         row = self._catalog.row(object_id(name), self._state())
         expected: dict[str, int] = {}
         if row.pin is not None:
             make_final(self._catalog, row)
             expected = {name: row.pin.version}
-        with cast("Lake", self).begin(message or f"deregister {name}", expect=expected) as tx:
+        with (
+            releasing(self._catalog, [row]),
+            cast("Lake", self).begin(message or f"deregister {name}", expect=expected) as tx,
+        ):
             tx.drop_table(name)
         return location_of(row)
 

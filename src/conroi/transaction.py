@@ -16,6 +16,7 @@ from conroi.catalog.creating import new_location
 from conroi.catalog.expectations import Expectation, ListingExpectation
 from conroi.catalog.heads import Published
 from conroi.catalog.names import object_id, shown
+from conroi.catalog.ownership import mark_created
 from conroi.catalog.part import Wanted
 from conroi.catalog.publishing import RETRIES, LakePublisher, Order, Publishing
 from conroi.catalog.records import IDEMPOTENCY, Notes
@@ -198,6 +199,7 @@ class Transaction(LowerLayer):
                 naming=ManifestNaming.V2,
                 properties={},
                 progress=progress,
+                claim=lambda: mark_created(self._catalog, row),
             )
             statements = Statements(files, None).then(Plan(change.staged))
         with self._lock:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from conroi.catalog.amendments import Amendment
 from conroi.catalog.catalog import Catalog, LakeTableFiles, table_files
 from conroi.catalog.names import object_id, shown
+from conroi.catalog.ownership import mark_created
 from conroi.catalog.publishing import LakePublisher
 from conroi.catalog.records import Notes
 from conroi.catalog.renaming import Names
@@ -55,6 +56,7 @@ class LowerLayer:
         """The lower layer of merges: make a table that another branch has; `plan` says how it begins."""
         self._life.check_open()
         files = table_files(self._catalog, row, self._publisher)
+        mark_created(self._catalog, row)
         statements = Statements(files, None).then(plan(files))
         with self._lock:
             self._life.check_open()

@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 import conroi
-from conroi.stores.ages import other_ages
+from conroi.stores.ages import other_ages, settable_times
+
+
+@pytest.fixture(autouse=True)
+def settable() -> Iterator[None]:
+    """make_older() works: local files are as old as their modification time. Leave it with `by_change_time`."""
+    with settable_times():
+        yield
 
 
 @pytest.fixture

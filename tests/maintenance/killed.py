@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable
 
-from conroi.stores.ages import other_ages
+from conroi.stores.ages import other_ages, settable_times
 from conroi.stores.objects import Objects
 from conroi.testing import Fault, FaultyObjects, Meter, NthRequest, connect_through, die
 from tests.publishing.processes import context
@@ -20,7 +20,8 @@ def collect(uri: str, wrap: Callable[[Objects], Objects]) -> None:
 
 def collect_and_die(uri: str, request: int) -> None:
     plan = NthRequest(request, Fault(before=die))
-    collect(uri, lambda objects: FaultyObjects(objects, plan))
+    with settable_times():
+        collect(uri, lambda objects: FaultyObjects(objects, plan))
 
 
 def kill_at(uri: str, request: int) -> bool:

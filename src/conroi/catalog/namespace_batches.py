@@ -24,6 +24,7 @@ from conroi.catalog.namespace_publishing import (
 from conroi.catalog.namespace_repeats import published_before
 from conroi.catalog.namespace_requests import Request
 from conroi.catalog.namespace_view import View
+from conroi.catalog.ownership import releasing
 from conroi.catalog.part import Wanted
 from conroi.catalog.prebuilt import current_version
 from conroi.catalog.rows import Row
@@ -71,7 +72,8 @@ class Batch:
         rows |= {key: row for key, row in self.declared.items() if key not in self.versions}
         for row in self.declared.values():
             reserve(self.view, row)
-        publish_versions(self.view, self.base, list(self.versions.values()), rows)
+        with releasing(self.view.catalog, list(self.leaving.values())):
+            publish_versions(self.view, self.base, list(self.versions.values()), rows)
 
     def result(self, kind: str, request: Request) -> CommitTableResult:
         """What became of one operation."""

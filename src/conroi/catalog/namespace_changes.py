@@ -22,6 +22,7 @@ from conroi.catalog.namespace_requests import Request, joined
 from conroi.catalog.namespace_tables import properties_of
 from conroi.catalog.namespace_view import View
 from conroi.catalog.opening import MANIFEST
+from conroi.catalog.ownership import mark_created, releasing
 from conroi.catalog.part import Wanted
 from conroi.catalog.prebuilt import current_version
 from conroi.catalog.rows import Row, new_table_row
@@ -69,7 +70,10 @@ def _new_row(view: View, key: str, location: str, properties: Mapping[str, str])
 
 def reserve(view: View, row: Row) -> None:
     """Leave a mark in the folder, so that no other table ever gets it: who declared this one may write there late."""
-    view.catalog.objects(location_of(row)).put(RESERVED, b"")
+    objects = view.catalog.objects(location_of(row))
+    if next(iter(objects.list_names("")), None) is None:  # else the client chose a folder that has files of its own
+        mark_created(view.catalog, row)
+    objects.put(RESERVED, b"")
 
 
 def _inside(view: View, location: str, base: LakeState) -> str:
@@ -123,6 +127,7 @@ def create_table(view: View, request: Request, data: bytes) -> CreateTableRespon
         naming=ManifestNaming.V2,
         properties={},
         progress=None,
+        claim=lambda: mark_created(view.catalog, row),
     )
     leaving: dict[str, Row | None] = {key: None} if there is not None and mode == "overwrite" else {}
     view.publish(base, f"create {shown(key)}", rows=leaving, tables=[Wanted(key, None, files, change, row)])
@@ -168,12 +173,17 @@ def register_table(view: View, request: Request) -> RegisterTableResponse:
 
 def drop_table(view: View, request: Request) -> DropTableResponse:
     """Take a table out of the lake; older versions of the lake still have it, so its folder stays."""
-    row = _take_out(view, request, "drop")
+    key, base = request.object_id(), view.newest()
+    row = view.row(key, base)
+    view.publish(base, f"drop {shown(key)}", rows={key: None})
     return DropTableResponse(id=request.parts(), location=view.uri(row), properties=properties_of(row))
 
 
 def deregister_table(view: View, request: Request) -> DeregisterTableResponse:
-    row = _take_out(view, request, "deregister")
+    key, base = request.object_id(), view.newest()
+    row = view.row(key, base)
+    with releasing(view.catalog, [row]):
+        view.publish(base, f"deregister {shown(key)}", rows={key: None})
     return deregistered(view, row)
 
 
@@ -181,13 +191,6 @@ def deregistered(view: View, row: Row) -> DeregisterTableResponse:
     return DeregisterTableResponse(
         id=row.object_id.split(SEPARATOR), location=view.uri(row), properties=properties_of(row)
     )
-
-
-def _take_out(view: View, request: Request, what: str) -> Row:
-    key, base = request.object_id(), view.newest()
-    row = view.row(key, base)
-    view.publish(base, f"{what} {shown(key)}", rows={key: None})
-    return row
 
 
 def rename_table(view: View, request: Request) -> RenameTableResponse:

@@ -14,9 +14,19 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from conroi.environment import Environment
-from conroi.errors import InvalidInputError
+from conroi.errors import CorruptionError, InvalidInputError
 from conroi.maintenance.durations import Duration, seconds_of
-from conroi.maintenance.places import AT_ONCE, Horizon, Names, Needs, Place, announced_names, garbage, needs_of
+from conroi.maintenance.places import (
+    AT_ONCE,
+    Horizon,
+    Names,
+    Needs,
+    Place,
+    announced_names,
+    garbage,
+    needs_of,
+    stage_of,
+)
 from conroi.maintenance.reports import Collected, Garbage
 from conroi.maintenance.versions import BATCH, listed_versions, store_now_ns
 from conroi.stores.ages import ages
@@ -29,7 +39,8 @@ _log = logging.getLogger(__name__)
 MIN_AGE = "1d"
 LookedAt = Callable[[int], None]
 """Called with how many folders were looked at so far."""
-Counts = dict[str, tuple[int, int]]
+Found = dict[str, list[ObjectInfo]]
+"""Files of one folder, by kind."""
 
 
 class Collecting:
@@ -63,9 +74,14 @@ class Collecting:
         found = self._each(places, self._survey)
         if found and not self._dry_run:
             self._fence(self._horizon.files_ns)
-            found = self._each([place for place in self._places() if place.name in found], self._sweep)
+            again = [place for place in self._places() if place.name in found and place.left_alone is None]
+            found = self._each(again, self._sweep)
         return Collected(
-            tuple(Garbage(name, kind, *found[name][kind]) for name in sorted(found) for kind in sorted(found[name])),
+            tuple(
+                Garbage(name, kind, len(infos), sum(info.size for info in infos), tuple(info.path for info in infos))
+                for name in sorted(found)
+                for kind, infos in sorted(found[name].items())
+            ),
             is_dry_run=self._dry_run,
             skipped=self._skipped,
         )
@@ -76,51 +92,60 @@ class Collecting:
         with ThreadPoolExecutor(AT_ONCE) as pool:
             for place, needs in zip(places, pool.map(self._needs, places), strict=True):
                 self._needed.update(needs.names)
-                if needs.problem is None:
+                problem = place.left_alone or needs.problem
+                if problem is None:
                     understood.append(place)
                 else:
-                    self._skipped[place.name] = needs.problem
+                    self._skipped[place.name] = problem
         return understood
 
     def _needs(self, place: Place) -> Needs:
-        return Needs([]) if place.whole else needs_of(place, self._horizon)
+        if place.whole:
+            return Needs([])
+        try:
+            return needs_of(place, self._horizon)
+        except CorruptionError:
+            if place.left_alone is None:
+                raise
+            return Needs([])  # not the lake's: what its owner left there stops no collection
 
-    def _each(self, places: Sequence[Place], do: Callable[[Place], Counts]) -> dict[str, Counts]:
-        found: dict[str, Counts] = {}
+    def _each(self, places: Sequence[Place], do: Callable[[Place], Found]) -> dict[str, Found]:
+        found: dict[str, Found] = {}
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            for number, (place, counts) in enumerate(zip(places, pool.map(do, places), strict=True), 1):
-                if counts:
-                    found[place.name] = counts
+            for number, (place, files) in enumerate(zip(places, pool.map(do, places), strict=True), 1):
+                if files:
+                    found[place.name] = files
                 if self._progress is not None:
                     self._progress(number)
         return found
 
-    def _survey(self, place: Place) -> Counts:
+    def _survey(self, place: Place) -> Found:
         own = Names()
         own.update(announced_names(place, self._horizon, self._needed))
-        counts: Counts = {}
+        found: Found = {}
         for kind, info in garbage(place, self._horizon, own, self._needed):
-            _count(counts, kind, info)
-        return counts
+            found.setdefault(kind, []).append(info)
+        return found
 
-    def _sweep(self, place: Place) -> Counts:
+    def _sweep(self, place: Place) -> Found:
         note_sweep(place.objects, self._horizon.files_ns)
         if place.whole:
             self._forget_all(place)
         own = Names()
         own.update(self._needs(place).names)
         own.update(announced_names(place, self._horizon, own))
-        counts: Counts = {}
+        found: Found = {}
         batch: list[ObjectInfo] = []
         for kind, info in garbage(place, self._horizon, own, self._needed):
             _log.info("deleting %s of %s: %s file, %d bytes", info.path, place.objects.root, kind, info.size)
-            _count(counts, kind, info)
-            batch.append(info)
-            if len(batch) == BATCH:
+            found.setdefault(kind, []).append(info)
+            # A storage deletes the files of one request in any order.
+            if len(batch) == BATCH or (place.whole and batch and stage_of(batch[-1]) != stage_of(info)):
                 _delete(place, batch)
                 batch = []
+            batch.append(info)
         _delete(place, batch)
-        return counts
+        return found
 
     def _forget_all(self, place: Place) -> None:
         """Nobody may bring a version of it back."""
@@ -138,11 +163,6 @@ def checked_age(min_age: Duration) -> float:
             hint=f"Give {ages().file_s / 3600:g}h or more.",
         )
     return age_s
-
-
-def _count(counts: Counts, kind: str, info: ObjectInfo) -> None:
-    files, size = counts.get(kind, (0, 0))
-    counts[kind] = files + 1, size + info.size
 
 
 def _delete(place: Place, batch: Sequence[ObjectInfo]) -> None:

@@ -44,6 +44,7 @@ def expire_table(
         kept=tuple(aged.version for aged in versions if aged.version not in gone),
         bytes=sum(aged.size for aged in going),
         is_dry_run=dry_run,
+        paths=tuple(aged.path for aged in going),
     )
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from conroi.catalog.catalog import Catalog
 from conroi.catalog.opening import MANIFEST
+from conroi.catalog.ownership import MARK, created_in, home_of
 from conroi.catalog.publishing import Order, Publishing
 from conroi.catalog.records import Notes
 from conroi.commit.forked import TREE
@@ -17,12 +19,12 @@ from conroi.errors import InvalidInputError
 from conroi.format.naming import parse_staged_name
 from conroi.format.references import name_of
 from conroi.maintenance.collecting import MIN_AGE, Collecting, LookedAt
-from conroi.maintenance.dropped import dropped_folders, forget_dropped, home_of
+from conroi.maintenance.dropped import Kept, dropped_tables, forget_dropped, why_kept
 from conroi.maintenance.durations import Duration
 from conroi.maintenance.lake_expiring import history_of
 from conroi.maintenance.places import AT_ONCE, MARKS, Place
 from conroi.maintenance.reports import Collected
-from conroi.maintenance.roots import Needed, lines_of
+from conroi.maintenance.roots import LAKE_BRANCH, Line, Needed, lines_of
 from conroi.maintenance.versions import delete_in_batches, listed_versions
 from conroi.refs.lance_branches import lance_ref_path
 from conroi.stores.listed import TEMPORARY_PREFIX
@@ -31,8 +33,6 @@ from conroi.stores.objects import Objects
 
 _NEW_NAME = re.compile(r"[0-9a-f]{8}_.+")
 """The folder of a table whose plain name was in use: see conroi.catalog.creating."""
-_BRANCH = re.compile(r".+-[0-9a-f]{8}")
-"""What pylance calls a branch of a lake."""
 KEYS_AHEAD = 1000
 """An idempotency key that was noted for a version so far ahead of the newest is no key of this lake."""
 
@@ -69,17 +69,17 @@ class _Places:
 
     def all(self) -> list[Place]:
         """The folders of all tables that any version of the lake has, on any branch, and what is left of others."""
-        needed = self._needed()
-        return [*self._own(), *self._tables(needed), *self._gone(needed)]
-
-    def _needed(self) -> Needed:
+        # The list before the releases: a table that is missing in the list was released before it left.
+        live, lines = list(self._catalog.state().rows.values()), lines_of(self._catalog)
+        kept = Kept(self._catalog, live, lines)
         history = history_of(self._catalog)
         needed = Needed().add(history.rows(history.versions(), ())[0])
-        for line in lines_of(self._catalog):
+        for line in lines:
             needed.add(line.rows)
-        return needed.add(self._catalog.state().rows.values())
+        needed.add(live)
+        return [*self._own(lines), *self._tables(needed, kept, lines), *self._gone(needed, kept, lines)]
 
-    def _own(self) -> list[Place]:
+    def _own(self, lines: Sequence[Line]) -> list[Place]:
         """`__manifest`, and its branches."""
         files = self._catalog.manifest
         if files is None:
@@ -88,44 +88,62 @@ class _Places:
         newest = max(versions)
         # A key may be about to be used for a version that comes next.
         keys = frozenset({*versions, *range(newest + 1, newest + KEYS_AHEAD)})
-        live = {f"{MANIFEST}/{TREE}/{line.name}" for line in lines_of(self._catalog)}
-        return [Place(MANIFEST, files.objects, keys_of=keys), *self._branches(MANIFEST, live)]
+        return [Place(MANIFEST, files.objects, keys_of=keys), *self._branches(MANIFEST, lines)]
 
-    def _tables(self, needed: Needed) -> Iterator[Place]:
+    def _tables(self, needed: Needed, kept: Kept, lines: Sequence[Line]) -> Iterator[Place]:
         """All tables, with their branches; also with those that only pylance knows."""
+        tables: list[str] = []
         for folder in needed.folders:
+            objects = self._catalog.opened(folder)
+            why = kept.why(folder, needed.incarnations.get(folder))
+            if why is not None:
+                yield Place(folder, objects, left_alone=why)
+                continue
             name = needed.names[folder]
             label = name if f"/{TREE}/" not in folder else f"{name}/{TREE}/{folder.partition(f'/{TREE}/')[2]}"
             pinned = frozenset(pin.manifest for pin in needed.pins.get(folder, ()))
-            yield Place(label, self._catalog.opened(folder), pinned)
+            yield Place(label, objects, pinned)
+            if f"/{TREE}/" not in folder:
+                tables.append(folder)
         known = set(needed.folders)
-        tables = [folder for folder in needed.folders if f"/{TREE}/" not in folder]
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            for places in pool.map(self._branches, tables):
+            for places in pool.map(partial(self._branches, lines=lines), tables):
                 yield from (place for place in places if place.name not in known)
 
-    def _branches(self, folder: str, live: Set[str] = frozenset()) -> list[Place]:
+    def _branches(self, folder: str, lines: Sequence[Line]) -> list[Place]:
         """The branches below a folder; one of ours that is not listed any more has ended, and goes as a whole."""
         above = self._catalog.opened(folder)
+        live = {line.name for line in lines}
         found: list[Place] = []
-        for inner in sorted(branch_folders(above)):
+        for inner in sorted(_branch_folders(above)):
             place = f"{folder}/{inner}"
             branch = inner.removeprefix(f"{TREE}/")
-            is_listed = place in live or above.head(lance_ref_path(branch)) is not None
-            has_ended = _BRANCH.fullmatch(branch) is not None and not is_listed
+            is_listed = branch in live or (folder != MANIFEST and above.head(lance_ref_path(branch)) is not None)
+            has_ended = LAKE_BRANCH.fullmatch(branch) is not None and not is_listed
             found.append(Place(place, self._catalog.opened(place), whole=has_ended))
         return found
 
-    def _gone(self, needed: Needed) -> Iterator[Place]:
-        """Folders of tables that were dropped, or never came to be."""
+    def _gone(self, needed: Needed, kept: Kept, lines: Sequence[Line]) -> Iterator[Place]:
+        """Folders of tables that were dropped, or never came to be; and those that are not the lake's."""
         known = {folder.partition("/")[0] for folder in needed.folders}
-        dropped = [folder for folder in dropped_folders(self._catalog) if folder not in needed.names]
-        for folder in dropped:
-            yield Place(folder, self._catalog.opened(folder), whole=True)
+        dropped = {each.folder: each for each in dropped_tables(self._catalog)}
+        for folder, each in dropped.items():
+            if folder not in needed.names and folder not in needed.origins:
+                objects = self._catalog.opened(folder)
+                if not _is_collected(objects):
+                    why = kept.why_released(folder) or why_kept(each, objects)
+                    yield Place(folder, objects, whole=why is None, left_alone=why)
         for folder in self._unknown({*known, *dropped, MANIFEST}):
             objects = self._catalog.opened(folder)
-            if _never_came_to_be(objects):
-                yield Place(folder, objects, whole=True)
+            if _is_collected(objects):
+                continue
+            ended = self._branches(folder, lines) if created_in(objects, folder) is not None else []
+            ended = [place for place in ended if place.whole and not _is_collected(place.objects)]
+            if ended and not kept.why_released(folder):  # a table that was made on a branch goes with the branch
+                yield from ended
+                continue
+            why = kept.why_released(folder) or _why_not_unfinished(objects, folder)
+            yield Place(folder, objects, whole=why is None, left_alone=why)
 
     def _unknown(self, known: set[str]) -> list[str]:
         names = {path.partition("/")[0] for path in self._catalog.root.list_names("") if "/" in path}
@@ -133,7 +151,7 @@ class _Places:
 
     def end_dropped(self) -> None:
         """Forget the dropped tables of which nothing is left."""
-        for folder in dropped_folders(self._catalog):
+        for folder in [each.folder for each in dropped_tables(self._catalog)]:
             objects = self._catalog.opened(folder)
             left = list(objects.list_names(""))
             if not all(path.startswith(MARKS) for path in left):
@@ -145,13 +163,30 @@ class _Places:
             forget_dropped(self._catalog, folder)
 
 
-def _never_came_to_be(objects: Objects) -> bool:
-    """Whether this is what a killed creation of a table left: files of a table, and no version."""
-    return all(map(_is_part_of_unfinished, objects.list_names("")))
+def _branch_folders(objects: Objects) -> set[str]:
+    """The branches below a table, also those of the lake whose manifests a collector has deleted."""
+    parts = (path.split("/") for path in objects.list_names(TREE))
+    return branch_folders(objects) | {f"{TREE}/{part[1]}" for part in parts if LAKE_BRANCH.fullmatch(part[1])}
+
+
+def _is_collected(objects: Objects) -> bool:
+    """Whether nothing is left but what a collector leaves."""
+    return all(path.startswith(MARKS) for path in objects.list_names(""))
+
+
+def _why_not_unfinished(objects: Objects, folder: str) -> str | None:
+    """None if this is what a killed creation of a table left: the mark, files of a table, and no version."""
+    if created_in(objects, folder) is None:
+        return "no version of the lake has it, and it does not carry the mark of a table that this lake created"
+    if not all(map(_is_part_of_unfinished, objects.list_names(""))):
+        return "no version of the lake has it, and it has files that an unfinished creation does not leave"
+    return None
 
 
 def _is_part_of_unfinished(path: str) -> bool:
-    if path.rpartition("/")[2].startswith(TEMPORARY_PREFIX) or path.startswith(MARKS):
+    if path.startswith(f"{TREE}/"):
+        path = path.split("/", 2)[-1]
+    if path.rpartition("/")[2].startswith(TEMPORARY_PREFIX) or path.startswith((*MARKS, MARK)):
         return True
     manifest = manifest_name(path)
     return name_of(path) is not None if manifest is None else parse_staged_name(manifest) is not None

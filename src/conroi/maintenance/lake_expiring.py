@@ -8,18 +8,20 @@ tables.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 
 from conroi.catalog.catalog import Catalog
+from conroi.catalog.opening import MANIFEST
+from conroi.catalog.ownership import home_of
 from conroi.catalog.rows import Row
 from conroi.catalog.sql_heads import SqlHeads
 from conroi.commit.files import TableFiles
 from conroi.commit.forked import TREE
 from conroi.errors import InvalidInputError
-from conroi.maintenance.dropped import home_of, note_dropped
+from conroi.maintenance.dropped import Kept, note_dropped
 from conroi.maintenance.durations import Duration
 from conroi.maintenance.expiring import KEEP, OLDER_THAN, chosen, oldest_ns
 from conroi.maintenance.reports import Expired
@@ -137,33 +139,53 @@ def expire_lake(
     doomed = {aged.version for aged in going}
     kept_rows, gone_rows = history.rows([aged for aged in versions if aged.version not in doomed], going)
     needed, before = Needed().add(kept_rows), Needed().add(gone_rows)
-    for line in lines_of(catalog):
+    lines = lines_of(catalog)
+    for line in lines:
         needed.add(line.rows)
+    kept = Kept(catalog, list(catalog.state().rows.values()), lines)
     if not dry_run:
-        note_dropped(catalog, [folder for folder in before.folders if folder not in needed.names])
+        note_dropped(catalog, before, needed)
         gone = history.forget(going) if going else []
         spared = [aged for aged in going if aged not in gone]  # somebody came to need them just now
         needed.add(history.rows(spared, ())[0] if spared else ()).add(catalog.state().rows.values())
         going = gone
-    tables = _Tables(catalog, needed, now_ns - age_ns, is_dry_run=dry_run, progress=progress).all()
+    work = _Tables(catalog, needed, kept, now_ns - age_ns, is_dry_run=dry_run, progress=progress)
+    tables = work.all()
     removed = {aged.version for aged in going}
+    home = MANIFEST if catalog.manifest is not None else ""
     return Expired(
         removed=tuple(sorted(removed)),
         kept=tuple(aged.version for aged in versions if aged.version not in removed),
         tables={needed.names[folder]: tuple(aged.version for aged in found) for folder, found in tables.items()},
         bytes=sum(aged.size for found in [going, *tables.values()] for aged in found),
         is_dry_run=dry_run,
+        skipped=work.skipped,
+        paths=_paths({home: going, **tables}),
     )
+
+
+def _paths(found: Mapping[str, Sequence[Aged]]) -> tuple[str, ...]:
+    return tuple(f"{folder}/{aged.path}" for folder, versions in found.items() for aged in versions if aged.path)
 
 
 class _Tables:
     """The tables of the lake, on its main branch."""
 
     def __init__(
-        self, catalog: Catalog, needed: Needed, cutoff_ns: int, *, is_dry_run: bool, progress: LookedAt | None
+        self,
+        catalog: Catalog,
+        needed: Needed,
+        kept: Kept,
+        cutoff_ns: int,
+        *,
+        is_dry_run: bool,
+        progress: LookedAt | None,
     ) -> None:
         self._catalog = catalog
         self._needed = needed
+        self._kept = kept
+        self.skipped: dict[str, str] = {}
+        """By folder: why it was left alone."""
         self._cutoff_ns = cutoff_ns
         self._is_dry_run = is_dry_run
         self._progress = progress
@@ -185,6 +207,10 @@ class _Tables:
         pinned = {pin.version for pin in self._needed.pins.get(folder, ())}
         if not pinned:
             return []  # the lake does not manage it yet
+        why = self._kept.why(folder, self._needed.incarnations.get(folder))
+        if why is not None:
+            self.skipped[folder] = why
+            return []
         objects = self._catalog.opened(folder)
         # From the newest pin on: what is published and not final yet, or was written past the lake, is not ours.
         below = [aged for aged in listed_versions(objects) if aged.version <= max(pinned)]

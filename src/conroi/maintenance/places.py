@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 
+from conroi.catalog.ownership import MARK
 from conroi.commit.baton import BATON_PATH
 from conroi.errors import ConroiError, CorruptionError, NotFoundError, UnsupportedError
 from conroi.format.flags import require_writable
@@ -25,8 +26,8 @@ from conroi.format.references import name_of, names_in_manifest, names_in_transa
 from conroi.format.transaction import decode_transaction
 from conroi.stores.ages import ages
 from conroi.stores.forgotten import FORGOTTEN_DIR, RESTORING_DIR, is_running
-from conroi.stores.listed import TEMPORARY_PREFIX
-from conroi.stores.manifest_files import manifest_files, manifest_name
+from conroi.stores.listed import TEMPORARY_PREFIX, TREE_DIR
+from conroi.stores.manifest_files import is_in_manifest_folder, manifest_files, manifest_name
 from conroi.stores.objects import ObjectInfo, Objects
 from conroi.stores.swept import SWEPT_DIR
 
@@ -86,6 +87,8 @@ class Place:
     """For `__manifest`: the versions whose idempotency keys are still good."""
     whole: bool = False
     """Whether all of it is garbage: the folder of a table that was dropped."""
+    left_alone: str | None = None
+    """Why nothing in it is deleted, although the lake does not list it; what it needs from elsewhere is kept too."""
 
 
 # ------------------------------------------------------------------------------ what is needed
@@ -171,17 +174,39 @@ def _names_in_transaction(place: Place, path: str) -> list[str]:
 def garbage(place: Place, horizon: Horizon, needed: Names, others: Names) -> Iterator[tuple[str, ObjectInfo]]:
     """Every file that nobody needs and that is old enough, with its kind; as they are listed."""
     if place.whole:
-        for info in place.objects.list(""):
-            name = name_of(info.path) or ""
-            is_old = info.modified_ns < horizon.staged_ns and not info.path.startswith(MARKS)
-            if is_old and name not in needed and name not in others:
-                yield "dropped", info
+        yield from (("dropped", info) for info in _whole(place, horizon, needed, others))
         return
     listings = (manifest_files(place.objects), *map(place.objects.list, (*KINDS, OWN_DIR)))
     for info in chain.from_iterable(listings):
         kind = _kind(place, info, horizon, needed, others)
         if kind is not None:
             yield kind, info
+
+
+def _whole(place: Place, horizon: Horizon, needed: Names, others: Names) -> list[ObjectInfo]:
+    """All of a folder, in the order in which it goes; nothing while its youngest file is young.
+
+    Manifests go first, so that a collector which dies leaves no version without its files; the mark that says whose
+    folder it is goes last, so that the next collector finishes the work.
+    """
+    infos = [info for info in place.objects.list("") if not info.path.startswith(MARKS)]
+    if any(info.modified_ns >= horizon.staged_ns for info in infos):
+        return []
+    going = [info for info in infos if _base_name(info.path) not in needed and _base_name(info.path) not in others]
+    return sorted(going, key=stage_of)
+
+
+def _base_name(path: str) -> str:
+    """The name by which a file of a dropped table, or of a branch below it, may be needed."""
+    below = path.removeprefix(f"{TREE_DIR}/").partition("/")[2] if path.startswith(f"{TREE_DIR}/") else path
+    return name_of(below) or ""
+
+
+def stage_of(info: ObjectInfo) -> int:
+    """When a file of a folder that goes as a whole is deleted: all of one stage before any of the next."""
+    if is_in_manifest_folder(info.path):
+        return 0
+    return 2 if info.path == MARK else 1
 
 
 def _kind(place: Place, info: ObjectInfo, horizon: Horizon, needed: Names, others: Names) -> str | None:

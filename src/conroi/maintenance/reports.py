@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from conroi.views.collections import collected_page, expired_page
 from conroi.views.grid import to_html
+
+SHOWN_PATHS = 20
+"""So many paths of files are shown where a report is printed; `paths` has all of them."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,10 @@ class Expired:
     bytes: int = 0
     """The size of the manifests; what only they referred to is freed by gc()."""
     is_dry_run: bool = True
+    skipped: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Folders of tables that were left alone, and why."""
+    paths: tuple[str, ...] = field(default=(), repr=False)
+    """The manifests, below the root of the lake or table; none for versions that a database has."""
 
     @property
     def table_versions(self) -> int:
@@ -36,6 +43,9 @@ class Expired:
         if self.removed:
             lines[0] += f": {ranges(self.removed)}"
         lines += [f"  {table}: {ranges(versions)}" for table, versions in sorted(self.tables.items())]
+        lines += [f"  {folder} was left alone: {why}" for folder, why in sorted(self.skipped.items())]
+        if self.is_dry_run:
+            lines += listed_paths(self.paths)
         if self.removed or self.tables:
             lines.append(f"{size(self.bytes)} of manifests; gc() frees what only they referred to.")
         if self.is_dry_run and (self.removed or self.tables):
@@ -52,6 +62,8 @@ class Garbage:
     """`data`, `deletion`, `index`, `transaction`, `staged`, `temporary`, `key`, `dropped`, `branch`."""
     files: int
     bytes: int
+    paths: tuple[str, ...] = field(default=(), repr=False)
+    """The files, below the folder of the table."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +73,12 @@ class Collected:
     garbage: tuple[Garbage, ...]
     is_dry_run: bool = True
     skipped: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Tables that were left alone, and why."""
+    """Tables and folders that were left alone, and why."""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Every file, with the table or folder that it is in."""
+        return tuple(f"{each.table}: {path}" for each in self.garbage for path in each.paths)
 
     @property
     def files(self) -> int:
@@ -93,6 +110,8 @@ class Collected:
             f"  {each.table}: {counted(each.files, each.kind + ' file')}, {size(each.bytes)}" for each in self.garbage
         ]
         lines += [f"  {table} was left alone: {why}" for table, why in sorted(self.skipped.items())]
+        if self.is_dry_run:
+            lines += listed_paths(self.paths)
         if self.is_dry_run and self.garbage:
             lines.append("Nothing was deleted: this was a dry run.")
         return "\n".join(lines)
@@ -104,6 +123,12 @@ def _summed(found: Iterable[tuple[str, Garbage]]) -> dict[str, tuple[int, int]]:
         files, sizes = sums.get(key, (0, 0))
         sums[key] = files + each.files, sizes + each.bytes
     return sums
+
+
+def listed_paths(paths: Sequence[str]) -> list[str]:
+    """Lines that name the first of these files."""
+    lines = [f"  {path}" for path in paths[:SHOWN_PATHS]]
+    return [*lines, f"  … and {len(paths) - SHOWN_PATHS:,} more"] if len(paths) > SHOWN_PATHS else lines
 
 
 def counted(number: int, what: str) -> str:

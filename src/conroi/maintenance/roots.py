@@ -5,6 +5,7 @@ This is the one place that says what is kept. Whatever else comes to need versio
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -25,6 +26,8 @@ from conroi.maintenance.versions import Aged, listed_versions
 from conroi.refs.branches import MAIN, BranchNames
 from conroi.stores.versions import FolderVersions
 
+LAKE_BRANCH = re.compile(r"[^/]+-[0-9a-f]{8}")
+"""What pylance calls a branch of a lake."""
 AT_ONCE = 16
 """So many requests are under way at the same time."""
 MERGES = "__merges"
@@ -37,6 +40,10 @@ class Needed:
 
     names: dict[str, str] = field(default_factory=dict[str, str])
     pins: dict[str, set[Pin]] = field(default_factory=dict[str, set[Pin]])
+    incarnations: dict[str, str] = field(default_factory=dict[str, str])
+    """Which table is in a folder: of several that were there one after the other, the one that was added last."""
+    origins: set[str] = field(default_factory=set[str])
+    """Folders with older versions of tables that are on branches."""
 
     def add(self, rows: Iterable[Row]) -> Needed:
         """What these rows pin."""
@@ -44,6 +51,8 @@ class Needed:
             if not row.is_table or row.location is None:
                 continue
             self.names[row.location] = shown(row.object_id)
+            self.incarnations[row.location] = row.incarnation
+            self.origins |= {folder for folder, _ in row.lineage}
             # On a branch that has not written the table, its version is where the branch found it.
             folder = row.lineage[0][0] if row.is_inherited else row.location
             self.names.setdefault(folder, shown(row.object_id))

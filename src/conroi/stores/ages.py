@@ -9,6 +9,7 @@ the storage gave to files.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Generator
 from dataclasses import dataclass
 
@@ -40,3 +41,27 @@ def other_ages(version_s: float, file_s: float) -> Generator[None]:
         yield
     finally:
         _current = before
+
+
+_has_settable_times = False
+
+
+def changed_ns(found: os.stat_result) -> int:
+    """When a local file was last changed, by the clock of its file system.
+
+    Not its modification time: `cp -a`, `rsync -a` and archives set that to the age of the original, so a file that
+    arrived a moment ago would look old. The change time cannot be set. The later of both, for file systems that keep
+    no change time.
+    """
+    return found.st_mtime_ns if _has_settable_times else max(found.st_ctime_ns, found.st_mtime_ns)
+
+
+@contextlib.contextmanager
+def settable_times() -> Generator[None]:
+    """For tests that cannot wait: local files are as old as their modification time says, which can be set."""
+    global _has_settable_times
+    before, _has_settable_times = _has_settable_times, True
+    try:
+        yield
+    finally:
+        _has_settable_times = before

@@ -13,6 +13,7 @@ import stat
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 
 from conroi.errors import InvalidInputError, NotFoundError
+from conroi.stores.ages import changed_ns
 from conroi.stores.local_files import READ_ONLY, fsync_path, read, temporary_name, unlink, write
 from conroi.stores.local_names import create_name, store_error
 from conroi.stores.location import check_path
@@ -283,4 +284,4 @@ class LocalObjects:
 
 
 def _info(path: str, found: os.stat_result) -> ObjectInfo:
-    return ObjectInfo(path, found.st_size, found.st_mtime_ns)
+    return ObjectInfo(path, found.st_size, changed_ns(found))

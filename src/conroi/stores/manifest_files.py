@@ -20,6 +20,11 @@ def manifest_name(path: str) -> str | None:
     return name if folder == VERSIONS_DIR else None
 
 
+def is_in_manifest_folder(path: str) -> bool:
+    """Whether a file is in that folder of a table, or of a branch below it."""
+    return f"/{VERSIONS_DIR}/" in f"/{path}"
+
+
 def branch_folders(objects: Objects) -> set[str]:
     """The branches below a table, as pylance keeps them: each has such a folder of its own."""
     inner = f"/{VERSIONS_DIR}/"

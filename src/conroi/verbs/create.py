@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -44,8 +44,12 @@ def create(
     naming: ManifestNaming,
     properties: Mapping[str, str],
     progress: Progress | None,
+    claim: Callable[[], None] | None = None,
 ) -> Change:
-    """Write the data, if there is any, and say how the table begins."""
+    """Write the data, if there is any, and say how the table begins.
+
+    `claim` is called before anything is written, when what was asked for is known to be possible.
+    """
     if data_format not in DATA_FORMATS:
         raise InvalidInputError(
             f"{data_format!r} is not a data file version.", table=files.root, hint=f"One of {', '.join(DATA_FORMATS)}."
@@ -56,6 +60,8 @@ def create(
     fields = checked_fields(schema, table=files.root, data_format=data_format)
     check_settings(config or {}, files.root)
     begun_at = moment(files.environment)
+    if claim is not None:
+        claim()
     writer = DataWriter(files.objects, files.environment, fields, data_format)
     seen = KeysSeen(key_columns(fields))
     written: list[pb.DataFragment] = []
