@@ -12,7 +12,7 @@ from conroi.branching.diff import Side
 from conroi.catalog.branches import BranchedLake
 from conroi.catalog.opening import MANIFEST
 from conroi.catalog.rows import NAMESPACE, Row
-from conroi.errors import NotFoundError
+from conroi.errors import CorruptionError, NotFoundError
 from conroi.refs.branches import MAIN, MAIN_BRANCH, Branch
 
 MERGES = "__merges"
@@ -47,33 +47,55 @@ def is_merged(source: Side, target: Side) -> bool:
 
 
 def common_base(branched: BranchedLake, source: Side, target: Side) -> Side:
-    """The newest state that both come from."""
+    """The newest state that both come from: the merge base.
+
+    Never an older one in its place: rows that the target changed back since would look unchanged, and the merge would
+    undo that. So if a state that may be the base was collected, and no other has all that both share, it is refused.
+    """
     mine, theirs = clock_of(source), clock_of(target)
     shared = {name: min(mine[name], theirs[name]) for name in mine.keys() & theirs.keys()}
-    found = [(side, clock_of(side)) for side in _opened(branched, shared)]
-    if not found:
-        raise NotFoundError(
-            f"What {source.label} and {target.label} have in common was collected.",
-            hint="They cannot be merged any more; bring the rows over by hand.",
-        )
-    for side, clock in found:
-        if all(clock.get(name, 0) >= version for name, version in shared.items()):
+    found: list[Side] = []
+    lost: list[str] = []
+    for name, side in _opened(branched, shared):
+        if side is None:
+            lost.append(name)
+            continue
+        clock = clock_of(side)
+        if all(clock.get(each, 0) >= version for each, version in shared.items()):
             return side
-    # Each was merged into the other at the same time, or the best was collected: an older one finds more conflicts.
-    return max(found, key=lambda pair: pair[0].state.timestamp_ns)[0]
+        found.append(side)
+    if lost or not found:
+        names = ", ".join(f"version {shared[name]} of {_shown(name)}" for name in sorted(lost))
+        raise NotFoundError(
+            f"What {source.label} and {target.label} have in common was collected: {names or 'every common state'}.",
+            hint="They cannot be merged any more. Bring the rows over by hand, or onto a new branch of the target.",
+        )
+    # Each was merged into the other at the same time: of several bases the newest.
+    return max(found, key=lambda side: side.state.timestamp_ns)
 
 
-def _opened(branched: BranchedLake, shared: Clock) -> Iterator[Side]:
+def _opened(branched: BranchedLake, shared: Clock) -> Iterator[tuple[str, Side | None]]:
+    """The states that may be the base, living branches first; None for one that cannot be read any more.
+
+    Of a branch that was deleted all states may still be there, or none, or what a collector has left of them.
+    """
     known: dict[str, Branch] = {_name(branch): branch for branch in branched.names.all()}
     known[MAIN] = MAIN_BRANCH
-    for name, version in shared.items():
-        # One that was deleted may still be there to be read.
+    for name in sorted(shared, key=lambda each: (each not in known, each)):
         branch = known.get(name) or Branch(name, name, lance_name=name)
         try:
             catalog, _ = branched.opened(branch)
-            yield Side(catalog, catalog.at(version))
+            yield name, Side(catalog, catalog.at(shared[name]))
         except NotFoundError:
-            continue
+            yield name, None
+        except CorruptionError:
+            if name in known:
+                raise
+            yield name, None
+
+
+def _shown(name: str) -> str:
+    return name if name == MAIN else f"branch {name.rpartition('-')[0]}"
 
 
 def _name(branch: Branch) -> str:

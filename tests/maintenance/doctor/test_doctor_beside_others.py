@@ -170,7 +170,7 @@ def test_what_is_young_may_be_somebody_at_work(lake: Path) -> None:
     (lake / "new.lance" / "data" / "x.lance").write_bytes(b"half")
     now = conroi.connect(str(lake))
     assert now.doctor().findings == ()
-    found = {"unfinished-publication", "temporary-file", "orphan-files", "orphan-folder"}
+    found = {"unfinished-publication", "temporary-file", "orphan-files", "folder-left-alone"}
     assert kinds(damage.examine(lake)) == found, "and later it is not"
 
 

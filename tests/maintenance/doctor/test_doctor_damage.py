@@ -494,7 +494,14 @@ def data_file_of_nobody(lake: Path) -> None:
 
 
 @damage("orphan-folder", None)
-def folder_of_nobody(lake: Path) -> None:
+def folder_of_a_killed_creation(lake: Path) -> None:
+    tx = conroi.connect(str(lake)).begin()
+    tx.create_table("unfinished", [{"n": 1}])
+    tx.rollback()
+
+
+@damage("folder-left-alone", None)
+def folder_of_another_program(lake: Path) -> None:
     lance.write_dataset(pa.table({"n": [1]}), str(lake / "stray.lance"))
 
 

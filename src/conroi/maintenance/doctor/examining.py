@@ -9,6 +9,7 @@ from types import MappingProxyType
 from conroi.catalog.catalog import Catalog, LakeTableFiles
 from conroi.catalog.forking import DELETED, table_of
 from conroi.catalog.names import shown
+from conroi.catalog.ownership import Released, created_in, released
 from conroi.catalog.rows import Row
 from conroi.commit.files import TableFiles
 from conroi.commit.pins import Pin
@@ -27,6 +28,9 @@ from conroi.maintenance.doctor.store_records import check_records, recorded_head
 from conroi.maintenance.doctor.subject import Examination, Subject
 from conroi.maintenance.doctor.surroundings import look_around
 from conroi.maintenance.doctor.versions import check_versions
+from conroi.maintenance.roots import LAKE_BRANCH
+from conroi.refs.branches import BranchNames
+from conroi.refs.lance_branches import lance_ref_path
 from conroi.stores.external_versions import ExternalVersions
 from conroi.stores.lake_marker import MARKER, marker
 from conroi.stores.listed import TREE_DIR, Folders, Listed
@@ -112,11 +116,16 @@ class Examined:
 
 
 def examine(
-    subject: Subject, *, is_list: bool = False, pinned: Mapping[str, Set[Pin]] = MappingProxyType({})
+    subject: Subject,
+    *,
+    is_list: bool = False,
+    pinned: Mapping[str, Set[Pin]] = MappingProxyType({}),
+    live: Set[str] | None = None,
 ) -> Examined:
     """One folder: its line of versions and its branches, their files, tags and leftovers.
 
-    `pinned` says what the lake pins, by the folder of a branch; '' is the table itself.
+    `pinned` says what the lake pins, by the folder of a branch; '' is the table itself. `live` are the branches of the
+    lake; None for a table that stands alone.
     """
     refs = read_refs(subject.objects, subject.listed)
     subject = _with_pins(replace(subject, kept=refs.kept_on(None)), pinned.get("", frozenset()))
@@ -124,6 +133,9 @@ def examine(
     check_refs(subject, refs)
     branches: dict[str, tuple[Subject, Line]] = {}
     for folder in subject.listed.branches:
+        if folder not in pinned and _has_ended(subject, folder.removeprefix(f"{TREE_DIR}/"), live):
+            _note_ended(subject, folder)
+            continue
         on_branch = _branch(subject, folder, refs.kept_on(folder.removeprefix(f"{TREE_DIR}/")))
         on_branch = _with_pins(on_branch, pinned.get(folder, frozenset()))
         branch_line, also_referred = _examine_line(on_branch, is_list=is_list)
@@ -132,6 +144,19 @@ def examine(
     for each in (subject, *(on_branch for on_branch, _ in branches.values())):
         check_leftovers(each, referred)
     return Examined(subject, line, branches)
+
+
+def _has_ended(subject: Subject, branch: str, live: Set[str] | None) -> bool:
+    """Whether it was a branch of the lake, and is none any more: what is left of it may lack anything."""
+    is_ours = live is not None and LAKE_BRANCH.fullmatch(branch) is not None
+    return is_ours and branch not in (live or ()) and lance_ref_path(branch) not in subject.listed.files
+
+
+def _note_ended(subject: Subject, folder: str) -> None:
+    files = [info for path, info in subject.listed.files.items() if path.startswith(f"{folder}/")]
+    what = f"{len(files):,} files ({sum(info.size for info in files):,} bytes) of a branch that was deleted."
+    if all(map(subject.examination.is_old, files)):
+        subject.add("orphan-files", what, path=folder)
 
 
 def _with_pins(subject: Subject, pins: Set[Pin]) -> Subject:
@@ -167,7 +192,8 @@ def _branch(subject: Subject, folder: str, kept: frozenset[int]) -> Subject:
 
 def _examine_list(examination: Examination, manifest: TableFiles) -> LakeHistory | None:
     """The lake's own table, and the history in it, that of its branches included."""
-    examined = examine(Subject(examination, manifest, examination.folders.at(LIST), LIST), is_list=True)
+    subject = Subject(examination, manifest, examination.folders.at(LIST), LIST)
+    examined = examine(subject, is_list=True, live=_live_branches(manifest))
     history = read_history(manifest, examined.subject.listed, examined.line, examination.findings)
     for folder, (on_branch, line) in examined.branches.items():
         if line.head is None or DELETED in line.head.manifest.head.config:
@@ -179,20 +205,44 @@ def _examine_list(examination: Examination, manifest: TableFiles) -> LakeHistory
     return history
 
 
+def _live_branches(manifest: TableFiles | None) -> frozenset[str]:
+    """What pylance calls the branches of the lake."""
+    if manifest is None:
+        return frozenset()
+    try:
+        names = [branch.lance_name for branch in BranchNames(manifest.objects).all()]
+    except ConroiError:  # one that cannot be read is found by others; here no branch counts as deleted
+        return frozenset(path.removeprefix("tree/").partition("/")[0] for path in manifest.objects.list_names("tree"))
+    return frozenset(name for name in names if name is not None)
+
+
 def _examine_tables(examination: Examination, catalog: Catalog, history: LakeHistory, only: str | None) -> None:
     tables = check_lake_rows(catalog, history, examination.folders, examination.findings)
+    live = _live_branches(catalog.manifest)
+    gone = released(catalog)
     living = {row.location: row for row in tables if row.location is not None}
     for location, last in sorted(history.locations.items()):
         row = living.get(location, last)
         is_wanted = table_of(location) == location and (only is None or row.object_id == only)
         if is_wanted and examination.folders.at(location).files:
-            _examine_folder(examination, catalog, history, location, row, is_gone=location not in living)
+            if gone.has(location, tables):
+                what = f"The table in {location} was deregistered; older versions of the lake still list it."
+                examination.findings.add("folder-left-alone", what, path=location)
+            else:
+                _examine_folder(examination, catalog, history, location, row, live, is_gone=location not in living)
     if only is None:
-        _find_strays(examination, {location.partition("/")[0] for location in history.locations})
+        _find_strays(examination, catalog, gone, {location.partition("/")[0] for location in history.locations})
 
 
 def _examine_folder(
-    examination: Examination, catalog: Catalog, history: LakeHistory, location: str, row: Row, *, is_gone: bool
+    examination: Examination,
+    catalog: Catalog,
+    history: LakeHistory,
+    location: str,
+    row: Row,
+    live: Set[str],
+    *,
+    is_gone: bool,
 ) -> None:
     listed = examination.folders.at(location)
     pin = None if is_gone else row.pin
@@ -205,7 +255,7 @@ def _examine_folder(
         is_gone=is_gone,
         head=None if pin is None else head_of(pin, listed),
     )
-    examined = examine(subject, pinned=_pins_below(history, location))
+    examined = examine(subject, pinned=_pins_below(history, location), live=live)
     PinChecks(catalog, history, examined.subject, examined.line, row).run()
     for folder, (on_branch, line) in examined.branches.items():
         row_there = history.locations.get(f"{location}/{folder}")
@@ -222,7 +272,7 @@ def _pins_below(history: LakeHistory, location: str) -> dict[str, set[Pin]]:
     return found
 
 
-def _find_strays(examination: Examination, used: Set[str]) -> None:
+def _find_strays(examination: Examination, catalog: Catalog, gone: Released, used: Set[str]) -> None:
     """Folders of the lake that no version of it has."""
     for folder in examination.folders.names:
         is_collected = all(path.startswith(f"{NOTES}/") for path in examination.folders.at(folder).files)
@@ -231,7 +281,8 @@ def _find_strays(examination: Examination, used: Set[str]) -> None:
         if examination.is_settled(examination.folders.newest_in(folder)):
             size = examination.folders.size_of(folder)
             what = f"No version of the lake has a table in the folder {folder} ({size:,} bytes)."
-            examination.findings.add("orphan-folder", what, path=folder)
+            is_ours = created_in(catalog.opened(folder), folder) is not None and not gone.has(folder, ())
+            examination.findings.add("orphan-folder" if is_ours else "folder-left-alone", what, path=folder)
 
 
 def _check_marker(catalog: Catalog, examination: Examination, *, has_store: bool) -> None:

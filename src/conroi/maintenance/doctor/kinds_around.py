@@ -167,8 +167,14 @@ OTHER_GROUPS: tuple[Group, ...] = (
             Kind(
                 "orphan-folder",
                 "info",
-                "a folder that is no table of the lake",
-                "lake.register(name, folder) takes a table in. gc collects dropped tables, and no other folders.",
+                "the folder of a table that this lake created, and that no version of the lake has",
+                "gc collects it, unless it has versions that the lake never had.",
+            ),
+            Kind(
+                "folder-left-alone",
+                "info",
+                "a folder that is not the lake's: deregistered, copied in, or made by another program",
+                "gc never deletes it. lake.register(name, folder) takes a table in; else delete the folder yourself.",
             ),
         ),
     ),
