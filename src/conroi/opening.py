@@ -13,6 +13,7 @@ from conroi import operations
 from conroi.catalog.forking import table_of
 from conroi.catalog.inside import split_inside
 from conroi.commit.change import Change, CommitOptions, CommitResult
+from conroi.commit.deletions import affected_rows
 from conroi.commit.files import TableFiles
 from conroi.commit.loop import commit as commit_change
 from conroi.commit.run import COMMIT_RETRIES, checked_retries, checked_texts
@@ -251,8 +252,8 @@ def commit(
     """The lower layer: commit any transaction, also one that came as bytes (`conroi.format.decode_transaction`).
 
     The files it names must be written already. It is checked against everything committed since its `read_version`;
-    a read version of 0 creates the table. Two transactions that delete rows of one fragment are a RetryableConflict
-    here, because the wire does not say which rows; the verbs of Table know and merge them.
+    a read version of 0 creates the table. Which rows a Delete or an Update takes out is read from its deletion files,
+    so two that take different rows of one fragment both land.
     """
     files = table_files(uri, store=store, storage_options=storage_options, durable=durable, commit_lock=commit_lock)
     with about(files.root):
@@ -269,17 +270,18 @@ def _change_of(files: TableFiles, transaction: Transaction) -> Change:
             hint="Read the bytes of one with conroi.format.decode_transaction(data).",
         )
     operation = operations.of(transaction)
-    if transaction.read_version:
-        base = find(files, transaction.read_version)
-        restored = find(files, operation.version) if isinstance(operation, operations.Restore) else None
-        staged = Staged(operation=operation, base=base.manifest)
-    elif isinstance(operation, operations.Overwrite):
-        base, restored = None, None
-        staged = Staged(operation=operation, base=Manifest(b""))
-    elif isinstance(operation, operations.Clone):
+    if isinstance(operation, operations.Clone):
         raise InvalidInputError(
             "A clone cannot be committed by itself.", hint="table.clone(uri) makes a new table that starts as this one."
         )
+    if transaction.read_version:
+        base = find(files, transaction.read_version)
+        restored = find(files, operation.version) if isinstance(operation, operations.Restore) else None
+        affected = affected_rows(files.objects, operation, base.manifest)
+        staged = Staged(operation=operation, base=base.manifest, affected_rows=affected)
+    elif isinstance(operation, operations.Overwrite):
+        base, restored = None, None
+        staged = Staged(operation=operation, base=Manifest(b""))
     else:
         raise NotFoundError(
             f"{operation.name} was made on no version, so there is no table to commit it to.",

@@ -51,7 +51,7 @@ def test_a_reserved_id_is_kept_and_sorted_in() -> None:
 
 
 def test_an_id_that_is_taken_is_refused() -> None:
-    with pytest.raises(CorruptionError, match="two fragments with id 7"):
+    with pytest.raises(InvalidInputError, match="ids 7, which are or were in use"):
         built(manifest(fragment(0), fragment(7)), Append((fragment(7),)))
 
 

@@ -7,10 +7,13 @@ from collections.abc import Mapping
 from pyroaring import BitMap
 
 from conroi.commit.files import TableFiles
+from conroi.conflicts import facts
 from conroi.format import lance_pb2 as pb
 from conroi.format.deletions import decode_deletions, encode_deletions
 from conroi.format.manifest import Manifest
 from conroi.format.naming import deletion_path
+from conroi.operations import Delete, Operation, Update
+from conroi.operations.update import REWRITE_ROWS
 from conroi.stores.bases import objects_of_base
 from conroi.stores.cache import BoundedCache
 from conroi.stores.objects import Objects
@@ -34,6 +37,27 @@ def load_deletions(objects: Objects, manifest: Manifest, fragment: pb.DataFragme
         known = decode_deletions(data, file, physical_rows=fragment.physical_rows)
         VECTORS.put((where.root, path), known, len(data) + _OVERHEAD_BYTES)
     return known
+
+
+def affected_rows(objects: Objects, operation: Operation, base: Manifest) -> dict[int, BitMap] | None:
+    """The rows that a change deletes or moves, by its wire form: its deletion vectors have them, its base's have not.
+
+    None for a change that is not about rows, or gives rows new values where they are, which no deletion vector shows.
+    """
+    if not isinstance(operation, Delete | Update):
+        return None
+    if isinstance(operation, Update) and (operation.update_mode != REWRITE_ROWS or operation.fields_modified):
+        return None
+    rows: dict[int, BitMap] = {}
+    known = base.fragments_by_id
+    for number in facts.removed_fragments(operation) & known.keys():
+        everything = BitMap(range(known[number].physical_rows))
+        rows[number] = everything - load_deletions(objects, base, known[number])
+    for fragment in operation.updated_fragments:
+        if fragment.id in known:
+            before = load_deletions(objects, base, known[fragment.id])
+            rows[fragment.id] = load_deletions(objects, base, fragment) - before
+    return rows
 
 
 def write_deletions(

@@ -30,6 +30,7 @@ from conroi.errors import (
     CorruptionError,
     ExpectedVersionMismatch,
     IncompatibleConflict,
+    InvalidInputError,
     NotFoundError,
     RetryableConflict,
 )
@@ -251,7 +252,9 @@ class Pending:
         if is_recent_for_files(self.files, self._confirmed_at):
             return
         self.files.objects.put(f"{TRANSACTIONS_DIR}/{built.transaction.file_name}", built.encoded_transaction)
-        refuse_swept(self.files, built.transaction, self.seen)
+        bases = built.file.manifest.head.base_paths
+        is_given = self.change.begun_at is None
+        refuse_swept(self.files, built.transaction, self.seen, bases, is_given=is_given)
         self._confirmed_at = now
 
     def _transaction(self, operation: Operation, read_version: int) -> tuple[Transaction, bytes]:
@@ -293,15 +296,30 @@ class Pending:
             source=None if change.cloned is None else change.cloned.manifest,
             read=None if change.base is None else change.base.manifest,
         )
-        manifest = operations.build(
-            None if self.seen is None else self.seen.manifest,
-            transaction,
-            operation,
-            step,
-            timestamp_ns=self._timestamp_ns(),
-            writer_version=WRITER,
-        )
+        try:
+            manifest = operations.build(
+                None if self.seen is None else self.seen.manifest,
+                transaction,
+                operation,
+                step,
+                timestamp_ns=self._timestamp_ns(),
+                writer_version=WRITER,
+            )
+        except InvalidInputError as error:
+            if not self.met:
+                raise
+            raise self._outdated(error) from error
         return lay_out(manifest, encoded)
+
+    def _outdated(self, error: InvalidInputError) -> RetryableConflict:
+        """What did fit the version it was made on, and does not fit what others made of the table since."""
+        return RetryableConflict(
+            f"What others committed since version {self.base_version} leaves no place for this change: {error.message}",
+            table=self.files.root,
+            version=None if self.seen is None else self.seen.version,
+            base_version=self.base_version,
+            hint="Run the work again on the newest version.",
+        )
 
     def _timestamp_ns(self) -> int:
         """Now, but never before the version it follows: clocks of different hosts differ."""

@@ -6,19 +6,21 @@ transaction anew, which says which files it needs, and only then looks how far a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from conroi.commit.files import TableFiles
 from conroi.commit.snapshot import Snapshot
 from conroi.environment import Moment, seconds_since
-from conroi.errors import RetryableConflict
-from conroi.format.references import name_of, names_in_manifest, paths_in_transaction
+from conroi.errors import InvalidInputError, RetryableConflict
+from conroi.format.lance_pb2 import BasePath
+from conroi.format.naming import DATA_DIR
+from conroi.format.references import Reference, name_of, names_in_manifest, references_in_transaction
 from conroi.format.transaction import Transaction
 from conroi.stores.ages import ages
 from conroi.stores.forgotten import RESTORING_DIR, Fate, fate, watermark
-from conroi.stores.objects import ObjectInfo
+from conroi.stores.objects import ObjectInfo, open_objects
 from conroi.stores.swept import swept_until_ns
 
 _AT_ONCE = 32
@@ -65,28 +67,55 @@ def refuse_forgotten(files: TableFiles, restored: Snapshot) -> None:
         )
 
 
-def refuse_swept(files: TableFiles, transaction: Transaction, seen: Snapshot | None) -> None:
-    """The files that this change brings in must be younger than what a collector has swept."""
-    swept_ns, paths = swept_until_ns(files.objects), list(_staged(transaction, seen))
+def refuse_swept(
+    files: TableFiles, transaction: Transaction, seen: Snapshot | None, bases: Sequence[BasePath], *, is_given: bool
+) -> None:
+    """The files that this change brings in must be there, and younger than what a collector has swept.
+
+    `bases` are those of the version to come. Files under one of them belong to another table, which keeps them: those
+    must only be there. `is_given` says that the caller wrote the files: if nobody ever swept, they never were.
+    """
+    swept_ns, references = swept_until_ns(files.objects), list(_staged(transaction, seen))
+    places = {base.id: base for base in bases}
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for path, info in zip(paths, pool.map(partial(_found, files), paths), strict=True):
-            if info is None or info.modified_ns < swept_ns:
+        found = pool.map(partial(_found, files, places), references)
+        for reference, info in zip(references, found, strict=True):
+            if info is None and reference.may_be_empty:
+                continue
+            if info is None and is_given and not swept_ns:
+                raise InvalidInputError(
+                    f"The change names {reference.path}, which is not there.",
+                    table=files.root,
+                    hint="Write all files before the commit, below the root of the table or of the base they name.",
+                )
+            if info is None or (reference.base_id is None and info.modified_ns < swept_ns):
                 raise RetryableConflict(
-                    f"This work took so long that {path}, which it wrote, may have been collected meanwhile.",
+                    f"This work took so long that {reference.path}, which it needs, may have been collected meanwhile.",
                     table=files.root,
                     hint="Run the work again, in less time; or let gc() spare younger files: a larger min_age.",
                 )
 
 
-def _staged(transaction: Transaction, seen: Snapshot | None) -> Iterator[str]:
+def _staged(transaction: Transaction, seen: Snapshot | None) -> Iterator[Reference]:
     """What the change names that the newest version has not."""
     known = set[str]() if seen is None else set(names_in_manifest(seen.manifest))
-    for path in paths_in_transaction(transaction.wire):
-        if name_of(path) not in known:
-            yield path
+    for reference in references_in_transaction(transaction.wire):
+        if name_of(reference.path) not in known:
+            yield reference
 
 
-def _found(files: TableFiles, path: str) -> ObjectInfo | None:
+def _found(files: TableFiles, places: Mapping[int, BasePath], reference: Reference) -> ObjectInfo | None:
+    objects, path = files.objects, reference.path
+    if reference.base_id is not None:
+        base = places.get(reference.base_id)
+        if base is None:
+            raise InvalidInputError(
+                f"The change names {path} under the base {reference.base_id}, which the table does not have.",
+                table=files.root,
+                hint="Add the base with add_base() first.",
+            )
+        objects = open_objects(base.path, files.objects.storage_options)
+        path = path if base.is_dataset_root else path.removeprefix(f"{DATA_DIR}/")
     if not path.endswith("/"):
-        return files.objects.head(path)
-    return min(files.objects.list(path.rstrip("/")), key=lambda info: info.modified_ns, default=None)
+        return objects.head(path)
+    return min(objects.list(path.rstrip("/")), key=lambda info: info.modified_ns, default=None)

@@ -36,7 +36,9 @@ def translate_rewrite(meeting: Meeting) -> Merged:
         meeting.staged.base.version,
         to_write,
         lambda files: replace(
-            rewrite, groups=tuple(_with_deletions(group, {n: files[n] for n in to_write}) for group in kept)
+            rewrite,
+            groups=tuple(_with_deletions(group, {n: files[n] for n in to_write}) for group in kept),
+            is_numbered=True,
         ),
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from google.protobuf.message import Message
 
@@ -48,17 +49,42 @@ def paths_in_manifest(manifest: Manifest) -> Iterator[str]:
 
 def paths_in_transaction(transaction: Message) -> Iterator[str]:
     """The same of a change."""
+    return (reference.path for reference in references_in_transaction(transaction))
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A file, or the folder of an index, that a change names."""
+
+    path: str
+    """Below the root of the table, or of the base."""
+    base_id: int | None = None
+    """The base that it is under; None for the table's own folder."""
+    may_be_empty: bool = False
+    """Whether it is an index that names no files: all of it may be in the manifest."""
+
+
+def references_in_transaction(transaction: Message) -> Iterator[Reference]:
+    """What a change names, each with the base that it is under."""
     if isinstance(transaction, pb.DataFragment):
-        yield from _of_fragment(transaction)
+        for file in transaction.files:
+            yield from references_in_transaction(file)
+        if transaction.HasField("deletion_file"):
+            file = transaction.deletion_file
+            yield Reference(deletion_path(transaction.id, file), _base_of(file))
     elif isinstance(transaction, pb.DataFile):
-        yield data_path(transaction.path)
+        yield Reference(data_path(transaction.path), _base_of(transaction))
     elif isinstance(transaction, pb.IndexMetadata):
-        yield _index_folder(transaction.uuid)
+        yield Reference(_index_folder(transaction.uuid), _base_of(transaction), not transaction.files)
     elif isinstance(transaction, pb.Transaction.Rewrite.RewrittenIndex):
-        yield _index_folder(transaction.new_id)
+        yield Reference(_index_folder(transaction.new_id), may_be_empty=not transaction.new_index_files)
     else:
         for message in _messages_in(transaction):
-            yield from paths_in_transaction(message)
+            yield from references_in_transaction(message)
+
+
+def _base_of(message: pb.DataFile | pb.DeletionFile | pb.IndexMetadata) -> int | None:
+    return message.base_id if message.HasField("base_id") else None
 
 
 def name_of(path: str) -> str | None:

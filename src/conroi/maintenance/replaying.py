@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyroaring import BitMap
-
 from conroi import operations
 from conroi.catalog.foreign_keys import refuse_duplicate_keys
 from conroi.commit.change import Change
-from conroi.commit.deletions import load_deletions
+from conroi.commit.deletions import affected_rows
 from conroi.commit.files import TableFiles
 from conroi.commit.foreign import ForeignManifest
 from conroi.commit.pending import Pending
 from conroi.commit.snapshot import Snapshot
-from conroi.conflicts import Staged
+from conroi.conflicts import Staged, facts
 from conroi.errors import ConflictError, DuplicateKeyError, IncompatibleConflict
 from conroi.format.transaction import Transaction
 from conroi.operations import Append, Delete, Operation, Overwrite, Restore, Update, UpdateConfig
-from conroi.operations.update import REWRITE_ROWS
 
 REPLAYED_IN_A_ROW = (Append, Delete, Update, UpdateConfig)
 """Of several commits by path, each must be one of these: we know which fragments of others they name."""
@@ -53,7 +50,8 @@ class Replay:
             raise self._refusal(foreign, error.message) from error
 
     def _on_top(self, foreign: ForeignManifest, operation: Operation, base: Snapshot, merged: Snapshot) -> Snapshot:
-        staged = Staged(operation, base.manifest, affected_rows=self._affected(operation, base, foreign.snapshot))
+        affected = affected_rows(self._files.objects, operation, base.manifest)
+        staged = Staged(operation, base.manifest, affected_rows=affected)
         change = Change(staged, base, uuid=str(self._files.environment.new_uuid()))
         pending = Pending(self._files, change)
         pending.meet(merged, self._transaction)
@@ -71,21 +69,7 @@ class Replay:
             return False
         if not isinstance(operation, Delete | Update):
             return True
-        named = _removed(operation) | {fragment.id for fragment in operation.updated_fragments}
-        return named <= self._before.manifest.fragments_by_id.keys()
-
-    def _affected(self, operation: Operation, base: Snapshot, after: Snapshot) -> dict[int, BitMap] | None:
-        """The rows that a commit deleted or moved: those that its deletion vectors have and its base's have not."""
-        if not isinstance(operation, Delete | Update) or _changes_in_place(operation):
-            return None
-        objects, rows = self._files.objects, dict[int, BitMap]()
-        for number in _removed(operation):
-            fragment = base.manifest.fragments_by_id[number]
-            rows[number] = BitMap(range(fragment.physical_rows)) - load_deletions(objects, base.manifest, fragment)
-        for fragment in operation.updated_fragments:
-            was = load_deletions(objects, base.manifest, base.manifest.fragments_by_id[fragment.id])
-            rows[fragment.id] = load_deletions(objects, after.manifest, fragment) - was
-        return rows
+        return facts.modified_fragments(operation) <= self._before.manifest.fragments_by_id.keys()
 
     def _refusal(self, foreign: ForeignManifest, why: str) -> IncompatibleConflict:
         version, mine = foreign.version, self._mine.version
@@ -98,12 +82,3 @@ class Replay:
             hint=f"Look at it with lance.dataset(path, version={version}). lake.mend(name, discard=True) goes on from "
             "the lake's version; the other stays readable under its number, to bring in by hand what is needed.",
         )
-
-
-def _removed(operation: Delete | Update) -> set[int]:
-    return set(operation.deleted_fragment_ids if isinstance(operation, Delete) else operation.removed_fragment_ids)
-
-
-def _changes_in_place(operation: Delete | Update) -> bool:
-    """Whether rows got new values where they are, which no deletion vector shows."""
-    return isinstance(operation, Update) and (operation.update_mode != REWRITE_ROWS or bool(operation.fields_modified))

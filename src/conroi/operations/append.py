@@ -8,7 +8,7 @@ from typing import ClassVar
 from conroi.format import lance_pb2 as pb
 from conroi.format.manifest import Manifest
 from conroi.operations.base import Step, unknown_fields
-from conroi.operations.fragments import check_new, next_fragment_id, numbered, with_added
+from conroi.operations.fragments import check_given_ids, check_new, next_fragment_id, numbered, with_added
 from conroi.operations.lineage import assign_row_ids, stamp_new
 
 
@@ -33,6 +33,7 @@ class Append:
     def apply(self, base: Manifest, step: Step) -> Manifest:
         head = base.editable_head()
         check_new(self.fragments, head)
+        check_given_ids(self.fragments, base)
         added = numbered(self.fragments, next_fragment_id(head))
         if base.has_stable_row_ids:
             head.next_row_id = assign_row_ids(added, head.next_row_id)

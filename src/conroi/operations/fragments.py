@@ -15,6 +15,7 @@ from conroi.format.flags import Flag
 from conroi.format.manifest import Manifest
 from conroi.format.naming import check_relative_path
 from conroi.operations.base import copied
+from conroi.operations.indices import covered_fragments, is_system
 
 TOMBSTONE = -2
 """Stands in `DataFile.fields` for a column that is not read from that file any more."""
@@ -62,6 +63,31 @@ def check_new(
                 f"{', '.join(missing)}.",
                 hint="Write them too, or make the columns nullable first.",
             )
+
+
+def check_given_ids(new: Iterable[pb.DataFragment], base: Manifest, *, are_reserved: bool = False) -> None:
+    """Refuse ids that new fragments may not bring: in use, known to an index, or (`are_reserved`) never set aside.
+
+    An index that still covers a fragment which is gone would hide the rows of another one under that id.
+    """
+    given = {fragment.id for fragment in new if fragment.id}
+    if not given:
+        return
+    if are_reserved and max(given) >= next_fragment_id(base.head):
+        raise InvalidInputError(
+            f"A new fragment has id {max(given)}, which nobody reserved: the highest so far is "
+            f"{next_fragment_id(base.head) - 1}.",
+            hint="Reserve ids first, with reserve_fragments(count), or leave them at 0.",
+        )
+    used = given & base.fragments_by_id.keys()
+    for index in base.indices:
+        if not is_system(index):
+            used |= given.intersection(covered_fragments(index) or ())
+    if used:
+        raise InvalidInputError(
+            f"New fragments have the ids {', '.join(map(str, sorted(used)))}, which are or were in use.",
+            hint="Leave them at 0, so that they get free ones.",
+        )
 
 
 def check_new_file(file: pb.DataFile, head: pb.ManifestHead) -> None:

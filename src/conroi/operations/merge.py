@@ -10,7 +10,14 @@ from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
 from conroi.format.manifest import Manifest
 from conroi.operations.base import Step, copied, unknown_fields
-from conroi.operations.fragments import check_new, check_new_file, next_fragment_id, numbered, with_fragments
+from conroi.operations.fragments import (
+    check_given_ids,
+    check_new,
+    check_new_file,
+    next_fragment_id,
+    numbered,
+    with_fragments,
+)
 from conroi.operations.indices import retained, without_changed_fields
 from conroi.operations.lineage import assign_row_ids, stamp_changed, stamp_new
 from conroi.operations.schemas import check_ids_kept, set_schema
@@ -55,6 +62,7 @@ class Merge:
         head = base.editable_head()
         merged, new = self._split(base)
         check_new(new, head, self.schema)
+        check_given_ids(new, base)
         new = numbered(new, next_fragment_id(head))
         if base.has_stable_row_ids:
             merged = [_stamped(fragment, base, step.version) for fragment in merged]

@@ -12,7 +12,14 @@ from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
 from conroi.format.manifest import Manifest
 from conroi.operations.base import Step, copied, unknown_fields
-from conroi.operations.fragments import check_new, missing_fragments, next_fragment_id, numbered, with_fragments
+from conroi.operations.fragments import (
+    check_given_ids,
+    check_new,
+    missing_fragments,
+    next_fragment_id,
+    numbered,
+    with_fragments,
+)
 from conroi.operations.indices import (
     Groups,
     covered_fragments,
@@ -34,8 +41,9 @@ class Rewrite:
 
     `fragment_reuse_index` says where rows went for indices that are remapped later; with `reuses_carefully` only those
     kinds follow it with which nothing can go wrong, and the others no longer cover the rewritten fragments. With
-    `mixes_coverage` a group may join fragments that an index covers and others; it then covers none of it. The wire
-    carries none of the three.
+    `mixes_coverage` a group may join fragments that an index covers and others; it then covers none of it.
+    `is_numbered` says that the ids of its fragments were given out on the version it is applied to. The wire carries
+    none of the four.
     `is_old_form` marks a transaction from before there were groups.
     """
 
@@ -46,6 +54,7 @@ class Rewrite:
     fragment_reuse_index: pb.IndexMetadata | None = None
     reuses_carefully: bool = False
     mixes_coverage: bool = False
+    is_numbered: bool = False
     is_old_form: bool = False
     unknown: bytes = b""
 
@@ -73,7 +82,9 @@ class Rewrite:
     def apply(self, base: Manifest, _step: Step) -> Manifest:
         head = base.editable_head()
         removed = self._removed(base)
-        added = numbered(self._new_fragments(head), next_fragment_id(head))
+        new = self._new_fragments(head)
+        check_given_ids(new, base, are_reserved=not self.is_numbered)
+        added = numbered(new, next_fragment_id(head))
         kept = [fragment for fragment in base.fragments if fragment.id not in removed]
         indices = self._indices(base, self._id_groups(added))
         if self.fragment_reuse_index is not None:

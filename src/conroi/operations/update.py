@@ -11,7 +11,14 @@ from conroi.format import lance_pb2 as pb
 from conroi.format.manifest import Manifest
 from conroi.format.roaring import decode_bitmap
 from conroi.operations.base import Step, copied, unknown_fields
-from conroi.operations.fragments import check_new, next_fragment_id, numbered, replaced, with_fragments
+from conroi.operations.fragments import (
+    check_given_ids,
+    check_new,
+    next_fragment_id,
+    numbered,
+    replaced,
+    with_fragments,
+)
 from conroi.operations.indices import retained, without_changed_fields
 from conroi.operations.lineage import assign_row_ids, stamp_changed_rows, stamp_moved
 from conroi.operations.mem_wal import with_compacted
@@ -81,6 +88,7 @@ class Update:
     def apply(self, base: Manifest, step: Step) -> Manifest:
         head = base.editable_head()
         check_new(self.new_fragments, head)
+        check_given_ids(self.new_fragments, base)
         updated = [self._post_image(fragment, base, step) for fragment in self.updated_fragments]
         kept = replaced(base, removed=self.removed_fragment_ids, updated=updated)
         new = numbered(self.new_fragments, next_fragment_id(head))
