@@ -21,6 +21,7 @@ from conroi.format.naming import data_path
 from conroi.format.rowids import (
     concat_row_ids,
     concat_versions,
+    constant_versions,
     drop_row_ids,
     drop_versions,
     take_row_ids,
@@ -174,14 +175,53 @@ def _carry_lineage(pinned: Pinned, old: Sequence[pb.DataFragment], new: Sequence
     gone = [load_deletions(pinned.files.objects, pinned.manifest, fragment) for fragment in old]
     pairs = list(zip(old, gone, strict=True))
     ids = concat_row_ids(drop_row_ids(f.inline_row_ids, g) for f, g in pairs)
-    created = concat_versions(drop_versions(f.inline_created_at_versions, g) for f, g in pairs)
-    updated = concat_versions(drop_versions(f.inline_last_updated_at_versions, g) for f, g in pairs)
     start = 0
     for fragment in new:
         places = np.arange(start, start + fragment.physical_rows, dtype=np.uint64)
         fragment.inline_row_ids = take_row_ids(ids, places)
-        fragment.inline_created_at_versions = take_versions(created, places)
-        fragment.inline_last_updated_at_versions = take_versions(updated, places)
+        start += fragment.physical_rows
+    places = np.arange(start, dtype=np.uint64)
+    for kept, give in _VERSIONS:
+        versions = _versions_of(old, kept)
+        if versions is not None:
+            there = concat_versions(drop_versions(each, g) for each, g in zip(versions, gone, strict=True))
+            _give_versions(new, give, there, places)
+
+
+def _give_created(fragment: pb.DataFragment, versions: bytes) -> None:
+    fragment.inline_created_at_versions = versions
+
+
+def _give_updated(fragment: pb.DataFragment, versions: bytes) -> None:
+    fragment.inline_last_updated_at_versions = versions
+
+
+Kept = Callable[[pb.DataFragment], bytes]
+Give = Callable[[pb.DataFragment, bytes], None]
+_VERSIONS: Sequence[tuple[Kept, Give]] = (
+    (lambda fragment: fragment.inline_created_at_versions, _give_created),
+    (lambda fragment: fragment.inline_last_updated_at_versions, _give_updated),
+)
+_UNKNOWN_VERSION = 1
+"""What readers take for a row of which no version was recorded."""
+
+
+def _versions_of(fragments: Sequence[pb.DataFragment], kept: Kept) -> list[bytes] | None:
+    """The row versions of each; None if none has any, as in tables of pylance up to 0.30."""
+    found = [kept(fragment) for fragment in fragments]
+    if not any(found):
+        return None
+    pairs = zip(found, fragments, strict=True)
+    return [versions or constant_versions(_UNKNOWN_VERSION, fragment.physical_rows) for versions, fragment in pairs]
+
+
+def _give_versions(
+    new: Sequence[pb.DataFragment], give: Give, versions: bytes, places: np.ndarray[Any, np.dtype[np.uint64]]
+) -> None:
+    """The new fragments get the versions at these places, one after the other."""
+    start = 0
+    for fragment in new:
+        give(fragment, take_versions(versions, places[start : start + fragment.physical_rows]))
         start += fragment.physical_rows
 
 
@@ -190,14 +230,10 @@ def _carry_versions(
 ) -> None:
     """Sorted rows keep the versions they had where they came from."""
     old = pinned.manifest.fragments
-    created = concat_versions(f.inline_created_at_versions for f in old)
-    updated = concat_versions(f.inline_last_updated_at_versions for f in old)
     starts = np.cumsum([0, *(f.physical_rows for f in old)])[:-1]
     which = np.searchsorted(np.array([f.id for f in old], np.uint64), addresses >> np.uint64(32))
     places = (starts[which] + (addresses & np.uint64(0xFFFFFFFF)).astype(np.int64)).astype(np.uint64)
-    start = 0
-    for fragment in new:
-        part = places[start : start + fragment.physical_rows]
-        fragment.inline_created_at_versions = take_versions(created, part)
-        fragment.inline_last_updated_at_versions = take_versions(updated, part)
-        start += fragment.physical_rows
+    for kept, give in _VERSIONS:
+        versions = _versions_of(old, kept)
+        if versions is not None:
+            _give_versions(new, give, concat_versions(versions), places)
