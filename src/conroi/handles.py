@@ -3,36 +3,49 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
+from conroi import history as past
 from conroi.commit.files import TableFiles
 from conroi.commit.run import How
 from conroi.commit.snapshot import Snapshot
 from conroi.data.pinned import Pinned
 from conroi.data.predicates import Predicate
-from conroi.errors import ClosedError, InvalidInputError, UnsupportedError, about
+from conroi.data.writing import Progress
+from conroi.errors import ClosedError, InvalidInputError, NotFoundError, UnsupportedError, about
 from conroi.format.fields import key_columns
+from conroi.format.naming import ManifestNaming, is_detached
+from conroi.maintenance.collecting import MIN_AGE
+from conroi.maintenance.durations import Duration
+from conroi.maintenance.expiring import KEEP, OLDER_THAN
+from conroi.maintenance.reports import Collected, Expired
+from conroi.reading import Columns
+from conroi.refs.tags import Tags, TagsAtBeginning
 from conroi.staging import Statements, Verb
+from conroi.stores.versions import LONG_AGO, Located, VersionStore
 from conroi.table import Table
 from conroi.verbs import Appending
 from conroi.verbs.plan import Plan
 from conroi.verbs.update import Mode
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    import lance
+    from pyspark.sql import DataFrame, SparkSession
 
     from conroi.data.incoming import Data
+    from conroi.maintenance.doctor import Diagnosis
     from conroi.table_transaction import TableTransaction
 
 
 class Life:
     """Whether a transaction has ended, and how; its tables know it too."""
 
-    def __init__(self, begin: str) -> None:
+    def __init__(self, begin: str, began_ns: int) -> None:
         self.ended: str | None = None
+        self.began_ns = began_ns
         self.is_done = False
         """Whether all of it was published before, under the same idempotency key, so that nothing is staged."""
         self._begin = begin
@@ -53,19 +66,65 @@ class Life:
             )
 
 
+class VersionsUpTo:
+    """The versions of a table up to one of them: what there is inside a transaction, whatever is committed since."""
+
+    def __init__(self, inner: VersionStore, version: int, newest: Callable[[], Located] | None) -> None:
+        self._inner = inner
+        self._version = version
+        self._newest = newest
+        """Where the last of them is; None for a table that has none yet."""
+
+    def latest(self) -> Located | None:
+        return None if self._newest is None else self._newest()
+
+    def locate(self, version: int) -> Located | None:
+        if self._newest is None or version == self._version:
+            return self.latest()
+        return self._inner.locate(version) if version < self._version or is_detached(version) else None
+
+    def all(self) -> list[Located]:
+        newest = self.latest()
+        if newest is None:
+            return []
+        return [*(each for each in self._inner.all() if each.version < newest.version), newest]
+
+    def put(self, version: int, naming: ManifestNaming, data: bytes) -> Located:  # noqa: ARG002
+        raise AssertionError("nothing is put inside a transaction")
+
+    def confirm(self, located: Located, since: float) -> None:  # noqa: ARG002
+        raise AssertionError("nothing is put inside a transaction")
+
+    def saw(self, located: Located, at: float = LONG_AGO) -> None:
+        """What is newest does not matter here."""
+
+
 class Handle:
     """One table of a transaction: opened once, whatever the number of statements and threads."""
 
     def __init__(
-        self, name: str, files: TableFiles, statements: Statements, life: Life, *, must_fold: bool = False
+        self,
+        name: str,
+        files: TableFiles,
+        statements: Statements,
+        life: Life,
+        *,
+        versions: VersionStore | None = None,
+        must_fold: bool = False,
     ) -> None:
         self.name = name
         self.files = files
         self.statements = statements
         self.life = life
         self._must_fold = must_fold
+        self.past = files if versions is None else replace(files, versions=versions)
+        """The storage with the versions of the transaction's beginning."""
+        base = 0 if statements.base is None else statements.base.version
+        self.tags = TagsAtBeginning(self.past, base, life.began_ns)
         self.is_read = False
         """Whether anything but its columns was looked at."""
+        self.is_version_read = False
+        """Whether anything was looked at that a compaction or a new index changes as well."""
         self._pinned_at: tuple[Snapshot, Pinned] | None = None
         self._lock = threading.RLock()
 
@@ -126,47 +185,55 @@ class Handle:
             return self.statements
 
 
-class TransactionTable(Table):
-    """One table inside a transaction: reads what the transaction has made of it, and its verbs stage."""
+class TableInTransaction(Table):
+    """A table inside a transaction: its past is that of the transaction's beginning, and nothing is done at once."""
 
-    def __init__(self, handle: Handle) -> None:
-        self._handle = handle
-        self._files = handle.files
+    _handle: Handle
 
     @property
-    def _pinned(self) -> Pinned:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """What the next statement sees; asking for it is reading."""
+    def _past(self) -> TableFiles:
+        return self._handle.past
+
+    @property
+    def tags(self) -> Tags:
+        """The tags that the table had when the transaction began; they cannot be changed here."""
         self._handle.life.check_open()
-        self._handle.is_read = True
-        return self._handle.pinned()
+        return self._handle.tags
 
-    @property
-    def name(self) -> str:
-        """The name of the table."""
-        return self._handle.name
+    def versions(self) -> list[int]:
+        """The numbers of the versions that there were when the transaction began, ascending."""
+        self._look_at_versions()
+        return super().versions()
 
-    def update(
-        self,
-        values: Mapping[str, object],
-        where: Predicate | None = None,
-        *,
-        mode: Mode = "auto",
-        spark: SparkSession | None = None,
-        **how: Unpack[How],
-    ) -> Table:
-        """As outside; here "auto" means "rows", which folds with other changes of rows into one Lance operation."""
-        return super().update(values, where, mode="rows" if mode == "auto" else mode, spark=spark, **how)
+    def history(self, limit: int | None = None) -> list[past.Commit]:
+        """What was committed up to the transaction's beginning, newest first."""
+        self._look_at_versions()
+        return super().history(limit)
 
     def at(self, version: int | None = None, *, tag: str | None = None, as_of: datetime | str | None = None) -> Table:
-        """The table at a past version, to be read."""
+        """The table at a version that there was when the transaction began, to be read."""
+        return PastTable(self._handle, self._find(version, tag, as_of))
+
+    def _find(self, version: int | None, tag: str | None, as_of: datetime | str | None) -> Snapshot:
         self._handle.life.check_open()
-        return PastTable(self._files, self._find(version, tag, as_of))
+        if version is None and tag is not None and as_of is None:
+            version, tag = self.tags.get(tag).version, None
+        elif version is None:
+            self._look_at_versions()
+        try:
+            return super()._find(version, tag, as_of)
+        except NotFoundError:
+            self._look_at_versions()
+            raise
+
+    def _look_at_versions(self) -> None:
+        """Under serializable no version may be committed until the transaction is."""
+        self._handle.life.check_open()
+        self._handle.is_version_read = True
 
     def latest(self) -> Table:
-        raise InvalidInputError(
-            "A table inside a transaction stays at the transaction's snapshot.",
-            table=self.uri,
-            hint="lake[name] outside the transaction is the newest version.",
+        raise self._refused(
+            "A table inside a transaction stays at the transaction's snapshot.", "is the newest version"
         )
 
     def begin(
@@ -197,9 +264,85 @@ class TransactionTable(Table):
         )
 
     def migrate_manifest_names(self) -> Table:
-        raise InvalidInputError(
-            "Manifest names cannot be migrated inside a transaction.", table=self.uri, hint="Do it outside."
-        )
+        raise self._refused("Manifest names cannot be migrated inside a transaction.", "can be migrated")
+
+    def doctor(self, *, fix: bool = False, deep: bool = False, progress: Progress | None = None) -> Diagnosis:  # noqa: ARG002
+        raise self._refused("A table inside a transaction cannot be examined.", "has doctor()")
+
+    def expire(self, older_than: Duration = OLDER_THAN, *, keep: int = KEEP, dry_run: bool = True) -> Expired:  # noqa: ARG002
+        raise self._refused("Versions cannot be forgotten inside a transaction.", "has expire(), or the lake")
+
+    def gc(
+        self,
+        *,
+        min_age: Duration = MIN_AGE,  # noqa: ARG002
+        dry_run: bool = True,  # noqa: ARG002
+        progress: Callable[[int], None] | None = None,  # noqa: ARG002
+    ) -> Collected:
+        raise self._refused("Files cannot be collected inside a transaction.", "has gc(), or the lake")
+
+    def _refused(self, message: str, outside: str) -> InvalidInputError:
+        return InvalidInputError(message, table=self.uri, hint=f"lake[name] outside the transaction {outside}.")
+
+
+class TransactionTable(TableInTransaction):
+    """One table inside a transaction: reads what the transaction has made of it, and its verbs stage."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
+        self._files = handle.files
+
+    @property
+    def _pinned(self) -> Pinned:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """What the next statement sees; asking for it is reading."""
+        self._handle.life.check_open()
+        self._handle.is_read = True
+        return self._handle.pinned()
+
+    @property
+    def version(self) -> int:
+        """The version that the table had when the transaction began; 0 for one that is made here."""
+        self._look_at_versions()
+        return super().version
+
+    @property
+    def indices(self) -> dict[str, tuple[str, ...]]:
+        """The indexed columns, by name of the index."""
+        self._look_at_versions()
+        return super().indices
+
+    def to_lance(self) -> lance.LanceDataset:
+        """A pylance dataset of what the next statement sees. Do not write through it."""
+        self._look_at_versions()
+        return super().to_lance()
+
+    def _scanner(self, columns: Columns | None, filter: Predicate | None, **options: Any) -> lance.LanceScanner:
+        if options.get("with_row_id") or _names_rows(columns, filter):  # a compaction gives rows other ids
+            self._look_at_versions()
+        return super()._scanner(columns, filter, **options)
+
+    def to_spark(self, spark: SparkSession, columns: Columns | None = None, filter: str | None = None) -> DataFrame:
+        """The rows as a Spark DataFrame of what the next statement sees."""
+        if _names_rows(columns, filter):
+            self._look_at_versions()
+        return super().to_spark(spark, columns, filter)
+
+    @property
+    def name(self) -> str:
+        """The name of the table."""
+        return self._handle.name
+
+    def update(
+        self,
+        values: Mapping[str, object],
+        where: Predicate | None = None,
+        *,
+        mode: Mode = "auto",
+        spark: SparkSession | None = None,
+        **how: Unpack[How],
+    ) -> Table:
+        """As outside; here "auto" means "rows", which folds with other changes of rows into one Lance operation."""
+        return super().update(values, where, mode="rows" if mode == "auto" else mode, spark=spark, **how)
 
     def clone(self, uri: str, *, deep: bool = False, storage_options: Mapping[str, str] | None = None) -> Table:  # noqa: ARG002
         raise InvalidInputError(
@@ -219,12 +362,17 @@ class TransactionTable(Table):
             return self, self._handle.stage(_Strict(verb) if how.get("strict") else verb)
 
     def __repr__(self) -> str:
+        self._handle.is_version_read = True
         base = self._handle.statements.base
         return f"TransactionTable({self.name!r}, {'new' if base is None else f'version={base.version}'})"
 
 
-class PastTable(Table):
+class PastTable(TableInTransaction):
     """A past version, seen from inside a transaction: it can only be read."""
+
+    def __init__(self, handle: Handle, snapshot: Snapshot) -> None:
+        self._handle = handle
+        super().__init__(handle.files, snapshot)
 
     def _planned(self, verb: Verb, how: How) -> tuple[Table, Plan | None]:  # noqa: ARG002
         raise InvalidInputError(
@@ -232,6 +380,12 @@ class PastTable(Table):
             table=self.uri,
             hint="Change the table as the transaction sees it, tx[name]; its restore() brings a past version back.",
         )
+
+
+def _names_rows(columns: Columns | None, filter: Predicate | None) -> bool:
+    """Whether rows are asked for by where they are."""
+    said = [*(columns.values() if isinstance(columns, Mapping) else columns or ()), filter]
+    return any("_rowid" in str(each) or "_rowaddr" in str(each) for each in said if each is not None)
 
 
 def _check_how(how: How) -> None:

@@ -151,7 +151,7 @@ class ReadableTable:
     def _without_unfinished(self, filter: Predicate | None) -> Predicate | None:
         from conroi.table_inserting import unfinished
 
-        hidden = unfinished(self._files, self._pinned.snapshot)
+        hidden = unfinished(self._past, self._pinned.snapshot)
         if hidden is None:
             return filter
         others = f"(_rowid < {hidden[0]} OR _rowid >= {hidden[1]})"
@@ -197,22 +197,27 @@ class ReadableTable:
 
     # ------------------------------------------------------------------------- the past
 
+    @property
+    def _past(self) -> TableFiles:
+        """The storage with the versions that this table knows of; inside a transaction those of its beginning."""
+        return self._files
+
     def versions(self) -> list[int]:
         """The numbers of all versions that can be opened, ascending."""
-        return [located.version for located in self._files.versions.all()]
+        return [located.version for located in self._past.versions.all()]
 
     def history(self, limit: int | None = None) -> list[past.Commit]:
         """What was committed up to this version, newest first."""
-        return Listing(past.history(self._files, limit, newest=self.version), table_history_page)
+        return Listing(past.history(self._past, limit, newest=self.version), table_history_page)
 
     @property
     def tags(self) -> Tags:
         """Names for versions."""
-        return Tags(self._files, self.version)
+        return Tags(self._past, self.version)
 
     def _find(self, version: int | None, tag: str | None, as_of: datetime | str | None) -> Snapshot:
         with about(self.uri):
-            return past.find(self._files, version, tag, as_of)
+            return past.find(self._past, version, tag, as_of)
 
     # ------------------------------------------------------------------------- looking at it
 

@@ -32,10 +32,10 @@ def unfinished(files: TableFiles, snapshot: Snapshot) -> tuple[int, int] | None:
     """The row ids of an insert that is not complete in this version; None if there is none."""
     if not isinstance(files, LakeTableFiles) or files.catalog is None:
         return None
-    row = files.row(files.catalog.known_state())
-    note = note_of(row)
-    if note is None and row.pin is not None and row.pin.version >= snapshot.version:
-        return None
+    row = files.catalog.known_state().table(files.object_id)
+    pin = None if row is None or row.incarnation != files.incarnation or note_of(row) is not None else row.pin
+    if pin is not None and pin.version >= snapshot.version:
+        return None  # there never was one
     for version in history.snapshots(files, newest=snapshot.version):
         transaction = load_transaction(files.objects, version)
         said = None if transaction is None else transaction.properties.get(PROPERTY)

@@ -15,8 +15,9 @@ from conroi.commit.snapshot import Snapshot
 from conroi.commit.winning import naming_the_winner
 from conroi.environment import moment
 from conroi.errors import ClosedError, about
+from conroi.format.naming import is_detached
 from conroi.format.transaction import COMMIT_MESSAGE_PROPERTY
-from conroi.handles import Handle, Life, TransactionTable
+from conroi.handles import Handle, Life, TransactionTable, VersionsUpTo
 from conroi.maintenance.auto_compaction import compact_after
 from conroi.staging import Statements
 from conroi.verbs.plan import all_of
@@ -65,7 +66,7 @@ class TableTransaction(TransactionTable):
         self._properties = checked_texts({**(properties or {}), **notes})
         self._options = CommitOptions(retries=COMMIT_RETRIES if retries is None else checked_retries(retries))
         self._strict = strict
-        self._life = Life("table.begin()")
+        self._life = Life("table.begin()", files.environment.now_ns())
         self._base = base
         self._begun_at = moment(files.environment)
         self._result: TableTransactionResult | None = None
@@ -73,7 +74,10 @@ class TableTransaction(TransactionTable):
         # After the base was read: what is committed later is met when this is.
         self._earlier = None if self._once is None else self._once.done_at()
         self._life.is_done = self._earlier is not None
-        super().__init__(Handle(files.root, files, Statements(files, base), self._life, must_fold=True))
+        # A detached version is in no line of versions that could be bounded.
+        known = None if is_detached(base.version) else VersionsUpTo(files.versions, base.version, lambda: base.located)
+        statements = Statements(files, base)
+        super().__init__(Handle(files.root, files, statements, self._life, versions=known, must_fold=True))
 
     def __enter__(self) -> TableTransaction:
         self._life.check_open()

@@ -5,17 +5,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
 from conroi.catalog.amendments import Amendment
-from conroi.catalog.catalog import Catalog, LakeTableFiles, table_files
+from conroi.catalog.catalog import Catalog, LakeTableFiles, location_of, table_files
 from conroi.catalog.creating import new_location
-from conroi.catalog.expectations import Expectation, ListingExpectation
+from conroi.catalog.expectations import Expectation, ListingExpectation, TagsExpectation
 from conroi.catalog.heads import Published
-from conroi.catalog.names import object_id, shown
+from conroi.catalog.names import object_id, parents, shown
 from conroi.catalog.ownership import mark_created
 from conroi.catalog.part import Wanted
 from conroi.catalog.publishing import RETRIES, LakePublisher, Order, Publishing
@@ -26,9 +27,9 @@ from conroi.commit.change import Change
 from conroi.commit.run import checked_retries, checked_texts
 from conroi.data.elsewhere import in_spark
 from conroi.environment import moment
-from conroi.errors import ClosedError, InvalidInputError, about
+from conroi.errors import AlreadyExistsError, ClosedError, InvalidInputError, NotFoundError, about
 from conroi.format.naming import ManifestNaming
-from conroi.handles import Handle, Life, TransactionTable
+from conroi.handles import Handle, Life, TransactionTable, VersionsUpTo
 from conroi.maintenance.auto_compaction import compact_after
 from conroi.staging import Statements
 from conroi.transaction_lower import LowerLayer
@@ -90,7 +91,8 @@ class Transaction(LowerLayer):
         self._publisher = LakePublisher(catalog)
         self._begun_at = moment(catalog.environment)
         self._began_with = catalog.state()
-        self._base = self._began_with.seen_at(catalog.environment.now_ns())
+        self._life = Life("lake.begin()", catalog.environment.now_ns())
+        self._base = self._began_with.seen_at(self._life.began_ns)
         """What it reads: a table that the lake has not pinned yet is that of this moment."""
         self._notes = notes
         self._isolation = isolation
@@ -101,14 +103,17 @@ class Transaction(LowerLayer):
         """By the name that the table has now."""
         self._opening: dict[str, threading.Lock] = {}
         self._reads: dict[str, Expectation] = {}
-        """Of tables that were read and then dropped."""
-        self._expects: dict[str, Expectation] = {}
+        """Of tables that were read and then dropped, and of those that have no version yet."""
+        self._dropped: list[Handle] = []
+        self._expects: list[Expectation] = []
         self._amendments: list[Amendment] = []
         self._own_rows: dict[str, Row | None] = {}
+        self._present: set[str] = set()
+        """Names of the base that were found to be there."""
         self._missed: set[str] = set()
+        """Names that were looked for and not found."""
         self._is_listed = False
         self._lock = threading.RLock()
-        self._life = Life("lake.begin()")
         self._result: TransactionResult | None = None
         key = notes.idempotency_key
         # After the base was read: what is published later is found when catching up.
@@ -127,29 +132,39 @@ class Transaction(LowerLayer):
     table = __getitem__
 
     def __contains__(self, name: str) -> bool:
-        self._life.check_open()
-        return self._found(object_id(name)) is not None
+        with self._lock:
+            self._life.check_open()
+            return self._found(object_id(name)) is not None
 
     def tables(self) -> list[str]:
         """The names of all tables, with what this transaction made and dropped."""
-        self._life.check_open()
-        self._is_listed = True
-        return [shown(key) for key in self._names.all()]
+        with self._lock:
+            self._life.check_open()
+            self._is_listed = True
+            return [shown(key) for key in self._names.all()]
 
     def sql(self, spark: SparkSession, query: str) -> DataFrame | Statement:
         """One statement of Spark SQL: see lake.sql(). A query sees what this transaction did; a change joins it."""
         return in_spark("sql").transaction_sql(self, spark, query)
 
     def _found(self, key: str) -> Named | None:
-        """The table of this name; a name that was looked for in vain is remembered."""
+        """The table of this name; under serializable the answer, yes or no, must still be true at the commit."""
         named = self._names.get(key)
-        if named is None:
-            self._missed.add(key)
+        (self._missed if named is None else self._present).add(key)
         return named
+
+    def _check_free(self, key: str) -> None:
+        """AlreadyExistsError if the name cannot be given to a table, which is an answer too."""
+        try:
+            self._names.check_free(key)
+        except AlreadyExistsError:
+            self._present |= {each for each in (key, *parents(key)) if self._names.get(each) is not None}
+            raise
 
     def _handle(self, key: str) -> Handle:
         """Opened once; a failed opening is not remembered."""
         with self._lock:
+            self._life.check_open()
             found = self._handles.get(key)
             if found is not None:
                 return found
@@ -160,12 +175,29 @@ class Transaction(LowerLayer):
             with self._lock:
                 if key in self._handles:
                     return self._handles[key]
-            with about(shown(key)):
-                snapshot = self._catalog.snapshot(row)
+            try:
+                with about(shown(key)):
+                    snapshot = self._catalog.snapshot(row)
+            except NotFoundError:
+                self._unwritten(key, row)
+                raise
             files = table_files(self._catalog, row, self._publisher)
-            handle = Handle(shown(key), files, Statements(files, snapshot), self._life)
+            handle = self._new_handle(shown(key), row, files, Statements(files, snapshot))
             with self._lock:
+                self._life.check_open()
                 return self._handles.setdefault(key, handle)
+
+    def _new_handle(self, name: str, row: Row, files: LakeTableFiles, statements: Statements) -> Handle:
+        base = statements.base
+        newest = None if base is None else partial(self._catalog.located, row)
+        versions = VersionsUpTo(self._catalog.folder(location_of(row)), 0 if base is None else base.version, newest)
+        return Handle(name, files, statements, self._life, versions=versions)
+
+    def _unwritten(self, key: str, row: Row) -> None:
+        """A table that is only declared was looked for: it must not have been written when the transaction commits."""
+        if row.pin is None:
+            with self._lock:
+                self._reads[key] = Expectation(key, 0, row.incarnation, is_explicit=False)
 
     def create_table(
         self,
@@ -183,7 +215,8 @@ class Transaction(LowerLayer):
         wanted = object_id(name)
         if self.is_done and self._names.get(wanted) is not None:
             return self[name]
-        self._names.check_free(wanted)
+        with self._lock:
+            self._check_free(wanted)
         row = new_table_row(wanted, new_location(self._catalog, wanted), self._catalog.environment).with_notes(
             {"conroi.incarnation": str(self._catalog.environment.new_uuid())}
         )
@@ -205,7 +238,7 @@ class Transaction(LowerLayer):
         with self._lock:
             self._life.check_open()
             self._names.add(row)
-            self._handles[wanted] = Handle(name, files, statements, self._life)
+            self._handles[wanted] = self._new_handle(name, row, files, statements)
         return self[name]
 
     def drop_table(self, name: str) -> None:
@@ -215,12 +248,15 @@ class Transaction(LowerLayer):
         if self.is_done:
             return
         with self._lock:
+            self._life.check_open()
             read = self._read_expectation(key)
-            self._found(key)
+            self._note_missing(key)
             self._names.forget(key)
-            self._handles.pop(key, None)
+            handle = self._handles.pop(key, None)
             if read is not None:
                 self._reads[read.object_id] = read
+            if handle is not None:
+                self._dropped.append(handle)
 
     def rename_table(self, name: str, new_name: str) -> None:
         """Give a table another name; its data stay where they are."""
@@ -229,20 +265,33 @@ class Transaction(LowerLayer):
         if self.is_done:
             return
         with self._lock:
-            self._found(key)
+            self._life.check_open()
+            self._note_missing(key)
+            if self._names.get(key) is not None:
+                self._check_free(wanted)
             self._names.rename(key, wanted)
             handle = self._handles.pop(key, None)
             if handle is not None:
                 handle.name = new_name
                 self._handles[wanted] = handle
 
+    def _note_missing(self, key: str) -> None:
+        """A name that is to go: that it is there is checked anyway when the transaction commits."""
+        if self._names.get(key) is None:
+            self._missed.add(key)
+
     # ------------------------------------------------------------------------ what must hold
 
     def expect(self, name: str, version: int | None = None) -> None:
-        """The table must be at this version when the transaction commits; by default at the one it began with."""
+        """The table must be at this version when the transaction commits; by default at the one it began with.
+
+        All that is expected is kept: two versions of one table are InvalidInputError.
+        """
         self._life.check_open()
         key = object_id(name)
         if version is None:
+            if self._base.table(key) is None:
+                self._note_missing(key)
             row = self._catalog.row(key, self._base)
             wanted = Expectation(key, self._catalog.version_of(row), row.incarnation)
         else:
@@ -254,29 +303,61 @@ class Transaction(LowerLayer):
                 )
             row = self._base.table(key)
             wanted = Expectation(key, version, None if row is None or not version else row.incarnation)
-        self._expects[key] = wanted
+        with self._lock:
+            self._life.check_open()
+            for other in self._expects:
+                if other.object_id == key and other.version != wanted.version:
+                    raise InvalidInputError(
+                        f"Table {name!r} is expected at version {other.version} already, so it cannot be expected at "
+                        f"version {wanted.version}.",
+                        table=name,
+                        hint="Expect one version of a table; begin another transaction to expect another one.",
+                    )
+            self._expects.append(wanted)
 
     def _isolation_expects(self) -> list[Expectation]:
-        """Under `serializable`, every table that was read, and every name that was looked for in vain."""
+        """Under `serializable`, every table that was read, and every name that was looked for, found or not."""
         if self._isolation == "snapshot":
             return []
         found = dict(self._reads)
+        opened: set[str] = set()
         for key in self._handles:
             read = self._read_expectation(key)
             if read is not None:
                 found[read.object_id] = read
-        absent = [key for key in sorted(self._missed) if key not in self._base.rows]
-        return [*found.values(), *(Expectation(key, 0, is_explicit=False) for key in absent)]
+                opened.add(read.object_id)
+        present = [self._presence(key) for key in sorted(self._present - opened) if self._base.table(key) is not None]
+        absent = [key for key in sorted(self._missed) if self._base.table(key) is None]
+        return [*found.values(), *present, *(Expectation(key, 0, is_explicit=False) for key in absent)]
+
+    def _presence(self, key: str) -> Expectation:
+        """That the lake has a table of this name."""
+        row = self._base.table(key)
+        version = 1 if row is None or row.pin is None else row.pin.version
+        return Expectation(key, version, is_explicit=False, is_presence=True)
+
+    def _tags_expects(self) -> list[TagsExpectation]:
+        """Under `serializable`, the tags of every table of which they were looked at."""
+        if self._isolation == "snapshot":
+            return []
+        looked = [(handle, handle.tags.seen) for handle in (*self._handles.values(), *self._dropped)]
+        return [TagsExpectation(handle.name, handle.files, tuple(seen)) for handle, seen in looked if seen is not None]
 
     def _read_expectation(self, key: str) -> Expectation | None:
-        """That a table which was read is still what it was when the transaction began."""
+        """That a table which was opened is still there, and is what it was as far as it was looked at."""
         handle, named = self._handles.get(key), self._names.get(key)
-        if handle is None or not handle.is_read or named is None or named.was is None:
+        if handle is None or named is None or named.was is None:
             return None
         base = handle.statements.base
         assert base is not None, "only a table that is made here has no base"
-        incarnation = named.row.incarnation
-        return Expectation(named.was, base.version, incarnation, is_explicit=False, allows_maintenance=True)
+        return Expectation(
+            named.was,
+            base.version,
+            named.row.incarnation,
+            is_explicit=False,
+            allows_maintenance=not handle.is_version_read,
+            is_presence=not (handle.is_read or handle.is_version_read),
+        )
 
     # ------------------------------------------------------------------------ the end
 
@@ -300,7 +381,8 @@ class Transaction(LowerLayer):
 
     def commit(self) -> TransactionResult:
         """Publish everything at once; afterwards the transaction is dead, won or lost."""
-        self._life.end("has committed")
+        with self._lock:  # whatever another thread does from here on is refused
+            self._life.end("has committed")
         try:
             self._result = self._publish(self._order())
         except BaseException:
@@ -328,8 +410,8 @@ class Transaction(LowerLayer):
     def _nothing_to_do(self, order: Order) -> TransactionResult:
         """A transaction that only read: what it expected is checked all the same."""
         publishing = Publishing(self._catalog, order)
-        state = self._catalog.state() if order.expects or order.listing is not None else self._base
-        publishing.check(state)
+        is_expecting = order.expects or order.tags or order.listing is not None
+        publishing.check(self._catalog.state() if is_expecting else self._began_with)
         return TransactionResult(self._base.version)
 
     def _order(self) -> Order:
@@ -347,8 +429,9 @@ class Transaction(LowerLayer):
             tables=tables,
             rows={**self._names.rows({wanted.object_id for wanted in tables}), **self._own_rows},
             leaving=self._names.leaving(),
-            expects=[*self._expects.values(), *self._isolation_expects()],
+            expects=[*self._expects, *self._isolation_expects()],
             listing=ListingExpectation(names) if is_serializable and self._is_listed else None,
+            tags=self._tags_expects(),
             amendments=self._amendments,
             notes=self._notes,
             uuid=self._uuid,

@@ -36,16 +36,19 @@ class LowerLayer:
     if TYPE_CHECKING:
 
         def _handle(self, key: str) -> Handle: ...
+        def _new_handle(self, name: str, row: Row, files: LakeTableFiles, statements: Statements) -> Handle: ...
 
     def amend(self, amendment: Amendment) -> None:
         """The lower layer of locks: a note for a table's row, with what must hold of the row until it is published."""
-        self._life.check_open()
-        self._amendments.append(amendment)
+        with self._lock:
+            self._life.check_open()
+            self._amendments.append(amendment)
 
     def note(self, name: str, value: str) -> None:
         """A property of the commit that is known only now."""
-        self._life.check_open()
-        self._notes = replace(self._notes, properties={**self._notes.properties, name: value})
+        with self._lock:
+            self._life.check_open()
+            self._notes = replace(self._notes, properties={**self._notes.properties, name: value})
 
     def rows_added(self, name: str) -> int:
         """How many rows the statements so far add to a table."""
@@ -61,9 +64,10 @@ class LowerLayer:
         with self._lock:
             self._life.check_open()
             self._names.add(row)
-            self._handles[row.object_id] = Handle(shown(row.object_id), files, statements, self._life)
+            self._handles[row.object_id] = self._new_handle(shown(row.object_id), row, files, statements)
 
     def set_row(self, row: Row) -> None:
         """The lower layer of merges: a row that is published as it is, with no new version of a table."""
-        self._life.check_open()
-        self._own_rows[row.object_id] = row
+        with self._lock:
+            self._life.check_open()
+            self._own_rows[row.object_id] = row

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier
+from threading import Barrier, Event
+from time import sleep
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import conroi
 from conroi.catalog.catalog import Catalog
 from conroi.errors import StoreUnavailable
 from conroi.stores.objects import Objects
-from conroi.testing import FaultyObjects, call_before, connect_through, fail
+from conroi.testing import FaultyObjects, Gate, call_before, connect_through, fail
 from tests.lake.conftest import PUBLICATION
 from tests.support.refusals import assert_helpful
 
@@ -258,3 +261,65 @@ def test_all_requests_of_a_publication_come_before_its_put(lake: conroi.Lake):
         tx["orders"].delete("id = 1")
         tx["rates"].delete("rate = 1")
     assert len(seen) == 1
+
+
+@pytest.mark.contract("W16")
+def test_a_table_that_another_thread_opens_during_the_commit_is_refused(lake: conroi.Lake):
+    """G6: the commit waits for a statement of one thread while another thread opens a table."""
+    opening, ended = Gate(), Event()
+    fault = call_before(opening, "get", "_versions/*")
+
+    def wrap(objects: Objects) -> Objects:
+        return FaultyObjects(objects, [fault]) if objects.root.endswith("rates.lance") else objects
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        reading.set()
+        assert ended.wait(30)
+        yield pa.RecordBatch.from_pydict({"id": [9], "n": [9]})
+
+    reading = Event()
+    tx = connect_through(lake.uri, wrap).begin()
+    tx["orders"].delete("id = 1")
+    rows = pa.RecordBatchReader.from_batches(pa.schema([("id", pa.int64()), ("n", pa.int64())]), batches())
+    with ThreadPoolExecutor(3) as pool:
+        statement = pool.submit(lambda: tx["orders"].append(rows))
+        assert reading.wait(30)
+        table = pool.submit(lambda: tx["rates"])
+        opening.wait_for_arrival()
+        commit = pool.submit(tx.commit)
+        while "committed" not in repr(tx):
+            sleep(0.001)
+        opening.open()
+        assert isinstance(table.exception(30), conroi.ClosedError)
+        ended.set()
+        assert isinstance(statement.exception(30), conroi.ClosedError)
+        assert commit.result(30).tables == {"orders": 2}
+    assert sorted(conroi.connect(lake.uri)["orders"].to_arrow()["id"].to_pylist()) == [2, 3]
+
+
+@pytest.mark.contract("W16")
+def test_threads_that_use_a_transaction_while_it_commits_are_in_it_or_refused(uri: str):
+    lake = conroi.connect(uri)
+    for number in range(8):
+        lake.create_table(f"t{number}", [{"id": 0}])
+    for _ in range(5):
+        tx = lake.begin()
+        barrier = Barrier(9)
+
+        def work(number: int, tx: Any = tx, barrier: Barrier = barrier) -> list[str]:
+            barrier.wait()
+            done: list[str] = []
+            with contextlib.suppress(conroi.ClosedError):
+                for name in (f"t{number}", f"t{(number + 1) % 8}"):
+                    tx[name].set_metadata({"by": str(number)}) if name not in done else None
+                    done.append(name)
+                    assert name in tx
+                    assert len(tx.tables()) == 8
+            return done
+
+        with ThreadPoolExecutor(9) as pool:
+            futures = [pool.submit(work, number) for number in range(8)]
+            barrier.wait()
+            result = tx.commit()
+            staged = {name for future in futures for name in future.result()}
+        assert set(result.tables) == staged

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from conroi.catalog.names import shown
 from conroi.catalog.rows import Row
 from conroi.catalog.state import LakeState
+from conroi.commit.files import TableFiles
 from conroi.errors import ExpectedVersionMismatch
+from conroi.refs.tags import Tag, Tags
 
 MAINTENANCE = frozenset({"Rewrite", "CreateIndex", "ReserveFragments"})
 """Versions made by these have the same rows as before."""
@@ -31,13 +33,17 @@ class Expectation:
     """Whether the user named the version, or the isolation asks for it."""
     allows_maintenance: bool = False
     """Whether compactions and new indices count as no change."""
+    is_presence: bool = False
+    """Whether the table only has to be there, at whatever version."""
 
     def check(self, state: LakeState, version_of: VersionOf, between: OperationsBetween) -> None:
         """ExpectedVersionMismatch if the table is not there as expected."""
         row = state.table(self.object_id)
-        actual = 0 if row is None else version_of(row)
         is_same = row is None or self.incarnation is None or row.incarnation == self.incarnation
-        if actual == self.version and is_same:
+        if self.is_presence and row is not None and is_same:
+            return
+        actual = 0 if row is None else version_of(row)
+        if actual == self.version and is_same and not self.is_presence:
             return
         if row is not None and is_same and self.allows_maintenance and 0 < self.version < actual:
             is_same_rows = set(between(row, self.version, actual)) <= MAINTENANCE
@@ -64,6 +70,33 @@ class Expectation:
             + ("" if self.is_explicit else " lake.run(function) does that for you."),
             is_retryable=not self.is_explicit,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class TagsExpectation:
+    """The tags of a table, as a transaction was told them.
+
+    They are files of their own: unlike versions, they are compared before the put and not in the same step.
+    """
+
+    name: str
+    files: TableFiles
+    seen: tuple[Tag, ...]
+
+    def check(self) -> None:
+        """ExpectedVersionMismatch if one was made, moved or deleted."""
+        then = {tag.name: tag.version for tag in self.seen}
+        now = {tag.name: tag.version for tag in Tags(self.files, 0)}
+        for name in sorted(then.keys() | now.keys()):
+            if then.get(name) != now.get(name):
+                raise ExpectedVersionMismatch(
+                    f"The tag {name!r} of table {self.name!r} was changed since this transaction looked at it.",
+                    table=self.name,
+                    expected=then.get(name, 0),
+                    actual=now.get(name, 0),
+                    hint="Run the work again in a new transaction; lake.run(function) does that for you.",
+                    is_retryable=True,
+                )
 
 
 @dataclass(frozen=True, slots=True)

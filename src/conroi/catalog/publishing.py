@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 
 from conroi.catalog.amendments import Amendment
 from conroi.catalog.catalog import Catalog, LakeTableFiles
-from conroi.catalog.expectations import Expectation, ListingExpectation
+from conroi.catalog.expectations import Expectation, ListingExpectation, TagsExpectation
 from conroi.catalog.heads import Published, Seen
 from conroi.catalog.names import parents, shown
 from conroi.catalog.part import Part, Wanted
@@ -63,6 +63,7 @@ class Order:
     """Names whose tables are dropped or renamed; other tables may come in under them at the same time."""
     expects: Sequence[Expectation] = ()
     listing: ListingExpectation | None = None
+    tags: Sequence[TagsExpectation] = ()
     amendments: Sequence[Amendment] = ()
     notes: Notes = field(default_factory=Notes)
     uuid: str = ""
@@ -226,8 +227,8 @@ class Publishing:
         The pins are published with the rest, so that the version which is checked is the version at the put, whatever
         is written by the table's path in between.
         """
-        expected = {expectation.object_id for expectation in self._order.expects} & state.unpinned
-        found = {key: self._catalog.pinned(state.rows[key]) for key in sorted(expected)}
+        expected = {each.object_id for each in self._order.expects if not each.is_presence}
+        found = {key: self._catalog.pinned(state.rows[key]) for key in sorted(expected & state.unpinned)}
         return {key: row for key, row in found.items() if row.pin is not None}
 
     def check(self, state: LakeState) -> None:
@@ -237,6 +238,8 @@ class Publishing:
             expectation.check(state, self._catalog.version_of, self._catalog.operations_between)
         if self._order.listing is not None:
             self._order.listing.check(state)
+        for tags in self._order.tags:
+            tags.check()
         for amendment in self._order.amendments:
             amendment.check(state.table(amendment.object_id))
         self._check_rows(state)

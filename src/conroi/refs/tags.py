@@ -22,6 +22,7 @@ from conroi.errors import (
     ExpectedVersionMismatch,
     InvalidInputError,
     NotFoundError,
+    RetryableConflict,
 )
 from conroi.stores.forgotten import Fate, fate
 from conroi.stores.objects import NameTaken, Objects
@@ -198,6 +199,74 @@ class Tags:
             raise _damaged(name, self._files.root)
         created = content.get("createdAt")
         return Tag(name, version, _parsed(created) if isinstance(created, str) else None, content.get("branch"))
+
+
+class TagsAtBeginning(Tags):
+    """The tags of a table as a transaction sees them: looked up once, and without what came after it began.
+
+    A tag has no history. One that was moved since is refused, because what it named at the beginning is not known. When
+    things happened is told by the clocks of those who wrote the tags.
+    """
+
+    def __init__(self, files: TableFiles, version: int, began_ns: int) -> None:
+        super().__init__(files, version)
+        self._began = datetime.fromtimestamp(began_ns / 1e9, UTC)
+        self.seen: list[Tag] | None = None
+        """What was answered; None while nobody asked."""
+
+    def list(self) -> list[Tag]:
+        if self.seen is None:
+            paths = sorted(path for path in self._home.list_names(_FOLDER) if path.endswith(".json"))
+            found = [self._at_beginning(path.rpartition("/")[2].removesuffix(".json")) for path in paths]
+            self.seen = [tag for tag in found if tag is not None]
+        return [*self.seen]
+
+    def _at_beginning(self, name: str) -> Tag | None:
+        text = self._content(name)
+        if text is None:
+            return None
+        content = _parsed_json(name, text, self._files.root)
+        tag, updated = self._decoded(name, content), content.get("updatedAt")
+        moved_at = _parsed(updated) if isinstance(updated, str) else None
+        is_newer = tag.version > self._version
+        if (tag.created_at is None and is_newer) or (tag.created_at is not None and tag.created_at > self._began):
+            return None
+        if is_newer or (moved_at is not None and moved_at > self._began):
+            raise RetryableConflict(
+                f"The tag {name!r} was moved since this transaction began.",
+                table=self._files.root,
+                version=tag.version,
+                base_version=self._version,
+                hint="Begin a new transaction; lake.run(function) does that for you.",
+            )
+        return tag
+
+    def get(self, name: str) -> Tag:
+        checked_name(name, self._files.root)
+        for tag in self.list():
+            if tag.name == name:
+                return tag
+        raise NotFoundError(
+            f"There was no tag {name!r} when this transaction began.",
+            table=self._files.root,
+            hint="tx[name].tags lists those that there were.",
+        )
+
+    def create(self, name: str, version: int | None = None) -> Tag:  # noqa: ARG002
+        raise self._refused()
+
+    def move(self, name: str, version: int | None = None, *, expect: int | None = None) -> Tag:  # noqa: ARG002
+        raise self._refused()
+
+    def delete(self, name: str) -> None:  # noqa: ARG002
+        raise self._refused()
+
+    def _refused(self) -> InvalidInputError:
+        return InvalidInputError(
+            "Tags are not part of a transaction: they would change at once, also if it fails.",
+            table=self._files.root,
+            hint="Change the tag after the commit, with lake[name].tags.",
+        )
 
 
 def _parsed_json(name: str, content: bytes, table: str) -> dict[str, Any]:
