@@ -6,7 +6,7 @@ import contextlib
 import json
 import logging
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import pyarrow as pa
@@ -15,9 +15,13 @@ from conroi.catalog.catalog import Catalog
 from conroi.catalog.names import shown
 from conroi.catalog.records import Notes
 from conroi.catalog.rows import Row
+from conroi.data.elsewhere import from_elsewhere, kept
+from conroi.data.fitting import checked_columns
 from conroi.data.incoming import is_one_shot, to_reader
 from conroi.data.pinned import Pinned
+from conroi.environment import moment
 from conroi.errors import ConroiError, IncompatibleConflict, InvalidInputError, NotFoundError, RetryableConflict
+from conroi.format.fields import key_columns
 from conroi.locks.fence import PROPERTY, Fence, InsertNote, Removal, note_of
 from conroi.locks.locks import Holding, locks_of
 from conroi.transaction import Transaction
@@ -58,7 +62,8 @@ def insert(catalog: Catalog, object_id: str, what: Insert) -> int:
                 table=shown(object_id),
                 hint="lake[name] opens the table that has this name now.",
             )
-        return Inserting(catalog, holding, what).run()
+        # A DataFrame is written once, however often its piece is tried.
+        return Inserting(catalog, holding, replace(what, sources=[kept(each) for each in what.sources])).run()
 
 
 def check_remains(remains: str) -> None:
@@ -80,6 +85,9 @@ class Inserting:
         self._fence = Fence(catalog, holding.row, self._id, keeps_remains=what.remains == "keep")
         self._is_stable = catalog.snapshot(holding.row).manifest.has_stable_row_ids
         self._rows = 0
+        is_elsewhere = any(from_elsewhere(source) is not None for source in what.sources)
+        self._written_at = moment(catalog.environment) if is_elsewhere else None
+        """Files of any piece may be as old as this; None if each piece writes its own."""
 
     def run(self) -> int:
         """All pieces, or none."""
@@ -103,17 +111,25 @@ class Inserting:
         if size is None:
             yield self._what.sources
             return
-        files_schema = self._schema()
+        pinned = self._pinned()
         for source in self._what.sources:
-            for chunk in chunks(to_reader(source, files_schema), size):
-                yield [chunk]
+            elsewhere = from_elsewhere(source)
+            if elsewhere is None:
+                for chunk in chunks(to_reader(source, pinned.schema), size):
+                    yield [chunk]
+                continue
+            checked_columns(elsewhere.schema, pinned.schema, table=self._name)  # before executors start to work
+            key = key_columns(pinned.manifest.fields)
+            for part in elsewhere.in_pieces(pinned.writer(), pinned.schema, key, size):
+                yield [part]
 
-    def _schema(self) -> pa.Schema:
+    def _pinned(self) -> Pinned:
         from conroi.catalog.catalog import table_files
         from conroi.catalog.publishing import LakePublisher
 
-        files = table_files(self._catalog, self._row, LakePublisher(self._catalog))
-        return Pinned(files, self._catalog.snapshot(self._row)).schema
+        row = self._catalog.row(self._row.object_id, self._catalog.state())
+        files = table_files(self._catalog, row, LakePublisher(self._catalog))
+        return Pinned(files, self._catalog.snapshot(row))
 
     # ------------------------------------------------------------------------ one piece
 
@@ -152,7 +168,7 @@ class Inserting:
         self._rows += rows
 
     def _begin(self, message: str) -> Transaction:
-        return Transaction(self._catalog, notes=Notes(message))
+        return Transaction(self._catalog, notes=Notes(message), begun_at=self._written_at)
 
     # ------------------------------------------------------------------------ remains
 

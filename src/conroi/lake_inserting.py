@@ -13,6 +13,7 @@ from conroi.catalog.records import Notes
 from conroi.catalog.rows import Row
 from conroi.catalog.state import SETTINGS
 from conroi.commit.files import TableFiles
+from conroi.data.elsewhere import from_elsewhere
 from conroi.data.incoming import is_one_shot, to_reader
 from conroi.errors import AlreadyExistsError
 from conroi.inserting import Insert, Remains, insert
@@ -47,7 +48,9 @@ class LakeInserts:
         message: str | None = None,
         remains: Remains = "remove",
     ) -> Table:
-        """Add rows as one unbroken run, in one commit or, with `chunk_rows`, in pieces of so many rows.
+        """Add rows as one unbroken run, in one commit or, with `chunk_rows`, in pieces of at most so many rows.
+
+        The rows of a Spark DataFrame are written by executors, in one job.
 
         `wait_s` bounds the wait for the insert lock, where the lake has locks. Rows that a dead worker left of an
         insert that it did not finish are removed first; `remains="keep"` keeps them.
@@ -84,10 +87,10 @@ class LakeInserts:
         self._refuse_pinned()
         rows: Any = data
         if name not in self:
-            reader = to_reader(data)
-            rows = reader if is_one_shot(data) else data
+            source = from_elsewhere(data) or to_reader(data)
+            rows = source if is_one_shot(data) else data
             with contextlib.suppress(AlreadyExistsError):  # another worker made it just now
-                cast("Lake", self).create_table(name, reader.schema, key=key, stable_row_ids=True)
+                cast("Lake", self).create_table(name, source.schema, key=key, stable_row_ids=True)
         return self.insert(name, rows, chunk_rows=chunk_rows, wait_s=wait_s, message=message, remains=remains)
 
     # ------------------------------------------------------------------------ locks

@@ -26,7 +26,7 @@ from conroi.catalog.rows import Row, new_table_row
 from conroi.commit.change import Change
 from conroi.commit.run import checked_retries, checked_texts
 from conroi.data.elsewhere import in_spark
-from conroi.environment import moment
+from conroi.environment import Moment, moment
 from conroi.errors import AlreadyExistsError, ClosedError, InvalidInputError, NotFoundError, about
 from conroi.format.naming import ManifestNaming
 from conroi.handles import Handle, Life, TransactionTable, VersionsUpTo
@@ -84,12 +84,14 @@ class Transaction(LowerLayer):
         isolation: Isolation = "snapshot",
         expect: Mapping[str, int] | None = None,
         retries: int | None = None,
+        begun_at: Moment | None = None,
     ) -> None:
         if isolation not in ("snapshot", "serializable"):
             raise InvalidInputError(f"isolation={isolation!r} is not known.", hint='Give "snapshot" or "serializable".')
         self._catalog = catalog
         self._publisher = LakePublisher(catalog)
-        self._begun_at = moment(catalog.environment)
+        # What was written before it began counts as its work: collection may have gone over it since.
+        self._begun_at = moment(catalog.environment) if begun_at is None else begun_at
         self._began_with = catalog.state()
         self._life = Life("lake.begin()", catalog.environment.now_ns())
         self._base = self._began_with.seen_at(self._life.began_ns)

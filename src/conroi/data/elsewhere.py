@@ -39,6 +39,11 @@ class Elsewhere(ABC):
     ) -> WrittenElsewhere:
         """Write them as files of the writer's table; asked again for the same, the same files."""
 
+    def in_pieces(self, writer: DataWriter, schema: pa.Schema, key: Sequence[str], rows: int) -> Sequence[Elsewhere]:
+        """Write them at once, and hand them out in pieces of at most so many rows, in their order."""
+        del writer, schema, key, rows
+        return [self]  # what is written already stays as it is
+
     @abstractmethod
     def to_reader(self) -> pa.RecordBatchReader:
         """The rows in this process; InvalidInputError if they are too many for that."""

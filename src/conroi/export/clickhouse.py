@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from conroi.catalog.catalog import LakeTableFiles
 from conroi.catalog.rows import new_lock_id
+from conroi.data.elsewhere import from_elsewhere
 from conroi.data.incoming import Data, to_reader
 from conroi.environment import SYSTEM, Environment
 from conroi.errors import InvalidInputError, LockTimeout
@@ -47,16 +48,18 @@ def clickhouse(
     `source` is a Table at its version, anything with an Arrow stream, or a list of these, which becomes one run.
     `target` is `http://user:password@host:8123/database/table` or, inside this process, `chdb:///folder/database/table`.
     The table is made if it is not there, unless `create=False`; columns are matched by name. The locks are those of the
-    source's lake, or of `lake`.
+    source's lake, or of `lake`. With `lake`, executors write the rows of a Spark DataFrame to a temporary table of it,
+    from which they are exported; without it at most two million of them are exported.
     """
     check_wait(wait_s)
     check_remains(remains)
     sources, at = _sources(source), parse(target)
     locks = _locks(sources, lake, at)
-    readers = [_reader(each) for each in sources]
-    alike(readers)
     environment = SYSTEM if lake is None else lake.catalog.environment
-    with contextlib.closing(at.engine()) as engine:
+    with contextlib.ExitStack() as stack:
+        readers = [_reader(stack, each, lake) for each in sources]
+        alike(readers)
+        engine = stack.enter_context(contextlib.closing(at.engine()))
         if create and tables.describe(engine, at) is None:
             keys = [order_by] if isinstance(order_by, str) else list(order_by)
             tables.create(engine, at, readers[0].schema, keys, new_lock_id(environment))
@@ -102,10 +105,15 @@ def _sources(source: object) -> list[Any]:
     return many
 
 
-def _reader(source: Any) -> pa.RecordBatchReader:
+def _reader(stack: contextlib.ExitStack, source: Any, lake: Lake | None) -> pa.RecordBatchReader:
+    """The rows as a stream; a DataFrame is written to a temporary table of the lake by executors, and read from it."""
     if isinstance(source, Table):
         return pa.RecordBatchReader.from_batches(source.schema, source.to_batches(complete=True))
-    return to_reader(source)
+    elsewhere = from_elsewhere(source)
+    if elsewhere is None or lake is None:
+        return to_reader(source)
+    written = lake[stack.enter_context(lake.temp_table(cast("Any", elsewhere)))]
+    return pa.RecordBatchReader.from_batches(written.schema, written.to_batches())
 
 
 def _locks(sources: Sequence[Any], lake: Lake | None, target: Target) -> Locks | None:

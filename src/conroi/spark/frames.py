@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
@@ -10,8 +11,8 @@ import pyarrow as pa
 
 from conroi.data.elsewhere import Elsewhere, WrittenElsewhere
 from conroi.data.writing import DataWriter, Progress
-from conroi.errors import InvalidInputError
-from conroi.spark.parts import SCHEMA, joined, parts_of
+from conroi.errors import InvalidInputError, RetryableConflict
+from conroi.spark.parts import SCHEMA, Part, joined, parts_of
 from conroi.spark.tasks import WriteTask
 from conroi.spark.types import table_schema
 
@@ -26,6 +27,39 @@ def from_spark(data: object) -> SparkRows | None:
     """The rows of a DataFrame, classic or Connect; None if the data is something else of Spark's."""
     is_frame = type(data).__name__ == "DataFrame" and type(data).__module__.startswith("pyspark.sql.")
     return SparkRows(cast("DataFrame", data)) if is_frame else None
+
+
+class WrittenRows(Elsewhere):
+    """Rows that tasks have written already, for a verb that takes them as they are."""
+
+    def __init__(self, task: WriteTask, schema: pa.Schema, parts: Sequence[Part]) -> None:
+        self._task = task
+        self._parts = parts
+        self._schema = schema
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that the DataFrame had."""
+        return self._schema
+
+    def write(
+        self, writer: DataWriter, schema: pa.Schema, key: Sequence[str], progress: Progress | None = None
+    ) -> WrittenElsewhere:
+        """What was written, if it was written for a table as it is now."""
+        if WriteTask.of(writer, schema, key) != self._task:
+            raise RetryableConflict(
+                "The table's columns or its key changed while Spark wrote the rows.",
+                table=writer.objects.root,
+                hint="Write the DataFrame again; table.append(df) does that by itself.",
+            )
+        if progress is not None:
+            progress(sum(part.rows for part in self._parts))
+        keys = [keys for part in self._parts for keys in part.key_parts(writer.objects, key)] if key else []
+        return WrittenElsewhere(joined(self._parts), keys)
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """They are in files by now."""
+        raise InvalidInputError("These rows are written already.", hint="Read the table instead.")
 
 
 class SparkRows(Elsewhere):
@@ -68,12 +102,24 @@ class SparkRows(Elsewhere):
         keys = [keys for part in parts for keys in part.key_parts(writer.objects, task.key)] if task.key else []
         return WrittenElsewhere(joined(parts), keys)
 
+    def in_pieces(self, writer: DataWriter, schema: pa.Schema, key: Sequence[str], rows: int) -> list[WrittenRows]:
+        """Run the job, with files of at most so many rows; a piece is some files after each other."""
+        task = WriteTask.of(replace(writer, rows_per_file=min(rows, writer.rows_per_file)), schema, key)
+        pieces: list[list[Part]] = []
+        for part in parts_of(self._frame.mapInArrow(task, SCHEMA).toArrow()):
+            for file in part.by_file():
+                if not pieces or sum(each.rows for each in pieces[-1]) + file.rows > rows:
+                    pieces.append([])
+                pieces[-1].append(file)
+        return [WrittenRows(WriteTask.of(writer, schema, key), self.schema, piece) for piece in pieces]
+
     def to_reader(self) -> pa.RecordBatchReader:
         """The rows, in this process."""
         rows = self._frame.limit(MOST_ROWS_HERE + 1).toArrow()
         if rows.num_rows > MOST_ROWS_HERE:
             raise InvalidInputError(
                 f"The DataFrame has more than {MOST_ROWS_HERE:,} rows, too many for what is done in this process.",
-                hint="append(), overwrite() and merge() take any number; or filter the DataFrame first.",
+                hint="append(), insert(), overwrite() and merge() take any number; an export does if it is given "
+                "lake=…. Or filter the DataFrame first.",
             )
         return rows.cast(self.schema).to_reader()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -55,6 +55,16 @@ class Part:
         wanted = list(dict.fromkeys(path.partition(".")[0] for path in key))
         files = [file for fragment in self.files().fragments for file in fragment.files]
         return [key_columns_of(read_columns(objects, file.path, wanted), key) for file in files]
+
+    def by_file(self) -> Iterator[Part]:
+        """The same, fragment by fragment."""
+        keys = None if self.keys is None else pa.ipc.open_stream(self.keys).read_all()
+        start = 0
+        for fragment in self.files().fragments:
+            rows = fragment.physical_rows
+            mine = None if keys is None else _encoded(keys.slice(start, rows))
+            yield Part(pb.Transaction.Append(fragments=[fragment]).SerializeToString(), rows, mine)
+            start += rows
 
 
 def parts_of(rows: pa.Table) -> list[Part]:

@@ -10,12 +10,12 @@ from uuid import uuid4
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from conroi.data.elsewhere import Elsewhere, WrittenElsewhere
 from conroi.data.fitting import checked_columns
-from conroi.data.writing import DataWriter, Progress
-from conroi.errors import InvalidInputError, NotFoundError, RetryableConflict
+from conroi.data.writing import DataWriter
+from conroi.errors import NotFoundError
 from conroi.format.fields import key_columns
 from conroi.history import history
+from conroi.spark.frames import WrittenRows
 from conroi.spark.options import (
     AS_OF,
     FILTER,
@@ -29,7 +29,7 @@ from conroi.spark.options import (
     WHERE,
     Options,
 )
-from conroi.spark.parts import Part, joined
+from conroi.spark.parts import Part
 from conroi.spark.tasks import WriteTask
 from conroi.spark.types import table_schema
 from conroi.verbs.create import DEFAULT_DATA_FORMAT, checked_fields, with_key
@@ -140,39 +140,6 @@ def planned_task(table: Table, rows: pa.Schema, *, replaces_all: bool) -> WriteT
         schema, fields = next_schema(pinned, rows)
     checked_columns(rows, schema, table=table.uri)
     return WriteTask.of(pinned.writer(fields), schema, key_columns(fields))
-
-
-class WrittenRows(Elsewhere):
-    """Rows that tasks have written already, for a verb that takes them as they are."""
-
-    def __init__(self, task: WriteTask, schema: pa.Schema, parts: Sequence[Part]) -> None:
-        self._task = task
-        self._parts = parts
-        self._schema = schema
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns that the DataFrame had."""
-        return self._schema
-
-    def write(
-        self, writer: DataWriter, schema: pa.Schema, key: Sequence[str], progress: Progress | None = None
-    ) -> WrittenElsewhere:
-        """What was written, if it was written for a table as it is now."""
-        if WriteTask.of(writer, schema, key) != self._task:
-            raise RetryableConflict(
-                "The table's columns or its key changed while Spark wrote the rows.",
-                table=writer.objects.root,
-                hint="Write the DataFrame again; table.append(df) does that by itself.",
-            )
-        if progress is not None:
-            progress(sum(part.rows for part in self._parts))
-        keys = [keys for part in self._parts for keys in part.key_parts(writer.objects, key)] if key else []
-        return WrittenElsewhere(joined(self._parts), keys)
-
-    def to_reader(self) -> pa.RecordBatchReader:
-        """They are in files by now."""
-        raise InvalidInputError("These rows are written already.", hint="Read the table instead.")
 
 
 def has_landed(table: Table, job: str, since: int) -> bool:

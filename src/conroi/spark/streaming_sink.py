@@ -14,9 +14,10 @@ from conroi.catalog.catalog import LakeTableFiles
 from conroi.catalog.names import shown
 from conroi.errors import AlreadyExistsError, NotFoundError, UnsupportedError
 from conroi.lake import Lake
+from conroi.spark.frames import WrittenRows
 from conroi.spark.options import MESSAGE, STORE, TABLE, Options
 from conroi.spark.parts import Part
-from conroi.spark.saving import WrittenRows, planned_task, refuse_reading_options
+from conroi.spark.saving import planned_task, refuse_reading_options
 from conroi.spark.streaming_batches import QUERY_ID, run_once
 from conroi.spark.tasks import WriteTask
 from conroi.spark.types import table_schema

@@ -73,8 +73,9 @@ def spark_type(type_: pa.DataType) -> st.DataType | None:
 
 def is_exact_in_spark(type_: pa.DataType) -> bool:
     """Whether Spark reads every value of a plain column as it is: it has no parts of microseconds."""
-    is_timed = pa.types.is_timestamp(type_) or pa.types.is_time(type_) or pa.types.is_duration(type_)
-    return not (is_timed and type_.unit == "ns")
+    if pa.types.is_timestamp(type_) or pa.types.is_time(type_) or pa.types.is_duration(type_):
+        return type_.unit != "ns"
+    return True
 
 
 def _nested(type_: pa.DataType) -> st.DataType | None:
