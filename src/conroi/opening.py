@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, TypedDict, Unpack
 
 import pyarrow as pa
 
@@ -22,7 +22,7 @@ from conroi.conflicts import Staged
 from conroi.data.incoming import Data
 from conroi.data.writing import Progress
 from conroi.environment import SYSTEM, Environment
-from conroi.errors import AlreadyExistsError, InvalidInputError, NotFoundError, about
+from conroi.errors import AlreadyExistsError, InvalidInputError, NotFoundError, UnsupportedError, about
 from conroi.format.manifest import Manifest
 from conroi.format.naming import ManifestNaming
 from conroi.format.transaction import COMMIT_MESSAGE_PROPERTY, Transaction
@@ -31,7 +31,7 @@ from conroi.lake import Lake, connect
 from conroi.stores.addresses import open_records, split_uri
 from conroi.stores.external_versions import ExternalVersions
 from conroi.stores.objects import open_objects
-from conroi.stores.putters import CommitLock, LockedPut, PutNew, RenameIfAbsent
+from conroi.stores.putters import CommitLock, LockedPut, Put, PutNew, RenameIfAbsent
 from conroi.stores.records import RecordStore
 from conroi.stores.versions import FolderVersions
 from conroi.table import Table
@@ -41,6 +41,17 @@ Uri = str | os.PathLike[str]
 Store = str | RecordStore
 
 
+class TableSettings(TypedDict, total=False):
+    """How a table is reached and committed to."""
+
+    store: Store | None
+    storage_options: Mapping[str, str] | None
+    durable: bool
+    commit_lock: CommitLock | None
+    put: Put
+    environment: Environment
+
+
 def table_files(
     uri: Uri,
     *,
@@ -48,7 +59,7 @@ def table_files(
     storage_options: Mapping[str, str] | None = None,
     durable: bool = False,
     commit_lock: CommitLock | None = None,
-    put: Literal["conditional", "rename"] = "conditional",
+    put: Put = "conditional",
     environment: Environment = SYSTEM,
     branch: str | None = None,
 ) -> TableFiles:
@@ -58,12 +69,7 @@ def table_files(
         lake = _on_branch(lake, branch, uri)
     inside = None if lake is None else lake[0].files_at(lake[1])
     if inside is not None:
-        if commit_lock is not None or put != "conditional":
-            raise InvalidInputError(
-                "This table belongs to a lake, which commits for it.",
-                table=os.fspath(uri),
-                hint="Leave out commit_lock and put.",
-            )
+        refuse_lake_commit(uri, commit_lock, put)
         return inside
     uri, store = split_uri(uri, store)
     objects = open_objects(uri, storage_options, durable=durable)
@@ -131,6 +137,41 @@ def _branch_around(uri: Uri, **settings: Any) -> tuple[Lake, str] | None:
     return (found[0].branch(branches[name]), found[1]) if name in branches else None
 
 
+def clone_target(
+    uri: Uri, *, deep: bool, **settings: Unpack[TableSettings]
+) -> tuple[TableFiles, tuple[Lake, tuple[str, str]] | None]:
+    """The place for a clone; in the folder of a lake also the lake, and under which name and from where to list it."""
+    lock, put = settings.pop("commit_lock", None), settings.pop("put", "conditional")
+    found = lake_around(uri, **settings)
+    if found is None or found[0].files_at(found[1]) is not None:
+        return table_files(uri, commit_lock=lock, put=put, **settings), None
+    lake, folder = found
+    if not deep:
+        raise UnsupportedError(
+            "A lake takes no shallow clones: its collection does not know which files of other tables they need.",
+            table=os.fspath(uri),
+            hint="Use deep=True; or lake.branches for a copy that shares files.",
+        )
+    refuse_lake_commit(uri, lock, put)
+    name = folder.removesuffix(".lance")
+    if name in lake:
+        raise AlreadyExistsError(f"The lake has a table {name!r} already.", table=name, hint="Choose another name.")
+    objects = open_objects(uri, settings.get("storage_options"), durable=settings.get("durable", False))
+    environment = settings.get("environment", SYSTEM)
+    return TableFiles(objects, FolderVersions(objects, None, environment), environment), (lake, (name, folder))
+
+
+def refuse_lake_commit(uri: Uri, commit_lock: CommitLock | None, put: Put) -> None:
+    """A table of a lake becomes real together with others: by the lake's own commit, which has neither option."""
+    if commit_lock is not None or put != "conditional":
+        raise InvalidInputError(
+            "This table belongs to a lake, which commits for it.",
+            table=os.fspath(uri),
+            hint="Leave out commit_lock and put. On storage without conditional writes, give the lake a store: "
+            'conroi.connect(uri, store="postgresql://…").',
+        )
+
+
 def open_table(
     uri: Uri,
     *,
@@ -140,7 +181,7 @@ def open_table(
     storage_options: Mapping[str, str] | None = None,
     durable: bool = False,
     commit_lock: CommitLock | None = None,
-    put: Literal["conditional", "rename"] = "conditional",
+    put: Put = "conditional",
     branch: str | None = None,
     environment: Environment = SYSTEM,
 ) -> Table:
@@ -185,7 +226,7 @@ def create_table(
     storage_options: Mapping[str, str] | None = None,
     durable: bool = False,
     commit_lock: CommitLock | None = None,
-    put: Literal["conditional", "rename"] = "conditional",
+    put: Put = "conditional",
     progress: Progress | None = None,
     environment: Environment = SYSTEM,
 ) -> Table:
@@ -196,6 +237,7 @@ def create_table(
     """
     lake = lake_around(uri, store=store, storage_options=storage_options, durable=durable, environment=environment)
     if lake is not None:
+        refuse_lake_commit(uri, commit_lock, put)
         if naming is not ManifestNaming.V2:
             raise InvalidInputError("Tables of a lake have manifest names of the newer kind.", hint="Leave out naming.")
         return lake[0].create_table(

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from conroi.maintenance.doctor import Diagnosis
+    from conroi.opening import Store
+    from conroi.stores.putters import CommitLock, Put
     from conroi.table_transaction import TableTransaction
 
 
@@ -368,9 +370,34 @@ class Table(ReadableTable):
         with about(self.uri):
             return collect_table(self._files, min_age=min_age, dry_run=dry_run, progress=progress)
 
-    def clone(self, uri: str, *, deep: bool = False, storage_options: Mapping[str, str] | None = None) -> Table:
-        """A new table with the rows of this version: sharing its files, or (`deep`) with copies of its own."""
-        from conroi.opening import table_files
+    def clone(
+        self,
+        uri: str,
+        *,
+        deep: bool = False,
+        storage_options: Mapping[str, str] | None = None,
+        store: Store | None = None,
+        durable: bool = False,
+        commit_lock: CommitLock | None = None,
+        put: Put = "conditional",
+    ) -> Table:
+        """A new table with the rows of this version: sharing its files, or (`deep`) with copies of its own.
 
-        target = table_files(uri, storage_options=storage_options)
-        return Table(target, verbs.clone(self._pinned, target, deep=deep))
+        A deep clone of any table will do: of clones, of tables on branches, of tables with files under other roots. In
+        the folder of a lake a deep clone becomes a table of the lake; a shallow one is refused there.
+        """
+        from conroi.opening import clone_target
+
+        with about(self.uri):
+            target, lake = clone_target(
+                uri,
+                deep=deep,
+                store=store,
+                storage_options=storage_options,
+                durable=durable,
+                commit_lock=commit_lock,
+                put=put,
+                environment=self._files.environment,
+            )
+            made = verbs.clone(self._pinned, target, deep=deep)
+            return Table(target, made) if lake is None else lake[0].register(*lake[1])

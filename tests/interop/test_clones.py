@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import lance
+import pyarrow as pa
 import pytest
 
 import conroi
@@ -90,15 +93,110 @@ def test_a_clone_of_a_shallow_clone_finds_the_files_of_both(tables: Stable) -> N
     assert_seen(second, model)
 
 
-def test_a_deep_clone_of_a_shallow_clone_is_refused_until_it_has_all_its_files(tables: Stable, tmp_path: Path) -> None:
-    root, model = tables.copy(Kind("conroi"))
-    shallow = conroi.open_table(root).clone(str(tmp_path / "shallow"))
-    with pytest.raises(conroi.UnsupportedError, match="other roots") as refused:
-        shallow.clone(str(tmp_path / "deep"), deep=True)
-    assert "compact()" in (refused.value.hint or "")
-    assert not (tmp_path / "deep" / "_versions").exists()
-    shallow.compact().clone(str(tmp_path / "deep"), deep=True)
+@pytest.mark.contract("T29")
+@pytest.mark.parametrize("kind", two_kinds("conroi"), ids=str)
+def test_a_deep_clone_of_a_clone_of_a_clone_needs_none_of_them(tables: Stable, tmp_path: Path, kind: Kind) -> None:
+    """G10: files under three roots, deletion files and an index among them."""
+    root, model = tables.copy(kind)
+    conroi.open_table(root).create_index("id", name="by_id")
+    first = conroi.open_table(root).clone(str(tmp_path / "first")).append(model.new(range(600, 605)))
+    first = first.delete("id = 601")
+    second = first.clone(str(tmp_path / "second")).append(model.new(range(700, 705)))
+    model.append(model.make([600, 602, 603, 604]))
+    model.append(model.make(range(700, 705)))
+    deep = second.clone(str(tmp_path / "deep"), deep=True)
+    for place in (root, tmp_path / "first", tmp_path / "second"):
+        shutil.rmtree(place)
     assert_seen(tmp_path / "deep", model)
+    assert set(deep.indices) == {"by_id"}
+    both_write(tmp_path / "deep", model, ROW_VERBS[:4])
+
+
+@pytest.mark.contract("T29")
+def test_a_deep_clone_has_the_large_blobs(tmp_path: Path) -> None:
+    """Blobs that are too large for the data file are in files beside it, which no manifest names."""
+    sizes = [10, 300_000, 5_000_000]
+    data = pa.table([lance.blob_array([b"x" * size for size in sizes])], schema=pa.schema([lance.blob_field("b")]))
+    lance.write_dataset(data, str(tmp_path / "t"), data_storage_version="2.2")
+    clone = conroi.open_table(tmp_path / "t").clone(str(tmp_path / "shallow"))
+    clone.clone(str(tmp_path / "deep"), deep=True)
+    shutil.rmtree(tmp_path / "t")
+    found = lance.dataset(str(tmp_path / "deep")).take_blobs("b", indices=[0, 1, 2])
+    assert [len(blob.read()) for blob in found] == sizes
+
+
+@pytest.mark.contract("T29", "B3")
+def test_a_merge_of_branches_brings_the_large_blobs(tmp_path: Path) -> None:
+    lake = conroi.connect(tmp_path / "lake")
+    schema = pa.schema([lance.blob_field("b")])
+    lake.create_table("t", schema, data_format="2.2")
+    lake.branches.create("dev")
+    lake.branch("dev")["t"].append(pa.table([lance.blob_array([b"x" * 300_000])], schema=schema))
+    lake.merge("dev")
+    lake.branches.delete("dev")
+    shutil.rmtree(tmp_path / "lake" / "t.lance" / "tree")
+    assert [len(blob.read()) for blob in lake["t"].to_lance().take_blobs("b", indices=[0])] == [300_000]
+
+
+@pytest.mark.contract("T29")
+@pytest.mark.parametrize("is_written", [False, True], ids=["inherited", "written"])
+@pytest.mark.parametrize("deep", [False, True], ids=["shallow", "deep"])
+def test_a_table_on_a_branch_can_be_cloned(tmp_path: Path, deep: bool, is_written: bool) -> None:
+    lake = conroi.connect(tmp_path / "lake")
+    lake.create_table("t", [{"id": 1}, {"id": 2}])
+    lake.branches.create("dev")
+    dev = lake.branch("dev")
+    expected = [1, 2]
+    if is_written:
+        dev["t"].append([{"id": 3}])
+        dev["t"].delete("id = 1")
+        expected = [2, 3]
+    dev["t"].clone(str(tmp_path / "clone"), deep=deep)
+    if deep:
+        shutil.rmtree(tmp_path / "lake")
+    assert sorted(lance.dataset(str(tmp_path / "clone")).to_table()["id"].to_pylist()) == expected
+    assert conroi.open_table(tmp_path / "clone").append([{"id": 9}]).count_rows() == 3
+
+
+@pytest.mark.contract("T29")
+def test_a_clone_in_the_folder_of_a_lake_is_a_table_of_the_lake(tables: Stable, tmp_path: Path) -> None:
+    root, model = tables.copy(Kind("conroi"))
+    lake = conroi.connect(tmp_path / "lake")
+    lake.create_table("other", [{"id": 1}])
+    table = conroi.open_table(root)
+    with pytest.raises(conroi.UnsupportedError, match="shallow clones"):
+        table.clone(f"{lake.uri}/copied.lance")
+    with pytest.raises(conroi.InvalidInputError, match="belongs to a lake"):
+        table.clone(f"{lake.uri}/copied.lance", deep=True, put="rename")
+    assert lake.tables() == ["other"]
+    copied = table.clone(f"{lake.uri}/copied.lance", deep=True)
+    assert (copied.uri, lake.tables()) == (lake["copied"].uri, ["copied", "other"])
+    assert_seen(tmp_path / "lake" / "copied.lance", model)
+    assert lake["copied"].delete("true").count_rows() == 0
+    with pytest.raises(conroi.AlreadyExistsError):
+        table.clone(f"{lake.uri}/copied.lance", deep=True)
+
+
+@pytest.mark.contract("T30")
+def test_a_clone_is_committed_by_the_way_that_was_asked_for(tables: Stable, tmp_path: Path) -> None:
+    root, model = tables.copy(Kind("conroi"))
+    table = conroi.open_table(root)
+    held: list[int] = []
+
+    @contextmanager
+    def lock(version: int) -> Iterator[None]:
+        held.append(version)
+        yield
+
+    store = f"sqlite:///{tmp_path}/versions.db"
+    table.clone(str(tmp_path / "renamed"), put="rename").append(model.new([800]))
+    table.clone(str(tmp_path / "locked"), commit_lock=lock).append(model.new([800]))
+    table.clone(str(tmp_path / "stored"), store=store, deep=True).append(model.new([800]))
+    assert held == [table.version, table.version + 1]
+    model.append(model.make([800]))
+    assert_seen(tmp_path / "renamed", model)
+    assert_seen(tmp_path / "locked", model)
+    assert conroi.open_table(tmp_path / "stored", store=store).version == table.version + 1
 
 
 def test_a_clone_does_not_take_a_place_that_has_a_table(tables: Stable) -> None:

@@ -6,7 +6,7 @@ what only the first branch has is copied, within the store where it can. Names o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from uuid import UUID
 
@@ -18,11 +18,11 @@ from conroi.conflicts import Staged
 from conroi.data.pinned import Pinned
 from conroi.format import lance_pb2 as pb
 from conroi.format.manifest import Manifest
-from conroi.format.naming import data_path, deletion_path, index_dir
+from conroi.format.naming import deletion_path, index_dir
 from conroi.format.rowids import decode_versions, encode_versions
 from conroi.operations import Append
 from conroi.operations.folded import FoldedMerge, FoldedOverwrite
-from conroi.stores.bases import objects_of_base
+from conroi.stores.bases import Copy, copies_of_data_file, objects_of_base
 from conroi.stores.objects import Objects
 from conroi.verbs.plan import Plan
 
@@ -37,8 +37,8 @@ class Bringing:
         self._files = files
         self._target = target
         self._bases = {} if target is None else {base.path: base.id for base in target.head.base_paths}
-        self._copies: dict[str, Objects] = {}
-        """By path, where each file comes from that must be copied."""
+        self._copies: dict[str, Copy] = {}
+        """By path, the files that must be copied."""
 
     def plan(self) -> Plan:
         """Copy what must be copied, and make the version of the source the next one of the target."""
@@ -56,7 +56,7 @@ class Bringing:
 
     def copy(self) -> None:
         """Copy the files that the target cannot reach."""
-        tasks = [partial(self._files.objects.copy_from, _plain(source), path) for path, source in self._copies.items()]
+        tasks = [partial(copy.into, self._files.objects) for copy in self._copies.values()]
         together(tasks, is_local=self._files.objects.is_local)
 
     def _result(self) -> Manifest:
@@ -85,9 +85,14 @@ class Bringing:
         copy = pb.DataFragment()
         copy.CopyFrom(fragment)
         for file in copy.files:
-            self._place(file, [data_path(file.path)])
+            if self._is_reachable(file) is None:
+                self._keep(copies_of_data_file(self._source.files.objects, self._source.manifest, file))
+            self._place(file)
         if copy.HasField("deletion_file"):
-            self._place(copy.deletion_file, [deletion_path(copy.id, copy.deletion_file)])
+            if self._is_reachable(copy.deletion_file) is None:
+                path = deletion_path(copy.id, copy.deletion_file)
+                self._keep([Copy(self._where(copy.deletion_file), path, path)])
+            self._place(copy.deletion_file)
         next_version = 1 if self._target is None else self._target.version + 1
         if copy.HasField("inline_created_at_versions"):
             copy.inline_created_at_versions = _not_after(next_version, copy.inline_created_at_versions)
@@ -100,9 +105,9 @@ class Bringing:
         copy.CopyFrom(index)
         folder = index_dir(UUID(bytes=index.uuid.uuid))
         if self._is_reachable(index) is None:
-            self._place(copy, list(self._where(index).list_names(folder)))
-        else:
-            self._place(copy, [])
+            source = self._where(index)
+            self._keep([Copy(source, path, path) for path in source.list_names(folder)])
+        self._place(copy)
         return copy
 
     # ------------------------------------------------------------------------ one file
@@ -118,10 +123,11 @@ class Bringing:
             return (None,)
         return (self._bases[root],) if root in self._bases else None
 
-    def _place(self, item: _Item, paths: list[str]) -> None:
+    def _keep(self, copies: Sequence[Copy]) -> None:
+        self._copies |= {copy.path: copy for copy in copies}
+
+    def _place(self, item: _Item) -> None:
         reachable = self._is_reachable(item)
-        if reachable is None:
-            self._copies |= dict.fromkeys(paths, self._where(item))
         item.ClearField("base_id")
         if reachable is not None and reachable[0] is not None:
             item.base_id = reachable[0]
@@ -145,9 +151,3 @@ def appended_fragments(source: Pinned, fragments: Mapping[int, pb.DataFragment],
 def _not_after(version: int, encoded: bytes) -> bytes:
     """Versions of rows, where those that only the other branch had count as the one that brings them."""
     return encode_versions(np.minimum(decode_versions(encoded), version))
-
-
-def _plain(objects: Objects) -> Objects:
-    """The files themselves, so that a store that can copy within itself sees that it can."""
-    inner: Objects | None = getattr(objects, "inner", None)
-    return objects if inner is None else _plain(inner)

@@ -104,14 +104,15 @@ class CloudObjects:
             check_path(source)
             self._ask("copy to", target, lambda: self._store_once.copy(source, target, overwrite=False), source)
 
-    def copy_from(self, source: Objects, path: str) -> None:
+    def copy_from(self, source: Objects, path: str, there: str | None = None) -> None:
+        there = there or path
         if isinstance(source, CloudObjects) and self._shares_bucket_with(source):
-            old, new = source.location.key_of(path), self.location.key_of(path)
+            old, new = source.location.key_of(there), self.location.key_of(path)
             self._ask("copy to", path, lambda: self._bucket.copy(old, new), path)
             return
         # The file appears when the writer is closed: if the source fails half way, it never does.
         writer = self._ask("write", path, lambda: obstore.open_writer(self._store, path, buffer_size=PIECE_BYTES))
-        for piece in pieces(source, path):
+        for piece in pieces(source, there):
             self._ask("write", path, lambda piece=piece: writer.write(piece))
         self._ask("write", path, writer.close)
 

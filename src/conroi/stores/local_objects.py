@@ -122,12 +122,12 @@ class LocalObjects:
             unlink(temporary)
         self._sync_folder_of(full)
 
-    def copy_from(self, source: Objects, path: str) -> None:
-        full = self._full(path)
+    def copy_from(self, source: Objects, path: str, there: str | None = None) -> None:
+        full, there = self._full(path), there or path
         if source.is_local:
-            self._replace(self._copy_to_temporary(source.pylance_uri(path), full, path), path)
+            self._replace(self._copy_to_temporary(source.pylance_uri(there), full, there), path)
         else:
-            self._replace(self._write_temporary(full, path, pieces(source, path)), path)
+            self._replace(self._write_temporary(full, path, pieces(source, there)), path)
 
     def delete(self, paths: Sequence[str]) -> None:
         for path in paths:

@@ -99,8 +99,9 @@ class Objects(Protocol):
         """Copy a file, or raise NameTaken."""
         ...
 
-    def copy_from(self, source: Objects, path: str) -> None:
-        """Copy a file of another table to the same path of this one, within the store where that can be done."""
+    def copy_from(self, source: Objects, path: str, there: str | None = None) -> None:
+        """Copy a file of another table to this path, within the store where that can be done; `there` it is called so,
+        by default the same."""
         ...
 
     def delete(self, paths: Sequence[str]) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 from conroi.environment import SYSTEM, Environment
 from conroi.format.naming import parse_manifest_name, staged_name
 from conroi.stores.objects import NameTaken, Objects
 
+Put = Literal["conditional", "rename"]
+"""How a version gets its final name, where the storage decides."""
 CommitLock = Callable[[int], AbstractContextManager[object]]
 """Called with the version to be created, gives a context manager that only one holder is inside of.
 

@@ -84,8 +84,8 @@ class WrappedObjects:
     def copy_if_absent(self, source: str, target: str) -> None:
         self.around(Request("copy_if_absent", target), lambda: self.inner.copy_if_absent(source, target))
 
-    def copy_from(self, source: Objects, path: str) -> None:
-        self.around(Request("copy_from", path), lambda: self.inner.copy_from(source, path))
+    def copy_from(self, source: Objects, path: str, there: str | None = None) -> None:
+        self.around(Request("copy_from", path), lambda: self.inner.copy_from(source, path, there))
 
     def delete(self, paths: Sequence[str]) -> None:
         for start in range(0, len(paths), PAGE):

@@ -12,19 +12,19 @@ from conroi.commit.snapshot import Snapshot
 from conroi.conflicts import Staged
 from conroi.data.pinned import Pinned
 from conroi.environment import moment
-from conroi.errors import UnsupportedError
 from conroi.format import lance_pb2 as pb
 from conroi.format.manifest import Manifest
-from conroi.format.naming import data_path, deletion_path, index_dir
+from conroi.format.naming import deletion_path, index_dir
 from conroi.operations import Clone
+from conroi.stores.bases import Copy, copies_of_data_file, copy_all, objects_of_base
+from conroi.stores.objects import Objects
 
 
 def clone(pinned: Pinned, target: TableFiles, *, deep: bool) -> Snapshot:
     """Make the new table. A shallow one names the files where they are; a deep one gets copies of all of them."""
     begun_at = moment(target.environment)
     if deep:
-        for path in _files(pinned):
-            target.objects.copy_from(pinned.files.objects, path)
+        copy_all(target.objects, list(_files(pinned)))
     operation = Clone(
         is_shallow=not deep, ref_version=pinned.version, ref_path=pinned.files.objects.pylance_uri(), ref_name=None
     )
@@ -39,23 +39,20 @@ def clone(pinned: Pinned, target: TableFiles, *, deep: bool) -> Snapshot:
     return commit(target, change).snapshot
 
 
-def _files(pinned: Pinned) -> Iterator[str]:
-    for fragment in pinned.manifest.fragments:
+def _files(pinned: Pinned) -> Iterator[Copy]:
+    """All files of the version, wherever they are: its own, and those of the tables and branches it came from."""
+    objects, manifest = pinned.files.objects, pinned.manifest
+    for fragment in manifest.fragments:
         for file in fragment.files:
-            _refuse_base(pinned, file)
-            yield data_path(file.path)
+            yield from copies_of_data_file(objects, manifest, file)
         if fragment.HasField("deletion_file"):
-            _refuse_base(pinned, fragment.deletion_file)
-            yield deletion_path(fragment.id, fragment.deletion_file)
-    for index in pinned.manifest.indices:
-        _refuse_base(pinned, index)
-        yield from pinned.files.objects.list_names(index_dir(UUID(bytes=index.uuid.uuid)))
+            path = deletion_path(fragment.id, fragment.deletion_file)
+            yield Copy(_where(pinned, fragment.deletion_file), path, path)
+    for index in manifest.indices:
+        source = _where(pinned, index)
+        for path in source.list_names(index_dir(UUID(bytes=index.uuid.uuid))):
+            yield Copy(source, path, path)
 
 
-def _refuse_base(pinned: Pinned, item: pb.DataFile | pb.DeletionFile | pb.IndexMetadata) -> None:
-    if item.HasField("base_id"):
-        raise UnsupportedError(
-            "This version has files under other roots, so a deep clone of it cannot be made.",
-            table=pinned.root,
-            hint="Make a deep clone of the table it was cloned from, or compact() this one first.",
-        )
+def _where(pinned: Pinned, item: pb.DeletionFile | pb.IndexMetadata) -> Objects:
+    return objects_of_base(pinned.files.objects, pinned.manifest, item.base_id if item.HasField("base_id") else None)
