@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypedDict, Unpack
+from typing import Any
 
 import pyarrow as pa
 
@@ -39,17 +39,6 @@ from conroi.verbs.create import DEFAULT_DATA_FORMAT, create
 
 Uri = str | os.PathLike[str]
 Store = str | RecordStore
-
-
-class TableSettings(TypedDict, total=False):
-    """How a table is reached and committed to."""
-
-    store: Store | None
-    storage_options: Mapping[str, str] | None
-    durable: bool
-    commit_lock: CommitLock | None
-    put: Put
-    environment: Environment
 
 
 def table_files(
@@ -138,13 +127,29 @@ def _branch_around(uri: Uri, **settings: Any) -> tuple[Lake, str] | None:
 
 
 def clone_target(
-    uri: Uri, *, deep: bool, **settings: Unpack[TableSettings]
+    uri: Uri,
+    *,
+    deep: bool,
+    store: Store | None,
+    storage_options: Mapping[str, str] | None,
+    durable: bool,
+    commit_lock: CommitLock | None,
+    put: Put,
+    environment: Environment,
 ) -> tuple[TableFiles, tuple[Lake, tuple[str, str]] | None]:
     """The place for a clone; in the folder of a lake also the lake, and under which name and from where to list it."""
-    lock, put = settings.pop("commit_lock", None), settings.pop("put", "conditional")
-    found = lake_around(uri, **settings)
+    found = lake_around(uri, store=store, storage_options=storage_options, durable=durable, environment=environment)
     if found is None or found[0].files_at(found[1]) is not None:
-        return table_files(uri, commit_lock=lock, put=put, **settings), None
+        files = table_files(
+            uri,
+            store=store,
+            storage_options=storage_options,
+            durable=durable,
+            commit_lock=commit_lock,
+            put=put,
+            environment=environment,
+        )
+        return files, None
     lake, folder = found
     if not deep:
         raise UnsupportedError(
@@ -152,12 +157,11 @@ def clone_target(
             table=os.fspath(uri),
             hint="Use deep=True; or lake.branches for a copy that shares files.",
         )
-    refuse_lake_commit(uri, lock, put)
+    refuse_lake_commit(uri, commit_lock, put)
     name = folder.removesuffix(".lance")
     if name in lake:
         raise AlreadyExistsError(f"The lake has a table {name!r} already.", table=name, hint="Choose another name.")
-    objects = open_objects(uri, settings.get("storage_options"), durable=settings.get("durable", False))
-    environment = settings.get("environment", SYSTEM)
+    objects = open_objects(uri, storage_options, durable=durable)
     return TableFiles(objects, FolderVersions(objects, None, environment), environment), (lake, (name, folder))
 
 
