@@ -139,7 +139,7 @@ def clone_target(
 ) -> tuple[TableFiles, tuple[Lake, tuple[str, str]] | None]:
     """The place for a clone; in the folder of a lake also the lake, and under which name and from where to list it."""
     found = lake_around(uri, store=store, storage_options=storage_options, durable=durable, environment=environment)
-    if found is None or found[0].files_at(found[1]) is not None:
+    if found is None:
         files = table_files(
             uri,
             store=store,
@@ -151,6 +151,9 @@ def clone_target(
         )
         return files, None
     lake, folder = found
+    name = folder.removesuffix(".lance")
+    if name in lake or lake.files_at(folder) is not None:
+        raise AlreadyExistsError(f"The lake has a table {name!r} already.", table=name, hint="Choose another name.")
     if not deep:
         raise UnsupportedError(
             "A lake takes no shallow clones: its collection does not know which files of other tables they need.",
@@ -158,9 +161,6 @@ def clone_target(
             hint="Use deep=True; or lake.branches for a copy that shares files.",
         )
     refuse_lake_commit(uri, commit_lock, put)
-    name = folder.removesuffix(".lance")
-    if name in lake:
-        raise AlreadyExistsError(f"The lake has a table {name!r} already.", table=name, hint="Choose another name.")
     objects = open_objects(uri, storage_options, durable=durable)
     return TableFiles(objects, FolderVersions(objects, None, environment), environment), (lake, (name, folder))
 
