@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 import pyarrow as pa
 
 from conroi.catalog.catalog import Catalog, table_files
+from conroi.catalog.folder_heads import FolderHeads
 from conroi.catalog.forking import table_of
 from conroi.catalog.names import object_id, shown
 from conroi.catalog.opening import open_catalog
@@ -334,6 +335,8 @@ class Lake(LakeListing, LakeInserts, LakeScopes, LakeBranches, LakeUpkeep):
                 f"This is the lake as it was at version {self._pinned.version}; it can only be read.",
                 hint="Use the lake itself, as conroi.connect() gave it.",
             )
+        if isinstance(self._catalog.heads, FolderHeads):
+            raise self._catalog.heads.read_only()
 
     def __repr__(self) -> str:
         state = self._state()

@@ -42,6 +42,12 @@ class FaultyTables:
     def add_lake(self, lake: str, root: str) -> None:
         self._around(Request("add_lake", root), lambda: self.inner.add_lake(lake, root))
 
+    def move_lake(self, lake: str, old_root: str, new_root: str) -> bool:
+        return self._around(Request("move_lake", new_root), lambda: self.inner.move_lake(lake, old_root, new_root))
+
+    def remove_lake(self, lake: str, root: str) -> None:
+        self._around(Request("remove_lake", root), lambda: self.inner.remove_lake(lake, root))
+
     def publish(
         self, lake: str, root: str, base: int, commit: LakeCommit, rows: Mapping[str, str | None]
     ) -> LakeCommit | None:

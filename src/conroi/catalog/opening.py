@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 from collections.abc import Mapping
 
 from conroi.catalog.catalog import Catalog, Wrap, unwrapped
+from conroi.catalog.folder_heads import FolderHeads
+from conroi.catalog.heads import Heads
 from conroi.catalog.manifest_heads import ManifestHeads
 from conroi.catalog.manifest_rows import SCHEMA
 from conroi.catalog.sql_heads import SqlHeads
@@ -16,12 +19,14 @@ from conroi.environment import Environment
 from conroi.errors import AlreadyExistsError, InvalidInputError
 from conroi.format.naming import ManifestNaming
 from conroi.stores.addresses import store_kind
-from conroi.stores.lake_marker import mark, marker
-from conroi.stores.lake_tables import WrapStore, open_lake_tables, unwrapped_store
+from conroi.stores.lake_marker import Marker, mark, mark_again, marker
+from conroi.stores.lake_tables import LakeQueries, LakeTables, WrapStore, open_lake_tables, unwrapped_store
 from conroi.stores.objects import Objects, open_objects
 from conroi.stores.table_keys import full_key
 from conroi.stores.versions import FolderVersions
 from conroi.verbs.create import DEFAULT_DATA_FORMAT, create
+
+_log = logging.getLogger(__name__)
 
 MANIFEST = "__manifest"
 
@@ -41,11 +46,15 @@ def open_catalog(
     `wrap` puts an instrument around all its files, `wrap_store` around the tables of its database.
     """
     root = wrap(open_objects(uri, storage_options, durable=durable))
-    check_marker(root, store)
+    found = marker(root)
+    heads: Heads | None = None
     if store is not None:
-        tables, key = wrap_store(open_lake_tables(store, environment)), full_key(root)
-        tables.add_lake(key, key)
-        heads = SqlHeads(tables, key, root, environment)
+        tables = wrap_store(open_lake_tables(store, environment))
+        heads = SqlHeads(tables, _lake_id(root, found, tables, store_kind(store), environment), root, environment)
+    elif found is not None:
+        heads = FolderHeads(root, found, environment)
+        _log.warning("%s was opened without its store: it can only be read, and may be one commit behind", root.root)
+    if heads is not None:
         catalog = Catalog(root, heads, environment, storage_options=storage_options, durable=durable, wrap=wrap)
         catalog.state()
         return catalog, None
@@ -60,23 +69,50 @@ def open_catalog(
     return catalog, files
 
 
-def check_marker(root: Objects, store: str | None) -> None:
-    """A lake keeps its history in one place: whoever would look for it in another gets an error, not an empty lake."""
-    kept = marker(root)
-    if kept is None and store is not None:
-        if next(iter(root.list_names(MANIFEST)), None) is not None:
-            raise InvalidInputError(
-                "This lake keeps its history in its own folder, not in a store.",
-                table=root.root,
-                hint="Leave out store.",
-            )
-        kept = mark(root, store_kind(store))
-    if kept is not None and (store is None or store_kind(store) != kept):
+def _lake_id(root: Objects, found: Marker | None, tables: LakeTables, kind: str, environment: Environment) -> str:
+    """The id of the lake in its store, made if the folder has no lake; refused if the two do not belong together."""
+    if found is not None and found.history != kind:
+        raise _other_store(root, found)
+    key = full_key(root)
+    if found is None:
+        return _new_lake(root, tables, kind, str(environment.new_uuid()))
+    if found.lake is None:  # an older conroi made it
+        lake = LakeQueries(tables, key).lake_at(key)
+        if lake is not None:
+            mark_again(root, Marker(kind, lake))
+            return lake
+    elif LakeQueries(tables, found.lake).head() is not None:
+        return found.lake  # whether it is for this folder is looked at with every look at the head
+    raise InvalidInputError(
+        f"This store does not know the lake, which keeps its history in a {kind} store.",
+        table=root.root,
+        hint="Check the address of the store. If this is a copy of a lake, conroi.stores.attach(uri, store) makes it a "
+        "lake of its own; without store= it can be read.",
+    )
+
+
+def _new_lake(root: Objects, tables: LakeTables, kind: str, new_id: str) -> str:
+    """Make the lake. The database decides between those who do it at once; a maker that died is followed up on."""
+    if next(iter(root.list_names(MANIFEST)), None) is not None:
         raise InvalidInputError(
-            f"This lake keeps its history in a {kept} store.",
-            table=root.root,
-            hint=f'Give its address: conroi.connect(uri, store="{kept}://…").',
+            "This lake keeps its history in its own folder, not in a store.", table=root.root, hint="Leave out store."
         )
+    key = full_key(root)
+    tables.add_lake(new_id, key)
+    lake = LakeQueries(tables, new_id).lake_at(key)
+    assert lake is not None, "it was made just now"
+    marked = mark(root, Marker(kind, lake))
+    if marked.lake != lake:
+        raise _other_store(root, marked)
+    return lake
+
+
+def _other_store(root: Objects, found: Marker) -> InvalidInputError:
+    return InvalidInputError(
+        f"This lake keeps its history in a {found.history} store, and not in this one.",
+        table=root.root,
+        hint=f'Give its address: conroi.connect(uri, store="{found.history}://…").',
+    )
 
 
 def manifest_files(

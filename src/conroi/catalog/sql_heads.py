@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from datetime import UTC, datetime
 from functools import partial
 
@@ -12,11 +13,13 @@ from conroi.catalog.heads import Published, Seen, Task
 from conroi.catalog.records import Notes
 from conroi.catalog.rows import Row
 from conroi.catalog.state import Changes, LakeState
+from conroi.catalog.waves import later
 from conroi.commit.baton import Baton
 from conroi.commit.turns import Turns
 from conroi.environment import Environment
-from conroi.errors import CommitStateUnknown, CorruptionError, NotFoundError, StoreUnavailable
+from conroi.errors import CommitStateUnknown, CorruptionError, InvalidInputError, NotFoundError, StoreUnavailable
 from conroi.history import moment_ns
+from conroi.stores.lake_copy import FULL_EVERY, CopiedCommit, JsonRow, LakeCopy
 from conroi.stores.lake_tables import Head, LakeCommit, LakeQueries, LakeTables, LoadedState
 from conroi.stores.objects import Objects
 from conroi.stores.table_keys import full_key
@@ -42,6 +45,9 @@ class SqlHeads:
         self._root = root
         self._environment = environment
         self._turns = Turns(environment)
+        self._copy = LakeCopy(root, lake)
+        self._copying: Future[object] | None = None
+        """The newest version of ours, on its way to the folder."""
 
     @property
     def turns(self) -> Turns:
@@ -96,6 +102,13 @@ class SqlHeads:
             raise NotFoundError(
                 "The store does not know this lake.", table=self._root.root, hint="Check the address of the store."
             )
+        if head.root != self._key:
+            raise InvalidInputError(
+                f"The store has this lake in another folder, {head.root}. Two copies of a folder cannot both be it.",
+                table=self._root.root,
+                hint="If the folder was moved, call conroi.stores.attach(uri, store). If it is a copy, "
+                "attach(uri, store, as_new=True) makes it a lake of its own.",
+            )
         return head
 
     # ------------------------------------------------------------------------ publishing
@@ -114,7 +127,35 @@ class SqlHeads:
                 {key: None if row is None else row.to_json() for key, row in changes.items()}, separators=(",", ":")
             ),
         )
-        return SqlAttempt(base, changes, lambda: self._publish(base.version, commit, rows))
+        return SqlAttempt(
+            base,
+            changes,
+            lambda: self._publish(base.version, commit, rows),
+            [lambda: self.copy_to_folder(base)],
+            lambda state: self._copy_commit(state, commit),
+        )
+
+    def copy_to_folder(self, state: LakeState) -> None:
+        """Make sure that the folder alone has this state, which is to be followed by another or to be kept."""
+        if self._copying is not None:
+            self._copying.result()
+        if state.version:
+            self._copy.ensure(state.version, state.timestamp_ns, _json_rows(state))
+
+    def _copy_commit(self, state: LakeState, commit: LakeCommit) -> None:
+        """The version that was just published, to the folder; on object stores off the caller's path."""
+        copied = CopiedCommit(
+            state.version,
+            state.timestamp_ns,
+            commit.uuid,
+            json.loads(commit.notes),
+            json.loads(commit.changes),
+            _json_rows(state) if state.version == 1 or state.version % FULL_EVERY == 0 else None,
+        )
+        if self._root.is_local:
+            self._copy.add(copied)
+        else:
+            self._copying = later(partial(self._copy.add, copied))
 
     def _publish(self, base: int, commit: LakeCommit, rows: dict[str, str | None]) -> LakeCommit | None:
         """The commit as it landed; None if others were first.
@@ -203,7 +244,8 @@ class SqlHeads:
         return kept, gone
 
     def forget(self, versions: Sequence[int]) -> None:
-        """Forget old versions."""
+        """Forget old versions. Before that the newest is in the folder, whose copy must not name what is collected."""
+        self.copy_to_folder(self._load())
         self._tables.forget(self._lake, versions)
 
     # ------------------------------------------------------------------------ idempotency keys
@@ -219,18 +261,31 @@ class SqlHeads:
 class SqlAttempt:
     """One publication, built on one state."""
 
-    def __init__(self, base: LakeState, changes: Changes, publish: Callable[[], LakeCommit | None]) -> None:
+    def __init__(
+        self,
+        base: LakeState,
+        changes: Changes,
+        publish: Callable[[], LakeCommit | None],
+        tasks: Sequence[Task],
+        when_published: Callable[[LakeState], None],
+    ) -> None:
         self._base = base
         self._changes = changes
         self._publish = publish
-
-    @property
-    def tasks(self) -> Sequence[Task]:
-        return ()
+        self._when_published = when_published
+        self.tasks = tasks
 
     def put(self) -> LakeState | None:
         landed = self._publish()
-        return None if landed is None else _following(self._base, landed, self._changes)
+        if landed is None:
+            return None
+        state = _following(self._base, landed, self._changes)
+        self._when_published(state)
+        return state
+
+
+def _json_rows(state: LakeState) -> dict[str, JsonRow]:
+    return {key: row.to_json() for key, row in state.rows.items()}
 
 
 def _state(loaded: LoadedState) -> LakeState:

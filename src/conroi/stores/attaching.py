@@ -1,29 +1,48 @@
-"""Moving a table under an external store, and out of it again."""
+"""Moving a table or a lake under an external store, and out of it again."""
 
 from __future__ import annotations
 
+import json
 import os
+import uuid
 from collections.abc import Mapping
 
-from conroi.errors import NotFoundError, TooMuchContention, about
-from conroi.stores.addresses import open_records
+from conroi.errors import InvalidInputError, NotFoundError, TooMuchContention, about
+from conroi.stores.addresses import open_records, store_kind
 from conroi.stores.external_versions import ExternalVersions
-from conroi.stores.objects import open_objects
+from conroi.stores.lake_copy import CopiedCommit, LakeCopy
+from conroi.stores.lake_marker import Marker, mark_again, marker
+from conroi.stores.lake_tables import LakeCommit, LakeQueries, open_lake_tables
+from conroi.stores.objects import Objects, open_objects
 from conroi.stores.records import RecordStore
+from conroi.stores.table_keys import full_key
 from conroi.stores.versions import FolderVersions
 
 _ROUNDS = 5
 
 
 def attach(
-    uri: str | os.PathLike[str], store: str | RecordStore, *, storage_options: Mapping[str, str] | None = None
+    uri: str | os.PathLike[str],
+    store: str | RecordStore,
+    *,
+    storage_options: Mapping[str, str] | None = None,
+    as_new: bool = False,
 ) -> int:
     """Put a table under a store, which from now on knows its newest version; that version.
 
     Every writer must give `store=` from now on. A commit by one that does not is found by the next one that does, and
     taken over. Doing it twice is fine.
+
+    The folder of a lake that was moved gets its history in the store back; its old folder is refused from then on. A
+    copy of a lake, or one that the store does not know, becomes a lake of its own at the version that its folder has:
+    `as_new` says so of a copy in the store of the lake itself.
     """
-    objects, records = open_objects(uri, storage_options), open_records(store, storage_options)
+    objects = open_objects(uri, storage_options)
+    found = marker(objects)
+    if found is not None:
+        with about(objects.root):
+            return _Lake(objects, found, _address(store)).attach(as_new=as_new)
+    records = open_records(store, storage_options)
     with about(objects.root):
         newest = ExternalVersions(objects, records).latest()
         in_folder = FolderVersions(objects).latest()
@@ -44,8 +63,15 @@ def detach(
 
     Stop writing with `store=` first: whoever opens the table with the store again puts it back under it. A table whose
     folder is gone is forgotten.
+
+    A lake that was taken out of its store can be read without one; `attach` puts it under another one.
     """
-    objects, records = open_objects(uri, storage_options), open_records(store, storage_options)
+    objects = open_objects(uri, storage_options)
+    found = marker(objects)
+    if found is not None:
+        with about(objects.root):
+            return _Lake(objects, found, _address(store)).detach()
+    records = open_records(store, storage_options)
     key, version = records.key_of(objects), 0
     with about(objects.root):
         for _ in range(_ROUNDS):
@@ -59,3 +85,85 @@ def detach(
         raise TooMuchContention(
             "Others go on committing through the store.", hint="Stop them, then detach again.", attempts=_ROUNDS
         )
+
+
+def _address(store: str | RecordStore) -> str:
+    if not isinstance(store, str):
+        raise InvalidInputError("This is a lake.", hint="Give the address of a store for lakes.")
+    return store
+
+
+class _Lake:
+    """The folder of a lake with a store, and the store that it is to be in."""
+
+    def __init__(self, objects: Objects, found: Marker, address: str) -> None:
+        self._objects = objects
+        self._marker = found
+        self._key = full_key(objects)
+        self._kind = store_kind(address)
+        self._tables = open_lake_tables(address)
+        # A lake of an older conroi is known by its folder.
+        self._lake = found.lake or LakeQueries(self._tables, self._key).lake_at(self._key) or self._key
+        self._queries = LakeQueries(self._tables, self._lake)
+        self._copy = LakeCopy(objects, self._lake)
+
+    def attach(self, *, as_new: bool) -> int:
+        head = self._queries.head()
+        if head is not None and head.root == self._key:
+            mark_again(self._objects, Marker(self._kind, self._lake))
+            return head.version
+        copied = self._copy.chain()
+        if not copied:
+            raise InvalidInputError(
+                "The folder of the lake has no copy of its history.",
+                hint="It gets one with the first commit of this version of conroi through its store.",
+            )
+        if head is None or as_new:
+            return self._add_as_new(copied[-1])
+        if copied[-1].version < head.version:
+            raise InvalidInputError(
+                f"The folder has the lake up to version {copied[-1].version}, and the store up to {head.version}.",
+                hint="This is an older copy of the lake: attach(uri, store, as_new=True) makes it a lake of its own.",
+            )
+        self._refuse_another(self._lake)
+        if not self._tables.move_lake(self._lake, head.root, self._key):
+            raise TooMuchContention("Another process attached the lake at the same time.", hint="Look, and try again.")
+        return head.version
+
+    def _add_as_new(self, copied: CopiedCommit) -> int:
+        """In this order, so that a process that dies on the way can be followed by another."""
+        rows = {key: json.dumps(fields, separators=(",", ":")) for key, fields in (copied.rows or {}).items()}
+        new_id = str(uuid.uuid5(uuid.NAMESPACE_URL, f"{self._lake} {self._key}"))
+        self._refuse_another(new_id)
+        self._tables.add_lake(new_id, self._key)
+        notes = json.dumps({"message": f"attached at version {copied.version}"})
+        commit = LakeCommit(copied.version, str(uuid.uuid4()), None, notes, json.dumps(copied.rows))
+        if self._tables.publish(new_id, self._key, 0, commit, rows) is None:
+            _, there = LakeQueries(self._tables, new_id).newest()
+            if there is None or (there.version, there.rows) != (copied.version, rows):
+                raise self._other_lake()
+        mark_again(self._objects, Marker(self._kind, new_id))
+        LakeCopy(self._objects, new_id).replace(copied)
+        return copied.version
+
+    def _refuse_another(self, lake: str) -> None:
+        """The store may have another lake for this folder, from an earlier time."""
+        if LakeQueries(self._tables, lake).lake_at(self._key) not in (None, lake):
+            raise self._other_lake()
+
+    def _other_lake(self) -> InvalidInputError:
+        return InvalidInputError(
+            "The store has another lake for this folder.",
+            hint="If that one is not needed any more, call conroi.stores.detach(uri, store) first.",
+        )
+
+    def detach(self) -> int:
+        lake = self._queries.lake_at(self._key)
+        if lake is None:
+            return 0
+        _, state = LakeQueries(self._tables, lake).newest()
+        if state is not None and lake == self._lake:
+            rows = {key: json.loads(content) for key, content in state.rows.items()}
+            self._copy.ensure(state.version, state.timestamp_ns, rows)
+        self._tables.remove_lake(lake, self._key)
+        return 0 if state is None else state.version

@@ -1,33 +1,60 @@
-"""The file in the folder of a lake with a store that says so; never where, since an address may hold a password."""
+"""The file in the folder of a lake with a store: of which kind the store is, and the lake's id in it.
+
+It never says where the store is, since an address may hold a password.
+"""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 
 from conroi.errors import CorruptionError, NotFoundError
+from conroi.stores.finishing import FinalPut
 from conroi.stores.objects import NameTaken, Objects
 
 MARKER = "__conroi.json"
 
 
-def marker(root: Objects) -> str | None:
-    """The kind of store that the lake in this folder has; None if it has none, or there is no lake."""
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """What the file says."""
+
+    history: str
+    """The kind of store: `sqlite` or `postgresql`."""
+    lake: str | None = None
+    """The id of the lake in the store; None if an older conroi wrote the file, whose ids are the lakes' folders."""
+
+
+def marker(root: Objects) -> Marker | None:
+    """The marker of the lake in this folder; None if it has no store, or there is no lake."""
     try:
-        return str(json.loads(root.get(MARKER))["history"])
+        content = json.loads(root.get(MARKER))
+        lake = content.get("lake")
+        return Marker(str(content["history"]), None if lake is None else str(lake))
     except NotFoundError:
         return None
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CorruptionError(
             f"The file {MARKER} of the lake cannot be read.",
             table=root.root,
-            hint='Write {"history": "postgresql"} or {"history": "sqlite"} into it, whichever the lake has.',
+            hint='Write {"history": "postgresql"} or {"history": "sqlite"} into it, whichever the lake has, and open '
+            "the lake with its store, which adds the rest.",
         ) from error
 
 
-def mark(root: Objects, kind: str) -> str:
-    """Leave the mark, unless somebody did; the answer is what it says."""
+def mark(root: Objects, made: Marker) -> Marker:
+    """Leave the marker, unless there is one; the answer is what it says. Works on storage that refuses conditions."""
     try:
-        root.put_if_absent(MARKER, json.dumps({"history": kind}).encode())
+        FinalPut().put_new(root, MARKER, _encoded(made))
     except NameTaken:
-        return marker(root) or kind
-    return kind
+        return marker(root) or made
+    return made
+
+
+def mark_again(root: Objects, changed: Marker) -> None:
+    """Replace the marker, when the lake got another id."""
+    root.put(MARKER, _encoded(changed))
+
+
+def _encoded(made: Marker) -> bytes:
+    return json.dumps({"history": made.history, "lake": made.lake}).encode()

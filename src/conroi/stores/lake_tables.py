@@ -107,6 +107,14 @@ class LakeTables(Protocol):
         """Make a lake at version 0 for this folder, unless there is one for it."""
         ...
 
+    def move_lake(self, lake: str, old_root: str, new_root: str) -> bool:
+        """Have a lake in another folder from now on; False if it is not in the old one."""
+        ...
+
+    def remove_lake(self, lake: str, root: str) -> None:
+        """Forget a lake, if it is in this folder."""
+        ...
+
     def publish(
         self, lake: str, root: str, base: int, commit: LakeCommit, rows: Mapping[str, str | None]
     ) -> LakeCommit | None:
@@ -232,6 +240,9 @@ _FORGET_ROWS = """
 DELETE FROM conroi_lake_rows WHERE lake = ? AND until IS NOT NULL
 AND until <= (SELECT min(version) FROM conroi_lake_commits WHERE lake = ?)
 """
+_REMOVE = "DELETE FROM conroi_lakes WHERE lake = ? AND root = ?"
+_REMOVE_HISTORY = ("DELETE FROM conroi_lake_commits WHERE lake = ?", "DELETE FROM conroi_lake_rows WHERE lake = ?")
+_MOVE = "UPDATE conroi_lakes SET root = ? WHERE lake = ? AND root = ?"
 _TIMESTAMP = (
     "{greatest}({now}, {tick} + coalesce((SELECT b.timestamp_ns FROM conroi_lake_commits b "
     "WHERE b.lake = {lake} AND b.version = {base}), 0))"
@@ -262,6 +273,16 @@ class SqliteLakeTables:
     def add_lake(self, lake: str, root: str) -> None:
         with self._database.transaction() as connection:
             connection.execute("INSERT INTO conroi_lakes VALUES (?, 0, ?) ON CONFLICT DO NOTHING", (lake, root))
+
+    def move_lake(self, lake: str, old_root: str, new_root: str) -> bool:
+        with self._database.transaction() as connection:
+            return connection.execute(_MOVE, (new_root, lake, old_root)).rowcount == 1
+
+    def remove_lake(self, lake: str, root: str) -> None:
+        with self._database.transaction() as connection:
+            if connection.execute(_REMOVE, (lake, root)).rowcount:
+                for statement in _REMOVE_HISTORY:
+                    connection.execute(statement, (lake,))
 
     def publish(
         self, lake: str, root: str, base: int, commit: LakeCommit, rows: Mapping[str, str | None]
@@ -332,6 +353,16 @@ class PostgresLakeTables:
 
     def add_lake(self, lake: str, root: str) -> None:
         self._database.call("INSERT INTO conroi_lakes VALUES (%s, 0, %s) ON CONFLICT DO NOTHING", [lake, root])
+
+    def move_lake(self, lake: str, old_root: str, new_root: str) -> bool:
+        sql = f"{_MOVE.replace('?', '%s')} RETURNING 1"
+        return bool(self._database.call(sql, [new_root, lake, old_root], is_sent_again=False))
+
+    def remove_lake(self, lake: str, root: str) -> None:
+        with self._database.transaction() as run:
+            if run(f"{_REMOVE.replace('?', '%s')} RETURNING 1", [lake, root]):
+                for statement in _REMOVE_HISTORY:
+                    run(statement.replace("?", "%s"), [lake])
 
     def publish(
         self, lake: str, root: str, base: int, commit: LakeCommit, rows: Mapping[str, str | None]

@@ -292,7 +292,7 @@ def _check_marker(catalog: Catalog, examination: Examination, *, has_store: bool
         examination.findings.add("lake-marker", error.message, path=MARKER, hint=error.hint)
         return
     if not has_store and kept is not None:
-        what = f"{MARKER} says that a {kept} store has the history, but this lake was opened without one."
+        what = f"{MARKER} says that a {kept.history} store has the history, but this lake was opened without one."
         examination.findings.add("lake-marker", what, path=MARKER)
     if has_store and kept is None:
         what = f"{MARKER} is gone, so who opens the lake without its store makes an empty one."
