@@ -1,0 +1,59 @@
+"""Bugs planted into conroi for negative controls: a history with one of them must not pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from conroi.catalog.catalog import Catalog
+from conroi.catalog.publishing import Outcome, Publishing
+from conroi.commit.change import CommitResult
+from conroi.transaction import Transaction
+
+
+def _unchecked() -> None:
+    """What a serializable transaction read is not checked when it commits."""
+    Transaction._isolation_expects = lambda self: []  # type: ignore[method-assign]
+
+
+def _stale() -> None:
+    """A transaction begins with the state that its process saw last, without a look."""
+    begin = Transaction.__init__
+
+    def begin_stale(self: Transaction, catalog: Catalog, **how: Any) -> None:
+        look = catalog.state
+        catalog.state = catalog.known_state  # type: ignore[method-assign]
+        try:
+            begin(self, catalog, **how)
+        finally:
+            catalog.state = look  # type: ignore[method-assign]
+
+    Transaction.__init__ = begin_stale  # type: ignore[method-assign]
+
+
+def _separately() -> None:
+    """The tables of a transaction are published one after the other."""
+    run = Publishing.run
+
+    def run_separately(self: Publishing) -> Outcome:
+        order = self._order
+        if len(order.tables) < 2:
+            return run(self)
+        tables: dict[str, CommitResult] = {}
+        for wanted in order.tables:
+            alone = replace(order, tables=[wanted], expects=(), listing=None, uuid="")
+            outcome = run(Publishing(self._catalog, alone))
+            tables |= outcome.tables
+        return replace(outcome, tables=tables)
+
+    Publishing.run = run_separately  # type: ignore[method-assign]
+
+
+PLANTED: dict[str, Callable[[], None]] = {"unchecked": _unchecked, "stale": _stale, "separately": _separately}
+
+
+def plant(name: str | None) -> None:
+    """Give this process the bug."""
+    if name is not None:
+        PLANTED[name]()
