@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 from conroi.branching.branches import Branches
 from conroi.catalog.branches import BranchedLake
 from conroi.catalog.catalog import Catalog
+from conroi.catalog.lance_tags import LakeTags, protection_of
 from conroi.catalog.state import LakeState
 from conroi.commit.files import TableFiles
 from conroi.errors import InvalidInputError, NotFoundError, UnsupportedError
@@ -94,7 +95,9 @@ class LakeBranches:
         """Names for versions of the lake, on whatever branch; a new one names a version of this branch."""
         branched = self._branched()
         files = branched.manifest if self._manifest is None else self._manifest
-        return Tags(files, self.version, home=branched.manifest.objects, branch=self._catalog.branch)
+        tags = LakeTags(files, self.version, home=branched.manifest.objects, branch=self._catalog.branch)
+        tags.protection = protection_of(self._catalog)
+        return tags
 
     def _at_tag(self, name: str) -> Lake:
         """The lake at the version that the tag names, on the branch that it is on."""

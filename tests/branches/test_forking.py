@@ -150,7 +150,7 @@ def test_making_a_branch_costs_the_same_whatever_the_number_of_tables(tmp_path: 
         assert control.requests() >= tables
 
     assert requests[0] == requests[1]
-    assert requests[1] <= 12
+    assert requests[1] <= 13  # one of them lists the tables that other Lance clients have opened
 
 
 # ---------------------------------------------------------------------------- the folder moves

@@ -29,6 +29,8 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
         "conroi.branching.three_way",
         "table.merge(gone, on=key).when_matched_delete().execute",
     ): "a statement of our own transaction",
+    ("conroi.catalog.lance_tags", "super().create"): "our own tags",
+    ("conroi.catalog.lance_tags", "super().delete"): "our own tags",
     ("conroi.cli.commands.branches", "session.lake(address).branches.create"): "our own branches",
     ("conroi.cli.commands.branches", "branches.delete"): "our own branches",
     ("conroi.cli.commands.branches", "lake.merge"): "our own lake",

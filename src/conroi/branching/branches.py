@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from conroi.catalog.branches import BranchedLake
 from conroi.catalog.forking import DELETED
+from conroi.catalog.lance_tags import protection_of
 from conroi.catalog.publishing import pin_tables
 from conroi.errors import InvalidInputError, NotFoundError
 from conroi.refs.branches import MAIN, MAIN_BRANCH, Branch
@@ -61,7 +62,11 @@ class Branches:
             version = lake.pinned.version
         if version is None:  # a branch begins with versions, not with folders that others go on writing
             pin_tables(lake.catalog)
-        return self._branched.create(name, lake.catalog.identity, version)
+        branch = self._branched.create(name, lake.catalog.identity, version)
+        protection = protection_of(lake.catalog)
+        if protection is not None:
+            protection.branched(branch)
+        return branch
 
     def rename(self, name: str, new_name: str) -> Branch:
         """Give a branch another name; whoever has it open goes on with it."""
@@ -80,6 +85,9 @@ class Branches:
             now = datetime.fromtimestamp(files.environment.now_ns() / 1e9, UTC).isoformat()
             Table(files, last).set_config({DELETED: now}, message=f"delete branch {name}")
         self._branched.forget(branch, last)
+        protection = protection_of(self._branched.main)
+        if protection is not None:
+            protection.ended(f"branch.{branch.lance_name}")
 
     def _changeable(self, name: str) -> Branch:
         if name == MAIN:

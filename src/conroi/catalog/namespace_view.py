@@ -11,6 +11,7 @@ from lance_namespace import PermissionDeniedError
 from conroi.catalog.catalog import Catalog, LakeTableFiles, location_of, table_files
 from conroi.catalog.expectations import Expectation
 from conroi.catalog.forking import fork
+from conroi.catalog.lance_tags import protection_of
 from conroi.catalog.names import parents
 from conroi.catalog.namespace_errors import no_namespace, no_table
 from conroi.catalog.part import Wanted
@@ -73,6 +74,9 @@ class View:
         """Where the table is, as pylance takes it; on a branch, its manifest must be there too."""
         if row.is_inherited:
             fork(self.catalog, row, self.catalog.snapshot(row))
+        protection = protection_of(self.catalog)
+        if protection is not None:
+            protection.opened(location_of(row))
         return self.catalog.objects(location_of(row)).pylance_uri()
 
     def storage_options(self, row: Row) -> dict[str, str] | None:

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from conroi.catalog.catalog import Catalog
+from conroi.catalog.lance_tags import repair_lance_tags
 from conroi.catalog.opening import MANIFEST
 from conroi.catalog.ownership import MARK, created_in, home_of
 from conroi.catalog.publishing import Order, Publishing
@@ -46,6 +47,8 @@ def collect_lake(
             "Files are collected for all branches at once.",
             hint="Call gc() on the main lake, as conroi.connect() gave it.",
         )
+    if not dry_run:
+        repair_lance_tags(catalog)
     places = _Places(catalog)
     done = Collecting(
         places.all,

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from conroi.catalog.catalog import Catalog
+from conroi.catalog.lance_tags import repair_lance_tags
 from conroi.catalog.opening import MANIFEST
 from conroi.catalog.ownership import home_of
 from conroi.catalog.rows import Row
@@ -35,6 +36,7 @@ from conroi.maintenance.versions import (
     old_ones,
     store_now_ns,
 )
+from conroi.refs.tags import LAKE_TAG
 
 _log = logging.getLogger(__name__)
 
@@ -144,6 +146,7 @@ def expire_lake(
         needed.add(line.rows)
     kept = Kept(catalog, list(catalog.state().rows.values()), lines)
     if not dry_run:
+        repair_lance_tags(catalog)
         note_dropped(catalog, before, needed)
         gone = history.forget(going) if going else []
         spared = [aged for aged in going if aged not in gone]  # somebody came to need them just now
@@ -215,8 +218,9 @@ class _Tables:
         # From the newest pin on: what is published and not final yet, or was written past the lake, is not ours.
         below = [aged for aged in listed_versions(objects) if aged.version <= max(pinned)]
         old = [aged for aged in old_ones(below, self._cutoff_ns) if aged.version not in pinned]
-        held = held_by_refs(objects) if old else set[int]()
+        # The tags that protect a lake's versions from other clients keep nothing: the lake itself says what it needs.
+        held = held_by_refs(objects, without=LAKE_TAG) if old else set[int]()
         going = [aged for aged in old if aged.version not in held]
         if not going or self._is_dry_run:
             return going
-        return forget(objects, going, lambda: held_by_refs(objects), self._catalog.environment)
+        return forget(objects, going, lambda: held_by_refs(objects, without=LAKE_TAG), self._catalog.environment)

@@ -80,21 +80,23 @@ def store_now_ns(objects: Objects, environment: Environment) -> int:
 # ------------------------------------------------------------------------------ what holds them
 
 
-def held_by_refs(objects: Objects) -> set[int]:
+def held_by_refs(objects: Objects, *, without: str | None = None) -> set[int]:
     """The versions of the main branch that a tag names, that a branch began at, or that somebody brings back.
 
-    Of a tag that is just being moved, both its versions.
+    Of a tag that is just being moved, both its versions. `without` tags whose names begin so.
     """
     tags = Tags(TableFiles(objects, FolderVersions(objects), SYSTEM), 0).list()
-    tagged = {tag.version for tag in tags if tag.branch in (None, "main")}
-    return {*tagged, *_named(objects), *being_restored(objects)}
+    of_main = [tag for tag in tags if tag.branch in (None, "main")]
+    tagged = {tag.version for tag in of_main if without is None or not tag.name.startswith(without)}
+    return {*tagged, *_named(objects, without), *being_restored(objects)}
 
 
-def _named(objects: Objects) -> Iterator[int]:
+def _named(objects: Objects, without: str | None) -> Iterator[int]:
     for path in objects.list_names("_refs"):
-        if not path.endswith(".json"):
-            continue
         is_branch = path.startswith("_refs/branches/")
+        is_left_out = without is not None and not is_branch and path.rpartition("/")[2].startswith(without)
+        if not path.endswith(".json") or is_left_out:
+            continue
         of, version = ("parentBranch", "parentVersion") if is_branch else ("branch", "version")
         content = _read(objects, path)
         if content is not None and content.get(of) in (None, "main"):

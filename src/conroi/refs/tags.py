@@ -7,10 +7,11 @@ was written down, so that it makes no difference when, or whether, the file itse
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -30,6 +31,9 @@ from conroi.stores.objects import NameTaken, Objects
 _FOLDER = "_refs/tags"
 _CLAIMS = "_conroi/tags"
 _ID = "conroi.id"
+LAKE_TAG = "conroi."
+"""Tags of a table whose names begin so protect what tags and branches of its lake need: see
+conroi.catalog.lance_tags."""
 _NAME = re.compile(r"[A-Za-z0-9._\-]+")
 
 
@@ -267,6 +271,32 @@ class TagsAtBeginning(Tags):
             table=self._files.root,
             hint="Change the tag after the commit, with lake[name].tags.",
         )
+
+
+def lake_tag_names(objects: Objects) -> list[str]:
+    """The names of the tags in a table that protect what its lake needs."""
+    names = [path.rpartition("/")[2].removesuffix(".json") for path in objects.list_names(_FOLDER)]
+    return sorted(name for name in names if name.startswith(LAKE_TAG))
+
+
+def put_lake_tag(objects: Objects, name: str, branch: str | None, version: int, size: int, now_ns: int) -> None:
+    """Write such a tag, unless it is there: its name says all that matters."""
+    now = _timestamp(now_ns)
+    content = {
+        "branch": branch,
+        "version": version,
+        "createdAt": now,
+        "updatedAt": now,
+        "manifestSize": size,
+        "metadata": {},
+    }
+    with contextlib.suppress(NameTaken):
+        objects.put_if_absent(_path(name), json.dumps(content, indent=2).encode())
+
+
+def delete_lake_tags(objects: Objects, names: Iterable[str]) -> None:
+    """Take such tags away."""
+    objects.delete([_path(name) for name in names])
 
 
 def _parsed_json(name: str, content: bytes, table: str) -> dict[str, Any]:
