@@ -8,19 +8,10 @@ from pathlib import Path
 import pytest
 
 import conroi
-from tests.support.databases import PostgresServer, sqlite_address
+from tests.support.databases import sql_address
 
 KINDS = ("folder", "sqlite", "postgresql")
 Connect = Callable[[], conroi.Lake]
-
-
-def sql_address(kind: str, request: pytest.FixtureRequest) -> str:
-    """The address of a database that no lake used before."""
-    if kind == "sqlite":
-        folder: Path = request.getfixturevalue("tmp_path")
-        return sqlite_address(folder)
-    server: PostgresServer = request.getfixturevalue("postgres")
-    return server.new_address()
 
 
 @pytest.fixture(params=KINDS)

@@ -17,9 +17,8 @@ from conroi.stores.ages import other_ages
 from conroi.stores.lake_tables import open_lake_tables
 from conroi.stores.objects import Objects
 from conroi.testing import FaultyObjects, call_before, connect_through
-from tests.lake_stores.conftest import sql_address
 from tests.publishing.lakes import Dies, dies, settle
-from tests.support.databases import PostgresServer
+from tests.support.databases import PostgresServer, sql_address
 from tests.support.instruments import CloudLike
 from tests.support.servers import S3Server
 

@@ -23,8 +23,7 @@ from conroi.stores.postgres_db import PostgresDatabase
 from conroi.stores.postgres_locks import postgres_lock
 from conroi.stores.sqlite_db import SqliteDatabase
 from conroi.testing import Fault, Request, call_after, call_before, connect_through, fail, lose_answer
-from tests.lake_stores.conftest import sql_address
-from tests.support.databases import PostgresServer
+from tests.support.databases import PostgresServer, sql_address
 from tests.support.lake_tables import FaultyTables
 
 SOON = timedelta(0)
@@ -59,6 +58,10 @@ def faulty(uri: str, store: str, faults: Sequence[Fault]) -> conroi.Lake:
 
 def ids(table: conroi.Table) -> list[int]:
     return sorted(table.to_arrow()["id"].to_pylist())  # pyright: ignore[reportArgumentType]
+
+
+def files_of(uri: str) -> set[str]:
+    return {str(path) for path in Path(uri).rglob("*") if path.is_file()}
 
 
 def expire(lake: conroi.Lake) -> None:
@@ -154,10 +157,22 @@ def test_a_publication_without_an_answer_lands_once(store: str, uri: str, fault:
 def test_a_store_that_stays_silent_leaves_the_outcome_unknown(store: str, uri: str, how: Callable[..., Fault]) -> None:
     conroi.connect(uri, store=store).create_table("t", [{"id": 1}])
     client = faulty(uri, store, [how("publish", times=None)])
+
+    def append(lake: conroi.Lake) -> conroi.TransactionResult:
+        with lake.begin(idempotency_key="once") as tx:
+            tx["t"].append([{"id": 2}])
+        return tx.result
+
+    before = files_of(uri)
     with pytest.raises(conroi.CommitStateUnknown) as unknown:
-        client["t"].append([{"id": 2}])
+        append(client)
     assert unknown.value.version == 2
-    assert conroi.connect(uri, store=store).version == (2 if how is lose_answer else 1)
+    assert before < files_of(uri), "nothing is deleted"
+    other = conroi.connect(uri, store=store)
+    has_landed = how is lose_answer
+    assert (other.version, ids(other["t"])) == ((2, [1, 2]) if has_landed else (1, [1]))
+    assert append(other).was_done_before == has_landed
+    assert ids(other["t"]) == [1, 2], "done once, whatever became of the first time"
 
 
 @pytest.mark.contract("X8", "T11")

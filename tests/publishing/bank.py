@@ -33,6 +33,8 @@ class Teller:
     moves: int
     isolation: Isolation = "snapshot"
     is_atomic: bool = True
+    store: str | None = None
+    """The address of the database that has the lake's history."""
 
 
 class How(TypedDict, total=False):
@@ -40,10 +42,11 @@ class How(TypedDict, total=False):
 
     isolation: Isolation
     is_atomic: bool
+    store: str | None
 
 
-def new_bank(uri: str) -> conroi.Lake:
-    lake = conroi.connect(uri)
+def new_bank(uri: str, store: str | None = None) -> conroi.Lake:
+    lake = conroi.connect(uri, store=store)
     with lake.begin("open") as tx:
         for branch in BRANCHES:
             tx.create_table(branch, [{"id": n, "money": MONEY} for n in range(ACCOUNTS)], key="id")
@@ -61,7 +64,7 @@ def pay(table: conroi.Table, account: int, amount: int) -> None:
 def move(teller: Teller) -> None:
     """Move money so many times."""
     chance = random.Random(teller.seed)
-    lake = conroi.connect(teller.uri)
+    lake = conroi.connect(teller.uri, store=teller.store)
     for _ in range(teller.moves):
         giver, taker = chance.sample([(b, n) for b in BRANCHES for n in range(ACCOUNTS)], 2)
         transfer = Transfer(giver, taker, chance.randint(1, 30))
@@ -106,10 +109,10 @@ class _Answers(Protocol):
     def put(self, answer: dict[int, int | str], /) -> None: ...
 
 
-def audit(uri: str, answers: _Answers) -> None:
+def audit(uri: str, answers: _Answers, store: str | None = None) -> None:
     """Until the bank closes: what was found at each version of the lake that was looked at."""
     found: dict[int, int | str] = {}
-    lake = conroi.connect(uri)
+    lake = conroi.connect(uri, store=store)
     while not _closed(uri).exists():
         at = lake.at(lake.version)
         try:
@@ -137,12 +140,12 @@ def day(
     uri: str, *, moves: int, seed: int, tellers: int = 8, kills: int = 4, kill_within_s: float = 0.3, **how: Unpack[How]
 ) -> Day:
     """Let them work, kill one after the other and send others in their place."""
-    lake = new_bank(uri)
+    lake = new_bank(uri, how.get("store"))
     first, chance = lake.version, random.Random(seed)
     forks = context(__name__)
     answers = forks.Queue()
     boss = Teller(uri, seed, moves, **how)
-    auditors = [forks.Process(target=audit, args=(uri, answers)) for _ in range(2)]
+    auditors = [forks.Process(target=audit, args=(uri, answers, boss.store)) for _ in range(2)]
     working = [_start(forks, replace(boss, seed=seed + number)) for number in range(tellers)]
     for auditor in auditors:
         auditor.start()

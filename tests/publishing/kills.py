@@ -14,11 +14,13 @@ import lance
 
 import conroi
 from conroi.catalog.part import Part
+from conroi.stores.lake_tables import LakeTables
 from conroi.stores.objects import Objects
 from conroi.testing import FaultyObjects, NthRequest, call_before, connect_through, die
 from tests.publishing.lakes import numbers, rows
 from tests.publishing.processes import context
 from tests.support.instruments import CloudLike
+from tests.support.lake_tables import FaultyTables
 
 TABLES = ("a", "b", "c")
 PATIENCE_S = 120.0
@@ -37,13 +39,15 @@ class Job:
     is_cloud: bool = False
     options: Options = None
     """Of a real object store."""
+    store: str | None = None
+    """The address of the database that has the lake's history."""
     is_final_before_published: bool = False
     """The negative control: what must never be done."""
 
 
-def new_lake(uri: str, options: Options = None) -> conroi.Lake:
+def new_lake(uri: str, options: Options = None, store: str | None = None) -> conroi.Lake:
     """A lake with three tables that transaction number 0 left."""
-    lake = conroi.connect(uri, storage_options=options)
+    lake = conroi.connect(uri, store=store, storage_options=options)
     with lake.begin("0") as tx:
         for name in TABLES:
             tx.create_table(name, [{"n": 0}])
@@ -51,15 +55,23 @@ def new_lake(uri: str, options: Options = None) -> conroi.Lake:
 
 
 def connect(
-    uri: str, *, is_cloud: bool = False, kill_at_request: int | None = None, options: Options = None
+    uri: str,
+    *,
+    is_cloud: bool = False,
+    kill_at_request: int | None = None,
+    options: Options = None,
+    store: str | None = None,
 ) -> conroi.Lake:
-    """The lake; all its requests count, and the given one is the process's last."""
+    """The lake; all its requests and SQL statements count, and the given one is the process's last."""
     plan = NthRequest(kill_at_request or sys.maxsize, call_before(die))
 
     def wrap(objects: Objects) -> Objects:
         return FaultyObjects(CloudLike(objects) if is_cloud else objects, plan)
 
-    return connect_through(uri, wrap, storage_options=options)
+    def wrap_store(tables: LakeTables) -> LakeTables:
+        return FaultyTables(tables, plan)
+
+    return connect_through(uri, wrap, store=store, wrap_store=wrap_store, storage_options=options)
 
 
 def transact(lake: conroi.Lake, number: int) -> None:
@@ -75,7 +87,9 @@ def run(job: Job) -> None:
     """The process."""
     if job.is_final_before_published:
         _put_final_names_first()
-    lake = connect(job.uri, is_cloud=job.is_cloud, kill_at_request=job.kill_at_request, options=job.options)
+    lake = connect(
+        job.uri, is_cloud=job.is_cloud, kill_at_request=job.kill_at_request, options=job.options, store=job.store
+    )
     for number in range(job.first, job.first + job.transactions):
         for _ in range(100):
             try:
@@ -110,11 +124,11 @@ def was_killed(job: Job) -> bool:
     return process.exitcode != 0
 
 
-def killed_at_random(jobs: Sequence[Job], chance: random.Random) -> None:
+def killed_at_random(jobs: Sequence[Job], chance: random.Random, within_s: float = 0.3) -> None:
     """Run the processes and kill them some time."""
     processes = [start(job) for job in jobs]
     for process in processes:
-        process.join(chance.uniform(0.02, 0.3))
+        process.join(chance.uniform(0.02, within_s))
         process.kill()
     for process in processes:
         process.join(PATIENCE_S)
@@ -124,10 +138,11 @@ def killed_at_random(jobs: Sequence[Job], chance: random.Random) -> None:
 class Checker:
     """Looks at every version of the lake, once."""
 
-    def __init__(self, uri: str, options: Options = None) -> None:
+    def __init__(self, uri: str, options: Options = None, store: str | None = None) -> None:
         self.uri = uri
         self._options = options
-        lake = conroi.connect(uri, storage_options=options)
+        self._store = store
+        lake = conroi.connect(uri, store=store, storage_options=options)
         self._first = self.checked = lake.version
         self.seen: dict[int, dict[str, list[int]]] = {}
         """What was in the tables at each version of the lake."""
@@ -141,7 +156,8 @@ class Checker:
         options = None if self._options is None else dict(self._options)
         by_path = {name: lance.dataset(f"{self.uri}/{name}.lance", storage_options=options) for name in TABLES}
         found = {name: (dataset.version, numbers(dataset.to_table())) for name, dataset in by_path.items()}
-        lake = conroi.connect(self.uri, storage_options=options)
+        alone = None if self._store is None else conroi.connect(self.uri, storage_options=options)
+        lake = conroi.connect(self.uri, store=self._store, storage_options=options)
         for version in range(self.checked + 1, lake.version + 1):
             self._look(lake.at(version))
         self.checked = lake.version
@@ -150,6 +166,9 @@ class Checker:
             assert behind in (0, 1), f"{name} by path is {behind} versions behind"
             assert of_version == self._by_version[name, version]
             self.behind.add(behind)
+        if alone is not None:
+            assert lake.version - alone.version in (0, 1), "the folder without its store is at most one behind"
+            assert {name: rows(alone[name]) for name in TABLES} == self.seen[alone.version]
         return self.checked - self._first
 
     def _look(self, at: conroi.Lake) -> None:

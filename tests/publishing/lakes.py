@@ -15,9 +15,9 @@ from conroi.testing import Fault, FaultyObjects, Script, connect_through
 from tests.support.instruments import CloudLike
 
 
-def lake_with(folder: Path, *names: str) -> conroi.Lake:
+def lake_with(folder: Path, *names: str, store: str | None = None) -> conroi.Lake:
     """A lake with tables of one column and one row, 0."""
-    lake = conroi.connect(str(folder))
+    lake = conroi.connect(str(folder), store=store)
     with lake.begin("made") as tx:
         for name in names:
             tx.create_table(name, [{"n": 0}])

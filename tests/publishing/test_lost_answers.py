@@ -21,6 +21,7 @@ from conroi.testing import (
     lose_answer,
 )
 from tests.publishing.lakes import faulty, lake_with, rows, rows_by_path, settle
+from tests.support.databases import sql_address
 from tests.support.instruments import CloudLike
 
 pytestmark = pytest.mark.contract("T11", "P1")
@@ -36,8 +37,8 @@ def transact(lake: conroi.Lake, number: int, idempotency_key: str | None = None)
     return tx.result
 
 
-def all_rows(uri: str) -> tuple[list[int], list[int]]:
-    lake = conroi.connect(uri)
+def all_rows(uri: str, store: str | None = None) -> tuple[list[int], list[int]]:
+    lake = conroi.connect(uri, store=store)
     return rows(lake["a"]), rows(lake["b"])
 
 
@@ -123,25 +124,49 @@ def test_an_outcome_that_nobody_knows_is_said_and_deletes_nothing(
 def test_staging_that_fails_publishes_nothing(
     how: Callable[[str, str], Fault], where: str, path: str, is_cloud: bool, tmp_path: Path
 ) -> None:
-    lake = lake_with(tmp_path / "lake", "a", "b")
+    staging_fails(lake_with(tmp_path / "lake", "a", "b"), how("put", path), where, is_cloud=is_cloud)
+
+
+def staging_fails(lake: conroi.Lake, fault: Fault, where: str, *, is_cloud: bool, store: str | None = None) -> None:
     before = lake.version
-    client = faulty(lake.uri, [how("put", path)], only=where, is_cloud=is_cloud)
+    client = faulty(lake.uri, [fault], only=where, is_cloud=is_cloud, store=store)
     with pytest.raises(conroi.StoreUnavailable):
         transact(client, 1)
-    assert (lake.version, all_rows(lake.uri)) == (before, ([0], [0]))
+    assert (lake.version, all_rows(lake.uri, store)) == (before, ([0], [0]))
     transact(client, 2)
-    assert (lake.version, all_rows(lake.uri)) == (before + 1, ([0, 2], [2]))
+    assert (lake.version, all_rows(lake.uri, store)) == (before + 1, ([0, 2], [2]))
 
 
 @BOTH
-def test_a_final_name_whose_answer_was_lost_is_final(is_cloud: bool, tmp_path: Path) -> None:
-    lake = lake_with(tmp_path / "lake", "a", "b")
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("how", [fail, lose_answer])
+@pytest.mark.parametrize("path", ["_versions/*.manifest-*", "_transactions/*"])
+def test_staging_that_fails_publishes_nothing_to_a_database(
+    how: Callable[[str, str], Fault],
+    path: str,
+    kind: str,
+    is_cloud: bool,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+) -> None:
+    store = sql_address(kind, request)
+    lake = lake_with(tmp_path / "lake", "a", "b", store=store)
+    staging_fails(lake, how("put", path), "a.lance", is_cloud=is_cloud, store=store)
+
+
+@BOTH
+@pytest.mark.parametrize("kind", ["folder", "sqlite", "postgresql"])
+def test_a_final_name_whose_answer_was_lost_is_final(
+    kind: str, is_cloud: bool, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    store = None if kind == "folder" else sql_address(kind, request)
+    lake = lake_with(tmp_path / "lake", "a", "b", store=store)
     verb = "put_if_absent" if is_cloud else "rename_if_absent"
-    client = faulty(lake.uri, [lose_answer(verb, PUT[1])], only="a.lance", is_cloud=is_cloud)
+    client = faulty(lake.uri, [lose_answer(verb, PUT[1])], only="a.lance", is_cloud=is_cloud, store=store)
     transact(client, 1)
     transact(client, 2)
     settle(client)
-    assert all_rows(lake.uri) == ([0, 1, 2], [2])
+    assert all_rows(lake.uri, store) == ([0, 1, 2], [2])
     assert rows_by_path(lake["a"].uri) == [0, 1, 2]
 
 

@@ -21,6 +21,7 @@ from tests.support.servers import ACCESS_KEY, READY_WITHIN_S, SECRET_KEY, free_p
 
 if TYPE_CHECKING:
     import psycopg
+    import pytest
 
 PASSWORD = "conroi-test-pass word/%"
 PASSWORD_IN_URI = "conroi-test-pass%20word%2F%25"
@@ -104,6 +105,15 @@ def _postgres_in(folder: Path, settings: Sequence[str]) -> Generator[PostgresSer
 def sqlite_address(folder: Path) -> str:
     """The address of a SQLite store that nobody used before."""
     return f"sqlite:///{folder / f'{uuid.uuid4().hex[:12]}.db'}"
+
+
+def sql_address(kind: str, request: pytest.FixtureRequest) -> str:
+    """The address of a database that no lake used before: `sqlite` or `postgresql`."""
+    if kind == "sqlite":
+        folder: Path = request.getfixturevalue("tmp_path")
+        return sqlite_address(folder)
+    server: PostgresServer = request.getfixturevalue("postgres")
+    return server.new_address()
 
 
 def dynamodb_address(endpoint: str, name: str | None = None) -> str:
