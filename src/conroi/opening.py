@@ -293,6 +293,7 @@ def commit(
     storage_options: Mapping[str, str] | None = None,
     durable: bool = False,
     commit_lock: CommitLock | None = None,
+    put: Put = "conditional",
     detached: bool = False,
 ) -> CommitResult:
     """The lower layer: commit any transaction, also one that came as bytes (`conroi.format.decode_transaction`).
@@ -301,7 +302,9 @@ def commit(
     a read version of 0 creates the table. Which rows a Delete or an Update takes out is read from its deletion files,
     so two that take different rows of one fragment both land.
     """
-    files = table_files(uri, store=store, storage_options=storage_options, durable=durable, commit_lock=commit_lock)
+    files = table_files(
+        uri, store=store, storage_options=storage_options, durable=durable, commit_lock=commit_lock, put=put
+    )
     with about(files.root):
         change = replace(_change_of(files, transaction), is_detached=detached)
         options = CommitOptions(retries=checked_retries(retries))

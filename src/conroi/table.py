@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Unpack
+from uuid import UUID
 
 from conroi import verbs
 from conroi.commit.migration import migrate_manifest_names
-from conroi.commit.run import How, run
+from conroi.commit.run import How, checked_texts, run
 from conroi.commit.snapshot import Snapshot
 from conroi.data.columns import Columns as NewValues
 from conroi.data.elsewhere import in_spark
@@ -119,10 +120,19 @@ class Table(ReadableTable):
     # ------------------------------------------------------------------------- rows
 
     def append(
-        self, data: Data, *, evolve_schema: bool = False, progress: Progress | None = None, **how: Unpack[How]
+        self,
+        data: Data,
+        *,
+        evolve_schema: bool = False,
+        base: str | None = None,
+        progress: Progress | None = None,
+        **how: Unpack[How],
     ) -> Table:
-        """Add rows. With `evolve_schema` columns that are new are added in the same version."""
-        return self._do(verbs.Appending(data, evolve_schema=evolve_schema, progress=progress), how)
+        """Add rows. With `evolve_schema` columns that are new are added in the same version.
+
+        `base` names another root in which their files go: see add_base(). Nothing there is ever collected.
+        """
+        return self._do(verbs.Appending(data, evolve_schema=evolve_schema, base=base, progress=progress), how)
 
     def insert(
         self,
@@ -143,21 +153,28 @@ class Table(ReadableTable):
         data: Data,
         where: Predicate | None = None,
         *,
+        config: Mapping[str, str] | None = None,
         if_moved: IfMoved = "fail",
         progress: Progress | None = None,
         **how: Unpack[How],
     ) -> Table:
-        """Replace all rows, or those for which `where` holds.
+        """Replace all rows, or those for which `where` holds; `config` sets settings in the same version.
 
         If another writer commits meanwhile that is an ExpectedVersionMismatch, since their rows would be lost;
         `if_moved="win"` goes ahead regardless. Without `where`, Arrow data brings its schema's metadata.
         """
 
-        rows = Once(data)
+        rows, settings = Once(data), checked_texts(config or {})
+        if settings and where is not None:
+            raise InvalidInputError(
+                "Settings change only when all rows are replaced.",
+                table=self.uri,
+                hint="Leave out where, or call set_config() in the same transaction.",
+            )
 
         def verb(at: Pinned) -> Plan | None:
             if where is None:
-                return verbs.overwrite(at, rows, if_moved=if_moved, progress=progress)
+                return verbs.overwrite(at, rows, config=settings, if_moved=if_moved, progress=progress)
             return verbs.overwrite_where(at, rows, where, if_moved=if_moved, progress=progress)
 
         return self._do(verb, how)
@@ -222,9 +239,16 @@ class Table(ReadableTable):
         """Change columns: `{"v": {"type": pa.float64()}, "w": {"nullable": False}}`."""
         return self._do(lambda at: verbs.alter_columns(at, changes), how)
 
-    def replace_column_data(self, columns: NewValues, *, progress: Progress | None = None, **how: Unpack[How]) -> Table:
-        """Compute whole columns anew, by SQL `{"v": "v * 2"}` or by a function over batches."""
-        return self._do(lambda at: verbs.replace_column_data(at, columns, progress=progress), how)
+    def replace_column_data(
+        self,
+        columns: NewValues,
+        *,
+        fragments: Sequence[int] | None = None,
+        progress: Progress | None = None,
+        **how: Unpack[How],
+    ) -> Table:
+        """Compute whole columns anew, by SQL `{"v": "v * 2"}` or by a function over batches; also of some fragments."""
+        return self._do(lambda at: verbs.replace_column_data(at, columns, fragments=fragments, progress=progress), how)
 
     def declare_key(self, key: str | Sequence[str], **how: Unpack[How]) -> Table:
         """Declare the column or columns by which rows are told apart, after checking that they do tell them apart."""
@@ -253,6 +277,10 @@ class Table(ReadableTable):
     def add_base(self, path: str, *, name: str | None = None, is_table_root: bool = False, **how: Unpack[How]) -> Table:
         """Name another place where files of this table may be."""
         return self._do(lambda at: verbs.add_base(at, path, name=name, is_table_root=is_table_root), how)
+
+    def update_mem_wal_state(self, compacted: Mapping[str | UUID, int], **how: Unpack[How]) -> Table:
+        """Record how far a write-ahead log is in the table: by the UUID of each shard, its newest generation."""
+        return self._do(lambda at: verbs.update_mem_wal_state(at, compacted), how)
 
     def reserve_fragments(self, count: int, **how: Unpack[How]) -> Table:
         """Set fragment ids aside, for software that must know them before it commits."""

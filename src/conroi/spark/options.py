@@ -13,9 +13,10 @@ from conroi.spark.sizes import BYTES_PER_TASK
 
 if TYPE_CHECKING:
     from conroi.lake import Lake
+    from conroi.stores.putters import Put
     from conroi.table import Table
 
-PATH, TABLE, STORE, STORAGE, BRANCH = "path", "table", "store", "storageOptions", "branch"
+PATH, TABLE, STORE, STORAGE, BRANCH, PUT = "path", "table", "store", "storageOptions", "branch", "put"
 VERSION, TAG, AS_OF = "version", "tag", "asOf"
 FILTER, COLUMNS, BYTES, FOLLOW = "filter", "columns", "bytesPerTask", "follow"
 WHERE, MESSAGE, KEY, IF_MOVED = "where", "message", "key", "ifMoved"
@@ -25,7 +26,7 @@ CHECKPOINT = "checkpointLocation"
 PIN = "conroi.pin"
 """A version that was chosen already, as `to_spark` gives it."""
 
-_OF_PLACE = {PATH, TABLE, STORE, STORAGE, BRANCH, PIN}
+_OF_PLACE = {PATH, TABLE, STORE, STORAGE, BRANCH, PUT, PIN}
 _OF_READING = {VERSION, TAG, AS_OF, FILTER, COLUMNS, BYTES, FOLLOW}
 _OF_WRITING = {WHERE, MESSAGE, KEY, IF_MOVED}
 OF_STREAMS = {START, SKIP_CHANGES, MOST_ROWS, MOST_VERSIONS}
@@ -41,6 +42,11 @@ class Options:
             raise InvalidInputError(
                 "Spark's own catalog cannot hold tables of conroi: it would forget their path.",
                 hint="Write CREATE TEMPORARY VIEW … USING conroi OPTIONS (path '…'), or df.write….save(path).",
+            )
+        if "commitlock" in self._given or "commit_lock" in self._given:
+            raise InvalidInputError(
+                "A commit lock is an object of this process, which an option of Spark cannot carry.",
+                hint="Use conroi.open_table(path, commit_lock=…).append(dataframe), or a store.",
             )
         unknown = sorted(set(self._given) - {name.lower() for name in KNOWN})
         if unknown:
@@ -70,6 +76,11 @@ class Options:
         return None if text is None else cast("dict[str, str]", _json(STORAGE, text))
 
     @property
+    def put(self) -> Put:
+        """How a version gets its final name."""
+        return cast("Put", self.get(PUT) or "conditional")
+
+    @property
     def key(self) -> list[str] | None:
         """The columns that tell the rows of a new table apart."""
         text = self.get(KEY)
@@ -81,6 +92,10 @@ class Options:
         """The lake, if `table` names a table in one."""
         from conroi.lake import connect
 
+        if self.put != "conditional":
+            raise InvalidInputError(
+                "A lake commits for its tables, and has no other put.", table=self.path, hint="Leave out put."
+            )
         return connect(self.path, store=self.get(STORE), storage_options=self.storage_options, branch=self.get(BRANCH))
 
     def head(self) -> Table:
@@ -91,7 +106,11 @@ class Options:
         if name is not None:
             return self.lake()[name]
         return open_table(
-            self.path, store=self.get(STORE), storage_options=self.storage_options, branch=self.get(BRANCH)
+            self.path,
+            store=self.get(STORE),
+            storage_options=self.storage_options,
+            branch=self.get(BRANCH),
+            put=self.put,
         )
 
     def table(self) -> Table:

@@ -80,7 +80,9 @@ class ConroiWriter(DataSourceArrowWriter):
                 hint="Make it first: lake.create_table(name, dataframe) does it in one step.",
             )
         path = self._options.path
-        files = table_files(path, store=self._options.get(STORE), storage_options=self._options.storage_options)
+        files = table_files(
+            path, store=self._options.get(STORE), storage_options=self._options.storage_options, put=self._options.put
+        )
         schema = with_key(self._schema, self._options.key, table=files.root)
         fields = checked_fields(schema, table=files.root, data_format=DEFAULT_DATA_FORMAT)
         writer = DataWriter(files.objects, files.environment, fields, DEFAULT_DATA_FORMAT)
@@ -126,6 +128,7 @@ class ConroiWriter(DataSourceArrowWriter):
             message=message,
             store=self._options.get(STORE),
             storage_options=self._options.storage_options,
+            put=self._options.put,
         )
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:

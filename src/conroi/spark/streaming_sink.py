@@ -119,6 +119,6 @@ def head_or_new(options: Options, schema: pa.Schema) -> Table:
         if name is not None:
             return options.lake().create_table(name, schema, key=key)
         store, storage = options.get(STORE), options.storage_options
-        return create_table(options.path, schema, key=key, store=store, storage_options=storage)
+        return create_table(options.path, schema, key=key, store=store, storage_options=storage, put=options.put)
     except AlreadyExistsError:  # somebody else was faster
         return options.head()

@@ -14,7 +14,7 @@ from conroi.verbs.key import declare_key
 from conroi.verbs.overwrite import overwrite, overwrite_where
 from conroi.verbs.replace_columns import replace_column_data
 from conroi.verbs.settings import set_config, set_metadata
-from conroi.verbs.small import add_base, drop_index, reserve_fragments, restore
+from conroi.verbs.small import add_base, drop_index, reserve_fragments, restore, update_mem_wal_state
 from conroi.verbs.update import update
 
 __all__ = [
@@ -39,4 +39,5 @@ __all__ = [
     "set_metadata",
     "sort",
     "update",
+    "update_mem_wal_state",
 ]

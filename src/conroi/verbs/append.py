@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 
 from conroi.data.arrow_types import metadata_of
@@ -9,11 +11,12 @@ from conroi.data.elsewhere import kept
 from conroi.data.incoming import is_one_shot, opened
 from conroi.data.pinned import Pinned
 from conroi.data.writing import Progress, WrittenFiles
-from conroi.errors import RetryableConflict
+from conroi.errors import NotFoundError, RetryableConflict, UnsupportedError
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import key_columns
 from conroi.operations import Append
 from conroi.operations.base import Operation
+from conroi.stores.bases import objects_of_base
 from conroi.verbs.columns import merged, with_new_fields
 from conroi.verbs.keyed import KeysSeen, checked_new_keys
 from conroi.verbs.plan import Plan
@@ -23,9 +26,17 @@ from conroi.verbs.rows import write_rows
 class Appending:
     """The verb, called again on a newer version if need be: what it wrote is kept while the schema stays the same."""
 
-    def __init__(self, data: object, *, evolve_schema: bool = False, progress: Progress | None = None) -> None:
+    def __init__(
+        self,
+        data: object,
+        *,
+        evolve_schema: bool = False,
+        base: str | None = None,
+        progress: Progress | None = None,
+    ) -> None:
         self._data = kept(data)
         self._evolve_schema = evolve_schema
+        self._base = base
         self._progress = progress
         self._written: tuple[list[pb.Field], list[pb.Field], WrittenFiles, KeysSeen] | None = None
 
@@ -63,7 +74,32 @@ class Appending:
             fields = with_new_fields(pinned, new)
             schema = pa.schema([*pinned.schema, *new], metadata=metadata_of(pinned.schema))
         seen = KeysSeen(key_columns(before))
-        self._written = before, fields, write_rows(rows, schema, pinned.writer(fields), seen, self._progress), seen
+        writer, base = pinned.writer(fields), None if self._base is None else _base(pinned, self._base)
+        if base is not None:
+            writer = replace(writer, objects=objects_of_base(pinned.files.objects, pinned.manifest, base.id))
+        written = write_rows(rows, schema, writer, seen, self._progress)
+        if base is not None:
+            for file in (file for fragment in written.fragments for file in fragment.files):
+                file.base_id = base.id
+        self._written = before, fields, written, seen
+
+
+def _base(pinned: Pinned, name: str) -> pb.BasePath:
+    """The base of this name, in which data files can be."""
+    known = pinned.manifest.head.base_paths
+    for base in known:
+        if base.name == name:
+            if not base.is_dataset_root:
+                raise UnsupportedError(
+                    f"The base {name!r} is not the root of a table, so rows cannot be written there.",
+                    table=pinned.root,
+                    hint="Name a place for rows with add_base(path, name=…, is_table_root=True).",
+                )
+            return base
+    names = ", ".join(base.name for base in known if base.name) or "none with a name"
+    raise NotFoundError(
+        f"The table has no base {name!r}.", table=pinned.root, hint=f"It has {names}; add_base(path, name=…) adds one."
+    )
 
 
 def _operation(pinned: Pinned, fields: list[pb.Field], written: WrittenFiles) -> Operation:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, cast
 
 import pyarrow as pa
@@ -25,7 +26,14 @@ from conroi.verbs.plan import IfMoved, Plan, must_not_move
 from conroi.verbs.rows import write_rows
 
 
-def overwrite(pinned: Pinned, data: object, *, if_moved: IfMoved = "fail", progress: Progress | None = None) -> Plan:
+def overwrite(
+    pinned: Pinned,
+    data: object,
+    *,
+    config: Mapping[str, str] | None = None,
+    if_moved: IfMoved = "fail",
+    progress: Progress | None = None,
+) -> Plan:
     """Replace all rows. Data that fits keeps the table's columns; other data brings its own."""
     rows = opened(data, pinned.schema)
     schema, fields = next_schema(pinned, rows.schema)
@@ -36,6 +44,7 @@ def overwrite(pinned: Pinned, data: object, *, if_moved: IfMoved = "fail", progr
         fragments=tuple(written.fragments),
         schema=tuple(fields),
         schema_metadata=_next_metadata(pinned, rows.schema if carries_metadata(data) else None),
+        config_upsert_values=dict(config or {}),
     )
     counts = {"rows_added": written.rows, "rows_deleted": count_rows(pinned.manifest.fragments)}
     return Plan(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 
 from conroi.data.columns import Columns, column_batches, write_column_file
@@ -16,13 +18,15 @@ from conroi.verbs.keyed import is_key_among
 from conroi.verbs.plan import Plan
 
 
-def replace_column_data(pinned: Pinned, columns: Columns, *, progress: Progress | None = None) -> Plan | None:
-    """Compute columns anew for every row, by SQL expressions or by a function over batches."""
+def replace_column_data(
+    pinned: Pinned, columns: Columns, *, fragments: Sequence[int] | None = None, progress: Progress | None = None
+) -> Plan | None:
+    """Compute columns anew for every row, or those of some fragments, by SQL expressions or a function over batches."""
     for name in () if callable(columns) else columns:
         pinned.field(name)
     groups: list[pb.Transaction.DataReplacement.Group] = []
     done = 0
-    for fragment in pinned.manifest.fragments:
+    for fragment in _chosen(pinned, fragments):
         batches = column_batches(pinned, fragment.id, columns)
         if not len(batches.schema):
             raise no_column(pinned)
@@ -37,6 +41,20 @@ def replace_column_data(pinned: Pinned, columns: Columns, *, progress: Progress 
     if not groups:
         return None
     return Plan(pinned.staged(DataReplacement(replacements=tuple(groups))))
+
+
+def _chosen(pinned: Pinned, ids: Sequence[int] | None) -> Sequence[pb.DataFragment]:
+    known = pinned.manifest.fragments_by_id
+    if ids is None:
+        return pinned.manifest.fragments
+    unknown = [number for number in ids if number not in known]
+    if unknown:
+        raise InvalidInputError(
+            f"Version {pinned.version} of the table has no fragment {', '.join(map(str, unknown))}.",
+            table=pinned.root,
+            hint=f"It has {', '.join(map(str, sorted(known)[:20])) or 'none'}; a compaction makes new ones.",
+        )
+    return [known[number] for number in sorted(set(ids))]
 
 
 def _refuse_key(pinned: Pinned, names: list[str]) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from uuid import UUID
+
 from conroi.commit.snapshot import Snapshot
 from conroi.data.pinned import Pinned
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
-from conroi.operations import CreateIndex, ReserveFragments, Restore, UpdateBases
+from conroi.operations import CreateIndex, ReserveFragments, Restore, UpdateBases, UpdateMemWalState
 from conroi.verbs.index import no_such_index
 from conroi.verbs.plan import IfMoved, Plan, must_not_move
 
@@ -34,6 +37,24 @@ def add_base(pinned: Pinned, path: str, *, name: str | None = None, is_table_roo
         )
     base = pb.BasePath(id=0, name=name, is_dataset_root=is_table_root, path=path)
     return Plan(pinned.staged(UpdateBases(new_bases=(base,))))
+
+
+def update_mem_wal_state(pinned: Pinned, compacted: Mapping[str | UUID, int]) -> Plan | None:
+    """Record the newest generation of each shard of a write-ahead log that is in the table."""
+    tables: list[pb.CompactedSsTable] = []
+    for shard, generation in compacted.items():
+        try:
+            shard_id = shard if isinstance(shard, UUID) else UUID(shard)
+        except (ValueError, AttributeError, TypeError):
+            raise InvalidInputError(
+                f"{shard!r} is not the id of a shard.", table=pinned.root, hint="Give its UUID."
+            ) from None
+        if isinstance(generation, bool) or not isinstance(generation, int) or not 0 < generation < 1 << 64:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidInputError(
+                f"{generation!r} is not a generation.", table=pinned.root, hint="They count from 1."
+            )
+        tables.append(pb.CompactedSsTable(shard_id=pb.UUID(uuid=shard_id.bytes), generation=generation))
+    return Plan(pinned.staged(UpdateMemWalState(compacted_sstables=tuple(tables)))) if tables else None
 
 
 def drop_index(pinned: Pinned, name: str) -> Plan:
