@@ -67,6 +67,24 @@ def test_changes_of_a_table_that_moved_are_checked_when_they_commit(dev: conroi.
 
 
 @pytest.mark.contract("B2", "P2")
+def test_a_strict_change_of_a_branch_that_others_advanced_before_it_succeeds(
+    lake: conroi.Lake, dev: conroi.Lake, other: conroi.Lake
+) -> None:
+    """Strict is about what comes between its base and its commit, not about the version where the branch began."""
+    opened = dev["orders"]
+    for number in (5, 6):
+        other["orders"].append([{"id": number, "n": 10 * number}])
+    head = other["orders"].version
+    assert opened.delete("id = 1", strict=True).version == head + 1
+    with dev.begin() as tx:
+        tx["orders"].append([{"id": 7, "n": 70}], strict=True)
+        lake["orders"].append([{"id": 8, "n": 80}])  # main is another table
+    assert tx.result.tables == {"orders": head + 2}
+    assert numbers(dev) == {2: 20, 3: 30, 4: 40, 5: 50, 6: 60, 7: 70}
+    assert numbers(lake) == {1: 10, 2: 20, 3: 30, 8: 80}
+
+
+@pytest.mark.contract("B2", "P2")
 def test_expected_versions_hold_on_a_branch(lake: conroi.Lake, dev: conroi.Lake, other: conroi.Lake) -> None:
     for expect in ({"orders": 1}, {"nothing": 1}):
         tx = dev.begin(expect=expect)

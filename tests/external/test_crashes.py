@@ -11,6 +11,7 @@ import conroi
 from tests.external.crashing import STEPS, Job, is_committed, is_final, killed
 from tests.external.tables import rows, rows_by_pylance, staged_files
 from tests.support.databases import dynamodb_address
+from tests.support.record_stores import KINDS
 from tests.support.servers import S3Server
 
 
@@ -51,8 +52,11 @@ def test_a_writer_that_opened_the_table_before_the_crash_completes_it_as_well(ur
 
 
 @pytest.mark.contract("X4")
-@pytest.mark.parametrize("step", STEPS)
-@pytest.mark.parametrize("store", ["sqlite"], indirect=True)  # the folder is the same under each
+@pytest.mark.parametrize(
+    ("step", "store"),
+    [*((step, "sqlite") for step in STEPS), *((s, k) for s in ("recorded", "completed") for k in KINDS[1:])],
+    indirect=["store"],
+)
 def test_the_folder_copied_away_opens_without_the_store(step: str, uri: str, store: str, tmp_path: Path) -> None:
     killed(Job(uri, store, step))
     copy = str(tmp_path / "copy.lance")

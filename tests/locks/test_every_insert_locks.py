@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import conroi
@@ -47,8 +48,26 @@ LOCKING: dict[str, Verb] = {
     "insert_lock": lambda lake: lake.insert_lock("shared").__enter__().__exit__(None, None, None),
     "job": into_job,
 }
+
+
+def load(lake: conroi.Lake) -> None:
+    """`conroi load`, as the command does it: one transaction of appends."""
+    from conroi.cli.loads import Load, Loading
+    from conroi.cli.sources import Source
+
+    file = f"{lake.uri}/../rows.parquet"
+    pq.write_table(pa.Table.from_pylist(ROWS, schema=lake["shared"].schema), file)
+    Loading([Load("shared", (Source(file, "parquet"),))], lambda _: None).run(
+        lake, message=None, author=None, once=None
+    )
+    assert lake["shared"].count_rows() == 1
+
+
+# Appends in one commit: an unbroken run by themselves, so they wait for nobody. tests/spark/test_inserting.py has
+# those of Spark: INSERT in SQL, df.write, and the sink of a stream.
 FREE: dict[str, Verb] = {
     "append in a transaction": in_transaction,
+    "conroi load": load,
     "copy": lambda lake: lake.copy("shared", "copied"),
     "temp_table": into_temporary,
     "read": lambda lake: lake["shared"].to_arrow(complete=True),

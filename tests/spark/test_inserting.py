@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import conroi
+import conroi.spark
 from conroi import export
 from conroi.data.elsewhere import Elsewhere
 from conroi.locks.locks import locks_of
@@ -124,3 +126,39 @@ def test_an_export_of_a_dataframe_goes_through_files_of_the_lake(
     done = export.clickhouse([numbers(spark, 1, 20), numbers(spark, 2, 4)], target, lake=lake)
     assert (done.rows, done.next - done.first) == (24, 24)
     assert lake.tables() == ["t"]
+
+
+def streamed(lake: conroi.Lake, spark: SparkSession, tmp: Path) -> None:
+    folder = str(tmp / "incoming")
+    numbers(spark, 1, 3, 1).write.parquet(folder)
+    stream = spark.readStream.schema("worker long, n long").parquet(folder)
+    writer = stream.writeStream.format("conroi").option("checkpointLocation", str(tmp / "checkpoint"))
+    query = writer.option("table", "t").trigger(availableNow=True).start(lake.uri)
+    assert query.awaitTermination(120)
+    assert query.exception() is None
+
+
+UNLOCKED: dict[str, Callable[[conroi.Lake, SparkSession, Path], object]] = {
+    "INSERT INTO": lambda lake, spark, _: lake.sql(spark, "INSERT INTO t VALUES (1, 0), (1, 1), (1, 2)"),
+    "df.write": lambda lake, spark, _: (
+        numbers(spark, 1, 3).write.format("conroi").mode("append").option("table", "t").save(lake.uri)
+    ),
+    "stream": streamed,
+}
+
+
+@pytest.mark.contract("L7")
+@pytest.mark.parametrize("verb", UNLOCKED.values(), ids=UNLOCKED)
+def test_appends_of_spark_in_one_commit_wait_for_no_lock(
+    spark: SparkSession, lake: conroi.Lake, tmp_path: Path, verb: Callable[[conroi.Lake, SparkSession, Path], object]
+) -> None:
+    """Another worker has the lock all the while."""
+    conroi.spark.register(spark)
+    with ThreadPoolExecutor(1) as worker:
+        lock = conroi.connect(lake.uri).insert_lock("t")
+        worker.submit(lock.__enter__).result()
+        try:
+            verb(lake, spark, tmp_path)
+        finally:
+            worker.submit(lock.__exit__, None, None, None).result()
+    assert workers(lake["t"]) == [1, 1, 1]
