@@ -20,6 +20,7 @@ from conroi.data.rows import count_rows
 from conroi.errors import InvalidInputError, about
 from conroi.format.fields import key_columns
 from conroi.format.naming import ManifestNaming
+from conroi.operations.fragment_reuse import unindexed
 from conroi.operations.indices import is_system
 from conroi.refs.tags import Tags
 from conroi.views.facts import table_facts
@@ -95,6 +96,13 @@ class ReadableTable:
             for index in self._pinned.manifest.indices
             if not is_system(index)
         }
+
+    @property
+    def unindexed(self) -> dict[str, int]:
+        """How many rows each index does not have, by its name; they are found by a scan. See optimize_indices()."""
+        known = self._pinned.manifest.fragments_by_id
+        lacking = unindexed(self._pinned.manifest)
+        return {name: count_rows(known[number] for number in fragments) for name, fragments in lacking.items()}
 
     @property
     def pinned(self) -> Pinned:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Unpack
@@ -18,7 +19,7 @@ from conroi.data.incoming import Data, Once
 from conroi.data.pinned import Pinned
 from conroi.data.predicates import Predicate
 from conroi.data.writing import Progress
-from conroi.errors import InvalidInputError, about
+from conroi.errors import ConroiError, InvalidInputError, about
 from conroi.maintenance.auto_compaction import compact_after
 from conroi.maintenance.collecting import MIN_AGE
 from conroi.maintenance.durations import Duration
@@ -28,7 +29,7 @@ from conroi.merging.builder import MergeBuilder, source_rows
 from conroi.merging.request import checked_on
 from conroi.reading import ReadableTable
 from conroi.verbs.columns import ColumnChange, NewColumns, compute_here
-from conroi.verbs.compact import CompactOptions, rewrite_here
+from conroi.verbs.compact import CompactOptions, lost_by, rewrite_here
 from conroi.verbs.plan import IfMoved, Plan, Preparing
 from conroi.verbs.settings import Values
 from conroi.verbs.update import Mode
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
     from conroi.opening import Store
     from conroi.stores.putters import CommitLock, Put
     from conroi.table_transaction import TableTransaction
+
+
+_log = logging.getLogger(__name__)
 
 
 class Table(ReadableTable):
@@ -310,6 +314,13 @@ class Table(ReadableTable):
         """Forget an index."""
         return self._do(lambda at: verbs.drop_index(at, name), how)
 
+    def optimize_indices(self, names: Sequence[str] | None = None, **how: Unpack[How]) -> Table:
+        """Bring indices up to date with rows that they do not have yet (see `unindexed`): all, or those named.
+
+        Scalar and text indices are built anew; vector indices get a segment for the rows they lack.
+        """
+        return self._do(lambda at: verbs.optimize_indices(at, names), how)
+
     # ------------------------------------------------------------------------- whole table
 
     def compact(
@@ -317,13 +328,16 @@ class Table(ReadableTable):
         sort_by: str | Sequence[str] | None = None,
         *,
         rows_per_fragment: int | None = None,
+        optimize_indices: bool = True,
         progress: Progress | None = None,
         spark: SparkSession | None = None,
         **how: Unpack[How],
     ) -> Table:
         """Rewrite small fragments and deleted rows into full fragments; with `sort_by`, all rows in that order.
 
-        With `spark`, executors rewrite them (but they do not sort).
+        Most kinds of indices cannot follow rows to other fragments: those that lose rows are brought up to date in a
+        version of their own right after, unless `optimize_indices=False`. With `spark`, executors rewrite the
+        fragments (but they do not sort).
         """
         if spark is not None and sort_by is not None:
             raise InvalidInputError(
@@ -343,7 +357,13 @@ class Table(ReadableTable):
             columns = [sort_by] if isinstance(sort_by, str) else list(sort_by)
             return verbs.sort(at, columns, reserve_ids, progress=progress)
 
-        return self._do(verb, how)
+        table, plan = self._planned(verb, how)
+        # Inside a transaction nothing is committed yet: the table there stays itself.
+        is_committed = table is not self and not how.get("detached", False)
+        if plan is None or not is_committed:
+            return table
+        lost = lost_by(plan, table.pinned.manifest)
+        return _indexed(table, lost, how.get("message")) if optimize_indices and lost else table
 
     def restore(
         self,
@@ -429,3 +449,12 @@ class Table(ReadableTable):
             )
             made = verbs.clone(self._pinned, target, deep=deep)
             return Table(target, made) if lake is None else lake[0].register(*lake[1])
+
+
+def _indexed(table: Table, names: Sequence[str], message: str | None) -> Table:
+    """The table with these indices brought up to date; never an error, since the compaction before it has happened."""
+    try:
+        return table.optimize_indices(names, message=message or "indices after a compaction")
+    except ConroiError as error:
+        _log.warning("%s: rows are missing in %s; run optimize_indices(): %s", table.uri, ", ".join(names), error)
+        return table

@@ -110,6 +110,7 @@ VERBS: Mapping[str, tuple[Ours, Theirs]] = {
         lambda t: t.create_index("id", name="ours"),
         lambda d: d.create_scalar_index("id", "BTREE", name="ours"),
     ),
+    "optimize indices": (lambda t: t.optimize_indices(), _nothing),
     "drop indices": (_drop_indices, _nothing),
     "restore": (_restore, _pylance_restore),
     "config": (lambda t: t.set_config({"a": "b"}), _nothing),

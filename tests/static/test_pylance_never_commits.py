@@ -68,6 +68,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("conroi.spark.sql.merges", "target.table.merge"): "a statement of our own transaction",
     ("conroi.spark.sql.merges", "builder.execute"): "a statement of our own transaction",
     ("conroi.verbs.compact", "task.execute"): "a CompactionTask writes the new files and returns their metadata",
+    ("conroi.table", "table.optimize_indices"): "a verb of our own table",
 }
 
 

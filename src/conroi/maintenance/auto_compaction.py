@@ -5,6 +5,9 @@ up to 31 rows, up to 1,023, and so on. When a commit brings a step above the num
 into larger ones, right after its commit, before it answers; so each row is written again once for each step, however
 long the table grows, and one commit in 32 takes a little longer.
 
+Fragments of which an index would lose the rows, because it cannot follow them, are left to compact() by hand, which
+brings the index up to date.
+
 Of many writers, the one whose commit steps over the number does it, and nobody else: the versions of a table are in one
 line, so exactly one commit does. If that one fails or dies, the next one steps over twice the number.
 """
@@ -85,7 +88,7 @@ def _step(fragment: pb.DataFragment, limit: int) -> int | None:
 
 
 def _merged(files: TableFiles, known: Snapshot, rows: int) -> CommitResult | None:
-    options = CompactOptions(rows_per_fragment=min(rows, ROWS_PER_FILE), deleted_share=NEVER)
+    options = CompactOptions(rows_per_fragment=min(rows, ROWS_PER_FILE), deleted_share=NEVER, spares_indices=True)
 
     def reserved(count: int) -> range:
         done = run(files, known, lambda head: reserve_fragments(Pinned(files, head), count), {"message": MESSAGE})

@@ -13,7 +13,8 @@ from pyroaring import BitMap
 
 from conroi.errors import CorruptionError
 from conroi.format import lance_pb2 as pb
-from conroi.operations.indices import FRAGMENT_REUSE, covered_fragments, with_coverage
+from conroi.format.manifest import Manifest
+from conroi.operations.indices import FRAGMENT_REUSE, covered_fragments, is_system, with_coverage
 
 
 def reuse_details(indices: Iterable[pb.IndexMetadata]) -> pb.FragmentReuseIndexDetails | None:
@@ -54,3 +55,21 @@ def _following(index: pb.IndexMetadata, groups: Sequence[tuple[BitMap, BitMap]])
         # An index that knew only some of the fragments does not know all rows of the new ones.
         covered = (covered - old) | new if old <= covered else covered - old
     return index if covered == before else with_coverage(index, covered)
+
+
+def with_coverage_of_today(manifest: Manifest) -> Sequence[pb.IndexMetadata]:
+    """The indices with the fragments that they cover now, as far as the manifest alone can tell."""
+    details = reuse_details(manifest.indices)
+    if details is None or not details.HasField("inline"):
+        return manifest.indices
+    return following_reuse(manifest.indices, details.inline)
+
+
+def unindexed(manifest: Manifest) -> dict[str, BitMap]:
+    """By name of an index, the fragments whose rows it does not have; such rows are scanned."""
+    there = BitMap(manifest.fragments_by_id)
+    found: dict[str, BitMap] = {}
+    for index in with_coverage_of_today(manifest):
+        if not is_system(index):
+            found[index.name] = found.get(index.name, there) - (covered_fragments(index) or BitMap())
+    return found

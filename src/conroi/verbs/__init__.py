@@ -9,7 +9,7 @@ from conroi.verbs.clone import clone
 from conroi.verbs.columns import add_columns, alter_columns, drop_columns, rename_columns
 from conroi.verbs.compact import compact, sort
 from conroi.verbs.delete import delete
-from conroi.verbs.index import create_index
+from conroi.verbs.index import create_index, optimize_indices
 from conroi.verbs.key import declare_key
 from conroi.verbs.overwrite import overwrite, overwrite_where
 from conroi.verbs.replace_columns import replace_column_data
@@ -29,6 +29,7 @@ __all__ = [
     "delete",
     "drop_columns",
     "drop_index",
+    "optimize_indices",
     "overwrite",
     "overwrite_where",
     "rename_columns",

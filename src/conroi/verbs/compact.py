@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
+from pyroaring import BitMap
 
 from conroi.commit.deletions import load_deletions
 from conroi.conflicts import Staged
@@ -17,6 +18,7 @@ from conroi.data.pylance import pylance_errors
 from conroi.data.writing import ROWS_PER_FILE, Progress
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
+from conroi.format.manifest import Manifest
 from conroi.format.naming import data_path
 from conroi.format.rowids import (
     concat_row_ids,
@@ -29,6 +31,8 @@ from conroi.format.rowids import (
 )
 from conroi.operations import Rewrite
 from conroi.operations.base import copied
+from conroi.operations.fragment_reuse import unindexed
+from conroi.operations.indices import covered_fragments, finds_addresses, follows_reuse, is_system
 from conroi.verbs.plan import Plan
 from conroi.verbs.reuse import fragment_reuse_index, needs_reuse_index
 from conroi.verbs.update import MovedRows
@@ -44,6 +48,8 @@ class CompactOptions:
     rows_per_fragment: int = ROWS_PER_FILE
     deleted_share: float = 0.1
     """Fragments with a larger share of deleted rows are rewritten even if they are big enough."""
+    spares_indices: bool = False
+    """Leave fragments alone whose rows an index would lose: one that cannot follow them to another fragment."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +110,36 @@ def compaction_tasks(pinned: Pinned, options: CompactOptions) -> list[str]:
             },
         )
         # Tasks and results have a json() that pylance's types do not have.
-        return [cast("Any", task).json() for task in plan.tasks]
+        tasks: list[str] = [cast("Any", task).json() for task in plan.tasks]
+    if not options.spares_indices:
+        return tasks
+    spared = _covered_for_good(pinned.manifest)
+    return [task for task in tasks if spared.isdisjoint(_fragments_of(task))]
+
+
+def _fragments_of(task: str) -> BitMap:
+    return BitMap([each["id"] for each in json.loads(task)["task"]["fragments"]])
+
+
+def _covered_for_good(manifest: Manifest) -> BitMap:
+    """The fragments that some index covers which cannot follow their rows through a rewrite."""
+    is_left = finds_addresses if manifest.has_stable_row_ids else _cannot_follow_reuse
+    left_behind = [index for index in manifest.indices if not is_system(index) and is_left(index)]
+    return BitMap.union(BitMap(), *(covered_fragments(index) or BitMap() for index in left_behind))
+
+
+def _cannot_follow_reuse(index: pb.IndexMetadata) -> bool:
+    return not follows_reuse(index)
+
+
+def lost_by(plan: Plan, after: Manifest) -> list[str]:
+    """The indices that no longer have all rows which this rewrite moved, by name."""
+    operation = plan.staged.operation
+    assert isinstance(operation, Rewrite)
+    moved = {fragment.id for group in operation.groups for fragment in group.old_fragments}
+    lacking = unindexed(after)
+    had = {i.name for i in plan.staged.base.indices if not moved.isdisjoint(covered_fragments(i) or ())}
+    return sorted(name for name in had if lacking.get(name))
 
 
 def rewrite_group(pinned: Pinned, planned: str) -> Rewritten:
