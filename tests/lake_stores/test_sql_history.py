@@ -25,6 +25,7 @@ from conroi.stores.sqlite_db import SqliteDatabase
 from conroi.testing import Fault, Request, call_after, call_before, connect_through, fail, lose_answer
 from tests.support.databases import PostgresServer, sql_address
 from tests.support.lake_tables import FaultyTables
+from tests.support.proxy import Mood, proxy_to
 
 SOON = timedelta(0)
 
@@ -257,6 +258,28 @@ def test_a_statement_that_the_server_is_still_executing_is_waited_for(postgres: 
     assert tables.ask("SELECT count(*) FROM conroi_lake_commits", []) == [(2,)]
 
 
+@pytest.mark.contract("X8", "T11")
+@pytest.mark.parametrize("mood", ["losing one answer", "cutting one request"])
+@pytest.mark.parametrize(("verb", "skip"), [("publish", 0), ("ask", 0), ("ask", 1), ("ask", 2)])
+def test_a_line_that_breaks_at_a_statement_of_a_commit(
+    mood: Mood, verb: str, skip: int, postgres: PostgresServer, uri: str
+) -> None:
+    """On the wire: the server did what it was asked and the answer got lost, or never got the request."""
+    address = postgres.new_address()
+    conroi.connect(uri, store=address).create_table("t", [{"id": 1}])
+    with proxy_to(postgres.port) as proxy:
+        through = address.replace(f":{postgres.port}/", f":{proxy.port}/")
+
+        def spoil(_request: Request) -> None:
+            proxy.mood = mood
+
+        client = faulty(uri, through, [call_before(spoil, verb, skip=skip)])
+        client["t"].append([{"id": 2}])
+        client["t"].append([{"id": 3}])
+    lake = conroi.connect(uri, store=address)
+    assert (lake.version, ids(lake["t"])) == (3, [1, 2, 3])
+
+
 # ------------------------------------------------------------------------------------ times
 
 
@@ -449,3 +472,46 @@ def test_a_transaction_that_an_interrupt_left_open_is_ended_by_the_next_call(
     server.call("CREATE TABLE t (n INTEGER)")
     server.close()
     assert server.call("SELECT count(*) FROM t") == [(0,)]
+
+
+# ------------------------------------------------------------------------------------ forks
+
+
+def in_a_child(work: Callable[[], object]) -> None:
+    """The work in a forked process, which must end well, and soon."""
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(20)  # a child that hangs is killed
+        try:
+            work()
+            os._exit(0)
+        except BaseException:  # noqa: BLE001
+            os._exit(1)
+    assert os.waitpid(pid, 0)[1] == 0
+
+
+@pytest.mark.contract("X10")
+def test_a_fork_while_another_thread_is_in_a_statement(tmp_path: Path, postgres: PostgresServer) -> None:
+    """The thread and its lock do not exist in the child, which opens a connection of its own."""
+    lite, server = SqliteDatabase(str(tmp_path / "one.db")), PostgresDatabase(postgres.new_address())
+    with lite.transaction() as connection:
+        connection.execute("CREATE TABLE t (n INTEGER)")
+    server.call("SELECT 1")
+    is_inside, is_done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with lite.transaction() as connection, server.transaction() as run:
+            connection.execute("SELECT 1")
+            run("SELECT 1", ())
+            is_inside.set()
+            is_done.wait(30)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    assert is_inside.wait(30)
+    in_a_child(lambda: (lite.read("SELECT count(*) FROM t"), server.call("SELECT 1")))
+    is_done.set()
+    holder.join(30)
+    with lite.transaction() as connection:
+        connection.execute("INSERT INTO t VALUES (1)")
+    assert server.call("SELECT 1") == [(1,)]

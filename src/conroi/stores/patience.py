@@ -21,6 +21,7 @@ class Patience:
         self._watched: dict[object, tuple[float, Callable[[], None]]] = {}
         self._has_work = threading.Event()
         self._starting = threading.Lock()
+        self._locks_of = os.getpid()
         self._owner = 0
 
     @contextlib.contextmanager
@@ -36,8 +37,10 @@ class Patience:
             self._watched.pop(key, None)
 
     def _start(self) -> None:
-        if self._owner == os.getpid():  # a thread does not survive a fork
+        if self._owner == os.getpid():  # a thread does not survive a fork, and a lock may be held by one
             return
+        if self._locks_of != os.getpid():
+            self._starting, self._has_work, self._locks_of = threading.Lock(), threading.Event(), os.getpid()
         with self._starting:
             if self._owner != os.getpid():
                 self._watched.clear()

@@ -54,7 +54,8 @@ class PostgresDatabase:
         self.timeout_s = timeout_s
         self._environment = environment
         self.place: str = _place(address)
-        self._lock = threading.RLock()
+        self._mutex = threading.RLock()
+        self._mutex_owner = os.getpid()
         self._connection: psycopg.Connection[Row] | None = None
         self._owner = 0
         self._is_in_transaction = False
@@ -65,6 +66,13 @@ class PostgresDatabase:
     def __del__(self) -> None:
         with contextlib.suppress(Exception):
             self.close()
+
+    @property
+    def _lock(self) -> threading.RLock:
+        """One thread at a time. A thread that held it when the process forked does not run here, so it starts free."""
+        if self._mutex_owner != os.getpid():
+            self._mutex, self._mutex_owner, self._is_in_transaction = threading.RLock(), os.getpid(), False
+        return self._mutex
 
     def call(self, sql: str, parameters: Parameters = (), *, is_sent_again: bool = True) -> list[Row]:
         """One statement, a transaction of its own, in one round trip.

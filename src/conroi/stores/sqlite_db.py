@@ -36,13 +36,21 @@ class SqliteDatabase:
         self.path: str = os.path.abspath(path)
         self.timeout_s = timeout_s
         self._environment = environment
-        self._lock = threading.RLock()
+        self._mutex = threading.RLock()
+        self._mutex_owner = os.getpid()
         self._connection: sqlite3.Connection | None = None
         self._owner = 0
         self._is_writing = False
 
     def __repr__(self) -> str:
         return f"SqliteDatabase({self.path!r})"
+
+    @property
+    def _lock(self) -> threading.RLock:
+        """One thread at a time. A thread that held it when the process forked does not run here, so it starts free."""
+        if self._mutex_owner != os.getpid():
+            self._mutex, self._mutex_owner, self._is_writing = threading.RLock(), os.getpid(), False
+        return self._mutex
 
     def read(self, sql: str, parameters: Sequence[object] = ()) -> list[Row]:
         """The rows of one query."""
