@@ -5,6 +5,7 @@ from __future__ import annotations
 import faulthandler
 import random
 import signal
+import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping
@@ -14,14 +15,35 @@ from typing import Literal
 
 import conroi
 from conroi.stores.ages import other_ages
+from conroi.testing import Fault, FaultyObjects, Request, connect_through, die
 from conroi.testing.history import Isolation, Operation, Outcome, Read, Recorder
 from tests.histories import workload
 from tests.histories.planted import plant
 from tests.histories.workload import BAG, CELLS, LOG, OF_BRANCHES, RARE, TABLES, Broken, Choices, Step
+from tests.support.lake_tables import FaultyTables
 
 GONE = (conroi.NotFoundError, conroi.ConflictError)
 """What a reader of a version that was forgotten is told."""
 Role = Literal["writer", "reader", "idler", "compactor", "collector", "brancher"]
+
+
+class Death:
+    """A plan by which a process kills itself before or after its n-th request that changes something."""
+
+    CHANGES = ("put", "rename", "copy", "delete", "publish", "forget")
+
+    def __init__(self, number: int, *, is_after: bool) -> None:
+        self._number = number
+        self._fault = Fault(after=die) if is_after else Fault(before=die)
+        self._count = 0
+        self._lock = threading.Lock()
+
+    def choose(self, request: Request) -> Fault | None:
+        if not request.verb.startswith(self.CHANGES):
+            return None
+        with self._lock:
+            self._count += 1
+            return self._fault if self._count == self._number else None
 
 
 @dataclass(frozen=True)
@@ -40,8 +62,17 @@ class Setting:
     planted: str | None = None
     """A bug that every process has: see planted.py."""
 
-    def connect(self) -> conroi.Lake:
-        return conroi.connect(self.uri, store=self.store, storage_options=dict(self.options) or None)
+    def connect(self, death: Death | None = None) -> conroi.Lake:
+        options = dict(self.options) or None
+        if death is None:
+            return conroi.connect(self.uri, store=self.store, storage_options=options)
+        return connect_through(
+            self.uri,
+            lambda objects: FaultyObjects(objects, death),
+            store=self.store,
+            wrap_store=lambda tables: FaultyTables(tables, death),
+            storage_options=options,
+        )
 
     @property
     def stop(self) -> Path:
@@ -88,8 +119,15 @@ class Worker:
         self.chance = random.Random(f"{job.setting.seed} {job.role} {job.number}")
         self.choices = Choices(self.chance, first_element=job.number * 100_000)
         self.recorder = Recorder(job.record)
-        self.lake = job.setting.connect()
+        self.lake = job.setting.connect(self._death())
         self._count = 0
+
+    def _death(self) -> Death | None:
+        """Of some, also the moment at which they are killed is chosen: at a request, not between two transactions."""
+        is_mortal = self.setting.planted is None and self.job.role not in ("reader", "idler")
+        if not is_mortal or self.chance.random() < 0.6:
+            return None
+        return Death(self.chance.randint(1, self.chance.choice([10, 40, 150])), is_after=self.chance.random() < 0.5)
 
     @property
     def is_over(self) -> bool:
@@ -250,7 +288,7 @@ def read(worker: Worker) -> None:
             worker.transact(steps, lambda done, steps=steps: worker.attempt(steps, done), mode="reader")
         else:
             worker.transact(steps, lambda done, steps=steps: _at_newest(worker, steps, done), mode="at")
-        worker.pause(0.25)
+        worker.pause(0.4)
 
 
 def _at_newest(worker: Worker, steps: list[Step], done: list[Operation]) -> None:
@@ -278,7 +316,7 @@ def _wait_until_forgotten(worker: Worker, version: int) -> None:
     other = worker.setting.connect()
     until = time.monotonic() + 6 * worker.setting.version_s + 10
     while time.monotonic() < until and not worker.is_over:
-        worker.pause(0.3 * worker.setting.version_s)
+        worker.pause(0.5 * worker.setting.version_s)
         try:
             assert other.version >= version  # now it knows a newer one, and must look for this
             other.at(version=version)
@@ -367,7 +405,7 @@ def compact(worker: Worker) -> None:
         name = worker.chance.choices(TABLES, [3, 3, 3, 0.3])[0]
         what = worker.chance.choices(["compact", "sort", "index", "drop index"], [4, 2, 3, 1])[0]
         worker.upkeep(what, lambda name=name, what=what: _compact(worker.lake, name, what, columns[name]))
-        worker.pause(worker.chance.uniform(0.1, 0.6) * worker.setting.version_s)
+        worker.pause(worker.chance.uniform(0.3, 1.2) * worker.setting.version_s)
 
 
 def _compact(lake: conroi.Lake, name: str, what: str, column: str) -> None:
@@ -386,7 +424,7 @@ def collect(worker: Worker) -> None:
     while not worker.is_over:
         worker.upkeep("expire", lambda: _noted(worker, "expired", _expire(worker)))
         worker.upkeep("gc", lambda: _noted(worker, "collected", _gc(worker)))
-        worker.pause(worker.chance.uniform(0.2, 0.6) * worker.setting.version_s)
+        worker.pause(worker.chance.uniform(0.4, 1.2) * worker.setting.version_s)
 
 
 def _expire(worker: Worker) -> int:
@@ -414,7 +452,7 @@ def branch(worker: Worker) -> None:
             worker.upkeep("delete branch", lambda left=left: worker.lake.branches.delete(left))
         if worker.upkeep("create branch", lambda name=name: worker.lake.branches.create(name)):
             _on_branch(worker, name)
-        worker.pause(worker.chance.uniform(0, 0.5) * worker.setting.version_s)
+        worker.pause(worker.chance.uniform(0.5, 1.5) * worker.setting.version_s)
 
 
 def _on_branch(worker: Worker, name: str) -> None:

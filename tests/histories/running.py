@@ -36,8 +36,8 @@ class Size:
     """So many transactions are tried by all that write."""
     seconds: float
     """Then it ends, also if there were fewer."""
-    kill_every_s: float = 1.5
-    pause_every_s: float = 2.0
+    kill_every_s: float = 3.0
+    pause_every_s: float = 3.0
 
 
 @dataclass
@@ -185,7 +185,10 @@ class _Supervisor:
     def _replace_dead(self) -> None:
         for job, process in list(self._running.values()):
             if not process.is_alive():
-                self.recorder.note(problem=f"{job.name} ended by itself with {process.exitcode}")
+                if process.exitcode == -signal.SIGKILL:  # its own hand: see Death
+                    self.recorder.note(killed=f"{job.role} at a request")
+                else:
+                    self.recorder.note(problem=f"{job.name} ended by itself with {process.exitcode}")
                 del self._running[job.name]
                 self._start(job.role)
 
