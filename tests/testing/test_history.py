@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -218,3 +220,77 @@ def test_what_a_killed_process_was_doing_is_unknown(tmp_path: Path):
         Transaction("t1", [Read("x", ()), a("x", 1)], "ok", 10, 20),
         Transaction("t2", [a("x", 2)], "info", 15, None),
     ]
+
+
+class Database:
+    """A database in memory, with transactions that overlap by chance: histories whose isolation is known."""
+
+    def __init__(self, seed: int, isolation: str) -> None:
+        self._chance = random.Random(seed)
+        self._isolation = isolation
+        self._states: list[dict[str, tuple[int, ...]]] = [{}]
+        self._now = 0
+        self._elements = 0
+
+    def history(self, count: int) -> list[Transaction]:
+        done: list[Transaction] = []
+        running: list[Iterator[Transaction | None]] = []
+        while len(done) < count:
+            if len(running) < 4:
+                running.append(self._transaction())
+            one = self._chance.choice(running)
+            ended = next(one)
+            if ended is not None:
+                done.append(ended)
+                running.remove(one)
+        names = [f"{kind}{number}" for kind in "xs" for number in range(3)]
+        reads = [Read(name, self._states[-1].get(name, ()), is_ordered=name[0] == "x") for name in names]
+        return [*done, Transaction("end", reads, "ok", self._tick(), self._tick())]
+
+    def _tick(self) -> int:
+        self._now += 1
+        return self._now
+
+    def _transaction(self) -> Iterator[Transaction | None]:
+        """Registers called x… are lists, of which only one of two writers may commit; those called s… are sets."""
+        invoked, base = self._tick(), len(self._states) - 1
+        operations: list[Operation] = []
+        own: dict[str, tuple[int, ...]] = {}
+        for _ in range(self._chance.randint(1, 4)):
+            yield None
+            register = f"{self._chance.choice('xs')}{self._chance.randrange(3)}"
+            seen = self._states[-1 if self._isolation == "read committed" else base].get(register, ())
+            if self._chance.random() < 0.5:
+                self._elements += 1
+                own[register] = (*own.get(register, ()), self._elements)
+                operations.append(Append(register, self._elements))
+            else:
+                both = (*seen, *own.get(register, ()))
+                operations.append(Read(register, both, is_ordered=register[0] == "x"))
+        yield None
+        outcome: Outcome = "ok" if self._may_commit(base, operations) else "fail"
+        if outcome == "ok" and own:
+            newest = self._states[-1]
+            self._states.append(newest | {r: (*newest.get(r, ()), *elements) for r, elements in own.items()})
+        yield Transaction(f"t{invoked}", operations, outcome, invoked, self._tick())
+
+    def _may_commit(self, base: int, operations: list[Operation]) -> bool:
+        def moved(register: str) -> bool:
+            return self._states[base].get(register, ()) != self._states[-1].get(register, ())
+
+        written = {each.register for each in operations if isinstance(each, Append)}
+        read = {each.register for each in operations if isinstance(each, Read)}
+        if self._isolation == "serializable":
+            return not any(map(moved, read))
+        if self._isolation == "snapshot":
+            return not any(moved(register) for register in written if register[0] == "x")
+        return True
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_histories_of_a_model_are_as_isolated_as_the_model(seed: int):
+    assert check(Database(seed, "serializable").history(150), "serializable").anomalies == ()
+    snapshot = Database(seed, "snapshot").history(150)
+    assert check(snapshot, "snapshot").anomalies == ()
+    assert {"G2"} <= set(check(snapshot, "serializable").kinds) <= {"G2", "G2-realtime"}
+    assert check(Database(seed, "read committed").history(150), "snapshot").anomalies
