@@ -35,7 +35,7 @@ FRONT_DOOR = {
     "transaction_lower",
 }  # what users touch; these import each other
 
-FOUNDATION = {"errors", "environment", "version"}
+FOUNDATION = {"errors", "environment", "parallel", "version"}
 CORE = FOUNDATION | {"format", "operations", "conflicts"}
 MIDDLE = CORE | {"stores", "commit", "data"}
 
@@ -43,6 +43,7 @@ MIDDLE = CORE | {"stores", "commit", "data"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "environment": set(),
+    "parallel": set(),
     "version": set(),
     "format": {"errors"},
     "operations": {"errors", "format"},

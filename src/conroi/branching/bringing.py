@@ -12,7 +12,6 @@ from uuid import UUID
 
 import numpy as np
 
-from conroi.catalog.waves import together
 from conroi.commit.files import TableFiles
 from conroi.conflicts import Staged
 from conroi.data.pinned import Pinned
@@ -22,6 +21,7 @@ from conroi.format.naming import deletion_path, index_dir
 from conroi.format.rowids import decode_versions, encode_versions
 from conroi.operations import Append
 from conroi.operations.folded import FoldedMerge, FoldedOverwrite
+from conroi.parallel import together
 from conroi.stores.bases import Copy, copies_of_data_file, objects_of_base
 from conroi.stores.objects import Objects
 from conroi.verbs.plan import Plan

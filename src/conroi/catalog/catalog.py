@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -23,6 +21,7 @@ from conroi.environment import LONG_AGO, Environment, Moment
 from conroi.errors import ConroiError, CorruptionError, NotFoundError
 from conroi.format.naming import ManifestNaming, check_relative_path
 from conroi.history import newest_at
+from conroi.parallel import ProcessLock, Running
 from conroi.refs.branches import MAIN_BRANCH, Branch
 from conroi.stores.objects import Objects, open_objects
 from conroi.stores.versions import FolderVersions, Located
@@ -81,12 +80,12 @@ class Catalog:
         self._objects: dict[str, Objects] = {}
         self._folders: dict[str, FolderVersions] = {}
         self._snapshots: OrderedDict[SnapshotKey, Snapshot] = OrderedDict()
-        self.finalizing: dict[SnapshotKey, Future[object]] = {}
+        self.finalizing: dict[SnapshotKey, Running[bool]] = {}
         """Published manifests that are on their way to their final names."""
         self.locks: object | None = None
         """The insert locks of the lake, once somebody asked for them: see conroi.locks."""
-        self._lock = threading.RLock()
-        self._turn = threading.RLock()
+        self._lock = ProcessLock()
+        self._turn = ProcessLock()
 
     @property
     def uri(self) -> str:

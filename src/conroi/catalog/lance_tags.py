@@ -25,9 +25,9 @@ from conroi.catalog.branches import BranchedLake
 from conroi.catalog.catalog import Catalog
 from conroi.catalog.forking import table_of
 from conroi.catalog.rows import Row
-from conroi.catalog.waves import together
 from conroi.commit.pins import Pin
 from conroi.errors import ConroiError, NotFoundError, StoreError
+from conroi.parallel import together
 from conroi.refs.branches import MAIN_BRANCH, Branch
 from conroi.refs.tags import LAKE_TAG, Tag, Tags, delete_lake_tags, lake_tag_names, put_lake_tag
 

@@ -7,7 +7,6 @@ a conditional put that succeeds only if nobody published since.
 from __future__ import annotations
 
 import hashlib
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -33,6 +32,7 @@ from conroi.format.manifest_file import ManifestFile, lay_out
 from conroi.format.naming import TRANSACTIONS_DIR
 from conroi.format.transaction import Transaction, encode_transaction
 from conroi.operations import Step, Update
+from conroi.parallel import ProcessLock
 from conroi.stores.ages import ages
 from conroi.stores.forgotten import watermark
 from conroi.stores.versions import Located
@@ -52,7 +52,7 @@ class ManifestHeads:
         self._snapshots: dict[int, Snapshot] = {}
         """The manifests of the states that were seen last, by version: the next one is built on them."""
         self._looked_at = moment(files.environment)
-        self._lock = threading.Lock()
+        self._lock = ProcessLock()
 
     @property
     def turns(self) -> Turns:

@@ -15,7 +15,6 @@ from pyroaring import BitMap
 
 from conroi.catalog.rows import Row
 from conroi.catalog.state import LakeState
-from conroi.catalog.waves import aside
 from conroi.commit.files import TableFiles
 from conroi.commit.snapshot import Snapshot
 from conroi.data.pinned import Pinned
@@ -30,7 +29,8 @@ from conroi.format.fields import key_columns
 from conroi.format.keyfilter import bloom_filter
 from conroi.format.manifest import Manifest
 from conroi.format.naming import DATA_DIR, deletion_path
-from conroi.stores.objects import open_objects
+from conroi.parallel import aside
+from conroi.stores.objects import Objects, open_objects
 
 KEY = "object_id"
 SCHEMA = pa.schema(
@@ -148,12 +148,22 @@ def to_arrow(rows: Sequence[Row]) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=SCHEMA)
 
 
+def _scratch() -> Objects:
+    """A folder of this process: a forked child has its own, and deletes only that."""
+    return _scratch_of(os.getpid())
+
+
 @cache
-def _scratch() -> Any:
+def _scratch_of(process: int) -> Objects:
     folder = tempfile.mkdtemp(prefix="conroi-scratch-")
     os.makedirs(os.path.join(folder, DATA_DIR))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    atexit.register(_remove_scratch, folder, process)
     return open_objects(folder)
+
+
+def _remove_scratch(folder: str, process: int) -> None:
+    if os.getpid() == process:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def write_deletions(

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache, wraps
+from functools import wraps
 from typing import ParamSpec, TypeVar
 
 import lance_namespace
 
 from conroi import errors
 from conroi.catalog.names import shown
+from conroi.parallel import Pool
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -28,9 +29,7 @@ KINDS: tuple[tuple[type[errors.ConroiError], type[lance_namespace.LanceNamespace
 """The first that fits."""
 
 
-@cache
-def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(max_workers=32, thread_name_prefix="conroi-namespace")
+_POOL = Pool("conroi-namespace", 32)
 
 
 def answered(method: Callable[P, R]) -> Callable[P, R]:
@@ -42,11 +41,22 @@ def answered(method: Callable[P, R]) -> Callable[P, R]:
     @wraps(method)
     def with_typed_errors(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            return _pool().submit(method, *args, **kwargs).result()
+            return _in_our_thread(lambda: method(*args, **kwargs))
         except errors.ConroiError as error:
             raise as_namespace_error(error) from error
 
     return with_typed_errors
+
+
+def _in_our_thread(task: Callable[[], R]) -> R:
+    running = _POOL.try_start(task)
+    if running is not None:
+        return running.result()
+    if threading.current_thread().name.startswith("Dummy-"):  # a thread of pylance: see above
+        raise lance_namespace.ServiceUnavailableError(
+            "The interpreter is shutting down. Hint: wait for threads that write before the main thread ends."
+        )
+    return task()
 
 
 def as_namespace_error(error: errors.ConroiError) -> lance_namespace.LanceNamespaceError:

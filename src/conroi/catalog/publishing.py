@@ -25,7 +25,6 @@ from conroi.catalog.prebuilt import PrebuiltPart
 from conroi.catalog.records import Notes
 from conroi.catalog.rows import NAMESPACE, Row
 from conroi.catalog.state import LakeState
-from conroi.catalog.waves import later, together
 from conroi.commit.backoff import pause_s
 from conroi.commit.change import Change, CommitOptions, CommitResult
 from conroi.commit.files import TableFiles
@@ -38,6 +37,7 @@ from conroi.errors import (
     InvalidInputError,
     TooMuchContention,
 )
+from conroi.parallel import later, together
 
 _log = logging.getLogger(__name__)
 
@@ -361,9 +361,8 @@ class Publishing:
 
     def _finalize_later(self, part: Part | PrebuiltPart) -> None:
         finalizing = self._catalog.finalizing
-        future = later(part.finalize)
-        finalizing[part.key] = future
-        future.add_done_callback(lambda _: finalizing.pop(part.key, None))
+        finalizing[part.key] = running = later(part.finalize)
+        running.when_done(lambda: finalizing.pop(part.key, None))
 
     def _refuse_contention(self, conflicts: int, attempts: int, waited_s: float) -> None:
         if conflicts <= self._order.retries and waited_s < PATIENCE_S:

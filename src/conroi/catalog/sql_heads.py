@@ -13,12 +13,12 @@ from conroi.catalog.heads import Published, Seen, Task
 from conroi.catalog.records import Notes
 from conroi.catalog.rows import Row
 from conroi.catalog.state import Changes, LakeState
-from conroi.catalog.waves import later
 from conroi.commit.baton import Baton
 from conroi.commit.turns import Turns
 from conroi.environment import Environment
 from conroi.errors import CommitStateUnknown, CorruptionError, InvalidInputError, NotFoundError, StoreUnavailable
 from conroi.history import moment_ns
+from conroi.parallel import later
 from conroi.stores.lake_copy import FULL_EVERY, CopiedCommit, JsonRow, LakeCopy
 from conroi.stores.lake_tables import Head, LakeCommit, LakeQueries, LakeTables, LoadedState
 from conroi.stores.objects import Objects

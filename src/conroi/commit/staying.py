@@ -7,7 +7,6 @@ transaction anew, which says which files it needs, and only then looks how far a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from conroi.commit.files import TableFiles
@@ -18,6 +17,7 @@ from conroi.format.lance_pb2 import BasePath
 from conroi.format.naming import DATA_DIR
 from conroi.format.references import Reference, name_of, names_in_manifest, references_in_transaction
 from conroi.format.transaction import Transaction
+from conroi.parallel import in_parallel
 from conroi.stores.ages import ages
 from conroi.stores.forgotten import RESTORING_DIR, Fate, fate, watermark
 from conroi.stores.objects import ObjectInfo, open_objects
@@ -77,23 +77,22 @@ def refuse_swept(
     """
     swept_ns, references = swept_until_ns(files.objects), list(_staged(transaction, seen))
     places = {base.id: base for base in bases}
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        found = pool.map(partial(_found, files, places), references)
-        for reference, info in zip(references, found, strict=True):
-            if info is None and reference.may_be_empty:
-                continue
-            if info is None and is_given and not swept_ns:
-                raise InvalidInputError(
-                    f"The change names {reference.path}, which is not there.",
-                    table=files.root,
-                    hint="Write all files before the commit, below the root of the table or of the base they name.",
-                )
-            if info is None or (reference.base_id is None and info.modified_ns < swept_ns):
-                raise RetryableConflict(
-                    f"This work took so long that {reference.path}, which it needs, may have been collected meanwhile.",
-                    table=files.root,
-                    hint="Run the work again, in less time; or let gc() spare younger files: a larger min_age.",
-                )
+    found = in_parallel(partial(_found, files, places), references, _AT_ONCE)
+    for reference, info in zip(references, found, strict=True):
+        if info is None and reference.may_be_empty:
+            continue
+        if info is None and is_given and not swept_ns:
+            raise InvalidInputError(
+                f"The change names {reference.path}, which is not there.",
+                table=files.root,
+                hint="Write all files before the commit, below the root of the table or of the base they name.",
+            )
+        if info is None or (reference.base_id is None and info.modified_ns < swept_ns):
+            raise RetryableConflict(
+                f"This work took so long that {reference.path}, which it needs, may have been collected meanwhile.",
+                table=files.root,
+                hint="Run the work again, in less time; or let gc() spare younger files: a larger min_age.",
+            )
 
 
 def _staged(transaction: Transaction, seen: Snapshot | None) -> Iterator[Reference]:

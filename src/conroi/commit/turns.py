@@ -13,12 +13,12 @@ Nothing depends on it but speed: the put under a condition still decides who win
 from __future__ import annotations
 
 import os
-import threading
 from collections import deque
 from collections.abc import Callable
 
 from conroi.environment import Environment
 from conroi.format.transaction import Transaction
+from conroi.parallel import ProcessLock
 
 WRITER_PROPERTY = "conroi.writer"
 ACTIVE_FOR_S = 2.0
@@ -45,7 +45,7 @@ class Turns:
         self._attempts: deque[float] = deque(maxlen=16)
         self._works: deque[float] = deque(maxlen=16)
         self._in_vain_at: float | None = None
-        self._lock = threading.Lock()
+        self._lock = ProcessLock()
 
     def saw(self, version: int, transaction: Transaction) -> None:
         """A version that was committed, by us or by somebody else."""

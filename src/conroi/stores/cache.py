@@ -6,10 +6,11 @@ only memory limits how long it is kept: each cache has so many bytes, and forget
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Generic, TypeVar
+
+from conroi.parallel import ProcessLock
 
 V = TypeVar("V")
 
@@ -21,7 +22,7 @@ class BoundedCache(Generic[V]):
         self.most_bytes = most_bytes
         self._values: OrderedDict[Hashable, tuple[V, int]] = OrderedDict()
         self._bytes = 0
-        self._lock = threading.Lock()
+        self._lock = ProcessLock()
 
     def get(self, key: Hashable) -> V | None:
         """The value, which then counts as just used; None if it is not kept (any more)."""

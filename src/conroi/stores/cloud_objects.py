@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -12,7 +13,7 @@ import obstore
 from obstore.exceptions import BaseError
 
 from conroi.environment import SYSTEM, Environment
-from conroi.errors import InvalidInputError, NotFoundError
+from conroi.errors import InvalidInputError, NotFoundError, UnsupportedError
 from conroi.stores.cloud_errors import OBSTORE_ERRORS, is_in_progress, is_past_the_end, is_range_ignored, translate
 from conroi.stores.cloud_options import CloudStore, open_store
 from conroi.stores.location import CloudLocation, check_path
@@ -188,6 +189,7 @@ class CloudObjects:
 
     def _ask(self, verb: str, path: str, request: Callable[[], T], source: str | None = None) -> T:
         check_path(path)
+        refuse_after_fork(self.root)
         attempt = 0
         while True:
             attempt += 1
@@ -200,6 +202,23 @@ class CloudObjects:
                 # Raised out here, so that the original, which may quote credentials, is not chained to it.
                 raise problem
             self._environment.sleep(self._environment.uniform(0.0, CONFLICT_PAUSE_S * (1 << attempt)))
+
+
+_asked_in: int | None = None
+"""The process that first asked an object store for something: obstore's threads are there, and in no child of it."""
+
+
+def refuse_after_fork(root: str) -> None:
+    """UnsupportedError in a process that was forked after obstore was used: a request would wait for ever."""
+    global _asked_in
+    _asked_in = _asked_in or os.getpid()
+    if _asked_in != os.getpid():
+        raise UnsupportedError(
+            "This process was forked from one that had used an object store, whose threads do not survive a fork.",
+            table=root,
+            hint='Start processes with multiprocessing.get_context("spawn") or "forkserver", or fork before the '
+            "parent opens a table or lake on an object store.",
+        )
 
 
 def _info(found: obstore.ObjectMeta) -> ObjectInfo:

@@ -1,0 +1,147 @@
+"""Parallel I/O: thread pools and locks that belong to one process.
+
+The threads of a pool are not there after a fork, and a lock that another thread held at that moment stays held in the
+child for ever. So pools and locks are bound to the process that made them, and a forked child begins with new ones.
+A pool takes no work while the interpreter shuts down, which a thread that outlives the main one meets: then the work is
+done in place, by the thread that asks for it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Running(Generic[T]):
+    """A task that a thread of a pool does, or that was done in place."""
+
+    def __init__(self, task: Callable[[], T], future: Future[T]) -> None:
+        self._task = task
+        self._future = future
+        self._process = os.getpid()
+
+    def result(self) -> T:
+        """Its result, or its error. In a forked child, where no thread does it, it is done now."""
+        return self._future.result() if self._process == os.getpid() else self._task()
+
+    def when_done(self, call: Callable[[], object]) -> None:
+        """Call this as soon as it is done, at once if it is."""
+        self._future.add_done_callback(lambda _: call())
+
+
+class Pool:
+    """A bounded pool of threads, made when it is first needed, in each process anew."""
+
+    def __init__(self, name: str, threads: int) -> None:
+        self._name = name
+        self._threads = threads
+        self._made: tuple[int, ThreadPoolExecutor] | None = None
+
+    def start(self, task: Callable[[], T]) -> Running[T]:
+        """Do it in a thread; in place if no thread can be had."""
+        return self.try_start(task) or Running(task, _done_in_place(task))
+
+    def try_start(self, task: Callable[[], T]) -> Running[T] | None:
+        """Do it in a thread; None if no thread can be had, because the interpreter shuts down."""
+        try:
+            return Running(task, self._executor().submit(task))
+        except RuntimeError:
+            return None
+
+    def _executor(self) -> ThreadPoolExecutor:
+        made = self._made
+        if made is None or made[0] != os.getpid():
+            # Two threads may both make one; the loser's, which has no thread yet, is never used again.
+            executor = ThreadPoolExecutor(max_workers=self._threads, thread_name_prefix=self._name)
+            made = self._made = (os.getpid(), executor)
+        return made[1]
+
+
+def _done_in_place(task: Callable[[], T]) -> Future[T]:
+    future: Future[T] = Future()
+    try:
+        future.set_result(task())
+    except Exception as error:  # noqa: BLE001  # it is raised where the result is asked for
+        future.set_exception(error)
+    return future
+
+
+_WAVE = Pool("conroi-wave", 64)
+_LATER = Pool("conroi-later", 8)
+
+
+def together(tasks: Sequence[Callable[[], object]], *, is_local: bool) -> None:
+    """Do all tasks, at the same time where each takes a request; the first error is raised when all have ended."""
+    if is_local or len(tasks) < 2:
+        for task in tasks:
+            task()
+        return
+    running = [_WAVE.start(task) for task in tasks]
+    errors = [error for each in running if (error := _error_of(each)) is not None]
+    if errors:
+        raise errors[0]
+
+
+def _error_of(running: Running[object]) -> BaseException | None:
+    try:
+        running.result()
+    except Exception as error:  # noqa: BLE001  # raised when all have ended
+        return error
+    return None
+
+
+def aside(task: Callable[[], T]) -> Running[T]:
+    """Do it while the caller does other things; it mints no ids and reads no clock, so races can be replayed."""
+    return _WAVE.start(task)
+
+
+def later(task: Callable[[], T]) -> Running[T]:
+    """Do it off the path of the caller; a process that ends waits for it."""
+    return _LATER.start(task)
+
+
+def in_parallel(function: Callable[[T], R], items: Iterable[T], at_once: int) -> Iterator[R]:
+    """The results in the order of the items, with so many calls under way at once."""
+    given = list(items)
+    with ThreadPoolExecutor(max(1, min(at_once, len(given))), thread_name_prefix="conroi-parallel") as executor:
+        try:
+            results = executor.map(function, given)
+        except RuntimeError:  # the interpreter shuts down
+            results = map(function, given)
+        yield from results
+
+
+class ProcessLock:
+    """A re-entrant lock that a forked child finds free, whatever threads of the parent did."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._process = os.getpid()
+
+    def acquire(self, timeout: float = -1) -> bool:
+        """Whether it was acquired in that many seconds; -1: wait for ever."""
+        return self._current().acquire(timeout=timeout)
+
+    def release(self) -> None:
+        self._current().release()
+
+    def _current(self) -> threading.RLock:
+        if self._process != os.getpid():  # a child has one thread when it begins
+            self._lock, self._process = threading.RLock(), os.getpid()
+        return self._lock
+
+    def __enter__(self) -> None:
+        self._current().acquire()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process == os.getpid():  # else it was entered before the fork, and the child's is free
+            self._lock.release()
