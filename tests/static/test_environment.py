@@ -1,0 +1,107 @@
+"""Time, chance, ids, processes and threads come from one place each: `conroi.environment` and `conroi.parallel`.
+
+What reads a clock of its own cannot be replayed, and is wrong where the clock is (F14, F2); a pool or thread of its own
+does not survive a fork (F9).
+"""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from tests.support.source import Module, conroi_modules
+
+pytestmark = pytest.mark.contract("T16", "T20")
+
+HOMES = {"conroi.environment", "conroi.parallel"}
+
+CLOCKS = {"time", "monotonic", "time_ns", "monotonic_ns", "perf_counter", "sleep", "clock_gettime"}
+FORBIDDEN: dict[str, set[str]] = {
+    "time": CLOCKS,
+    "random": {"random", "uniform", "choice", "randint", "Random", "SystemRandom"},
+    "uuid": {"uuid1", "uuid4"},
+    "os": {"getpid", "fork"},
+    "threading": {"Thread", "Timer"},
+    "concurrent.futures": {"ThreadPoolExecutor", "ProcessPoolExecutor"},
+}
+"""By module, what no other module of conroi may use."""
+
+EXCEPTIONS: dict[str, tuple[set[str], str]] = {
+    "conroi.testing.counting": ({"monotonic"}, "measures real requests"),
+    "conroi.testing.environment": ({"Random"}, "is the environment of a test: seeded"),
+    "conroi.testing.faults": ({"Random", "getpid"}, "draws faults from a seed; kills its own process"),
+    "conroi.catalog.manifest_rows": ({"getpid"}, "a scratch folder belongs to one process"),
+    "conroi.stores.cloud_objects": ({"getpid"}, "obstore cannot be used after a fork"),
+    "conroi.stores.local_files": ({"getpid"}, "temporary names of one process"),
+    "conroi.stores.memory": ({"getpid"}, "a forked child must not delete its parent's tables"),
+    "conroi.stores.file_lock": ({"getpid"}, "says in the lock file who holds it"),
+    "conroi.stores.sqlite_db": ({"getpid"}, "a connection belongs to one process"),
+    "conroi.stores.postgres_db": ({"getpid"}, "a connection belongs to one process"),
+    "conroi.stores.postgres_locks": ({"getpid"}, "a connection belongs to one process"),
+    "conroi.stores.dynamodb_client": ({"getpid"}, "a client belongs to one process"),
+    "conroi.stores.dynamodb_locks": ({"Thread"}, "keeps a lease while its holder works"),
+    "conroi.stores.patience": (
+        {"getpid", "monotonic", "sleep", "Thread"},
+        "ends calls that have no timeout",
+    ),
+    "conroi.locks.postgres": ({"getpid", "monotonic"}, "a connection belongs to one process; waits for a lock"),
+    "conroi.locks.locks": ({"getpid"}, "a held lock belongs to one process"),
+    "conroi.locks.insert_lock": ({"Thread"}, "waits for a lock and can be given up"),
+    "conroi.export.journal": ({"getpid"}, "names the worker in the journal"),
+    "conroi.maintenance.doctor.subject": ({"ThreadPoolExecutor"}, "not moved to conroi.parallel yet"),
+    "conroi.maintenance.collecting": ({"ThreadPoolExecutor"}, "not moved to conroi.parallel yet"),
+    "conroi.maintenance.roots": ({"ThreadPoolExecutor"}, "not moved to conroi.parallel yet"),
+    "conroi.maintenance.lake_expiring": ({"ThreadPoolExecutor"}, "not moved to conroi.parallel yet"),
+    "conroi.maintenance.lake_collecting": ({"ThreadPoolExecutor"}, "not moved to conroi.parallel yet"),
+    "conroi.maintenance.places": ({"ThreadPoolExecutor"}, "not moved to conroi.parallel yet"),
+    "conroi.spark.fragment_jobs": ({"ThreadPoolExecutor"}, "jobs of one driver, by the driver's threads"),
+    "conroi.spark.saving": ({"uuid4"}, "names a save of a driver that has no environment"),
+}
+"""What a module uses all the same, and why. This list may only shrink."""
+
+
+def used(module: Module) -> set[str]:
+    """The forbidden names that a module uses, called or handed on."""
+    taken = {
+        name: imported.module
+        for imported in module.imports()
+        for name in imported.names
+        if not imported.is_for_types_only and name in FORBIDDEN.get(imported.module, set())
+    }
+    found = set(taken)
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Attribute) and node.attr in FORBIDDEN.get(ast.unparse(node.value), set()):
+            found.add(node.attr)
+    return found
+
+
+@pytest.mark.parametrize("module", conroi_modules(), ids=lambda module: module.name)
+def test_a_module_takes_clocks_chance_and_threads_from_their_homes(module: Module) -> None:
+    if module.name in HOMES:
+        return
+    allowed = EXCEPTIONS.get(module.name, (set[str](), ""))[0]
+    assert used(module) <= allowed, "take it from conroi.environment or conroi.parallel"
+
+
+def test_no_exception_is_stale() -> None:
+    modules = {module.name: module for module in conroi_modules()}
+    assert {name: allowed for name, (allowed, _) in EXCEPTIONS.items()} == {
+        name: used(modules[name]) if name in modules else None for name in EXCEPTIONS
+    }, "the list may only shrink: take out what is not used any more"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import time\nx = time.monotonic()",
+        "from time import sleep",
+        "import uuid\nuuid.uuid4()",
+        "from concurrent.futures import ThreadPoolExecutor",
+        "import threading\nthreading.Thread(target=print)",
+        "import os\nowner = os.getpid",
+        "import random\nrandom.uniform(0, 1)",
+    ],
+)
+def test_control_each_of_them_is_noticed(source: str) -> None:
+    assert len(used(Module.parse("conroi.example", source))) == 1
