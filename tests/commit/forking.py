@@ -22,7 +22,7 @@ from conroi.stores.objects import Objects
 from conroi.testing import FaultyObjects, Request, call_before, connect_through
 from tests.support.instruments import CloudLike
 
-CHILD_S = 20.0
+CHILD_S = 60.0
 
 
 def in_child(work: Callable[[], object]) -> str:

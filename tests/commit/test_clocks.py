@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ import pytest
 
 import conroi
 from conroi.environment import Environment, SystemEnvironment, moment, seconds_since
+from conroi.stores.ages import settable_times
 from conroi.stores.objects import Objects, open_objects
 from conroi.testing import CountingObjects, connect_through
 from tests.maintenance.aging import make_older
@@ -19,6 +20,13 @@ from tests.support.instruments import CloudLike, table_on
 pytestmark = pytest.mark.contract("T16")
 
 HOUR_S = 3600.0
+
+
+@pytest.fixture(autouse=True)
+def settable() -> Iterator[None]:
+    """make_older() works: local files are as old as their modification time."""
+    with settable_times():
+        yield
 
 
 class Clocks(SystemEnvironment):

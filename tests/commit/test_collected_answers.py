@@ -6,6 +6,7 @@ files are made older, in the hook that then loses the answer.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import conroi
 from conroi import CommitStateUnknown, StoreError, StoreUnavailable
 from conroi.commit.putting import Putting
 from conroi.format.naming import ManifestNaming
+from conroi.stores.ages import settable_times
 from conroi.stores.objects import Objects, open_objects
 from conroi.testing import Fault, FaultyObjects, Script, call_after, call_before, connect_through
 from tests.external.tables import faulty_table
@@ -26,6 +28,13 @@ pytestmark = pytest.mark.contract("T17")
 
 PUT = ("put_if_absent", "_versions/*")
 BOTH = pytest.mark.parametrize("is_cloud", [False, True], ids=["local", "cloud"])
+
+
+@pytest.fixture(autouse=True)
+def settable() -> Iterator[None]:
+    """make_older() works: local files are as old as their modification time."""
+    with settable_times():
+        yield
 
 
 def near(objects: Objects, is_cloud: bool) -> Objects:

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.contract("T20")
 ROOT = Path(__file__).parents[2]
 
 
-def output_of(arguments: list[str], options: Mapping[str, str] | None = None, timeout_s: float = 120) -> Any:
+def output_of(arguments: list[str], options: Mapping[str, str] | None = None, timeout_s: float = 280) -> Any:
     """What the program prints, as JSON."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     if options is not None:
