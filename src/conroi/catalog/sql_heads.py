@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
 from datetime import UTC, datetime
 from functools import partial
 
@@ -18,7 +17,7 @@ from conroi.commit.turns import Turns
 from conroi.environment import Environment
 from conroi.errors import CommitStateUnknown, CorruptionError, InvalidInputError, NotFoundError, StoreUnavailable
 from conroi.history import moment_ns
-from conroi.parallel import later
+from conroi.parallel import Running, later
 from conroi.stores.lake_copy import FULL_EVERY, CopiedCommit, JsonRow, LakeCopy
 from conroi.stores.lake_tables import Head, LakeCommit, LakeQueries, LakeTables, LoadedState
 from conroi.stores.objects import Objects
@@ -46,7 +45,7 @@ class SqlHeads:
         self._environment = environment
         self._turns = Turns(environment)
         self._copy = LakeCopy(root, lake)
-        self._copying: Future[object] | None = None
+        self._copying: Running[object] | None = None
         """The newest version of ours, on its way to the folder."""
 
     @property

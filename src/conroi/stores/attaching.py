@@ -7,6 +7,7 @@ import os
 import uuid
 from collections.abc import Mapping
 
+from conroi.environment import SYSTEM
 from conroi.errors import InvalidInputError, NotFoundError, TooMuchContention, about
 from conroi.stores.addresses import open_records, store_kind
 from conroi.stores.external_versions import ExternalVersions
@@ -137,7 +138,7 @@ class _Lake:
         self._refuse_another(new_id)
         self._tables.add_lake(new_id, self._key)
         notes = json.dumps({"message": f"attached at version {copied.version}"})
-        commit = LakeCommit(copied.version, str(uuid.uuid4()), None, notes, json.dumps(copied.rows))
+        commit = LakeCommit(copied.version, str(SYSTEM.new_uuid()), None, notes, json.dumps(copied.rows))
         if self._tables.publish(new_id, self._key, 0, commit, rows) is None:
             _, there = LakeQueries(self._tables, new_id).newest()
             if there is None or (there.version, there.rows) != (copied.version, rows):

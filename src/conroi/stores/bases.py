@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from conroi.errors import CorruptionError, UnsupportedError
@@ -11,6 +10,7 @@ from conroi.format import lance_pb2 as pb
 from conroi.format.fields import BLOB_EXTENSION
 from conroi.format.manifest import Manifest
 from conroi.format.naming import data_path
+from conroi.parallel import in_parallel
 from conroi.stores.objects import Objects, open_objects
 
 _AT_ONCE = 16
@@ -32,9 +32,8 @@ class Copy:
 
 def copy_all(target: Objects, copies: Iterable[Copy]) -> None:
     """Copy the files, many at a time; the first error ends it."""
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for done in [pool.submit(copy.into, target) for copy in copies]:
-            done.result()
+    for _ in in_parallel(lambda copy: copy.into(target), copies, _AT_ONCE):
+        pass
 
 
 def copies_of_data_file(objects: Objects, manifest: Manifest, file: pb.DataFile) -> list[Copy]:
