@@ -10,7 +10,7 @@ from multiprocessing.context import ForkServerContext
 
 import pytest
 
-_PRELOAD = ["conroi", "conroi.testing", "lance", "lance.file", "obstore.store", "pyarrow.compute"]
+_PRELOAD = ["conroi", "conroi.testing", "lance", "lance.file", "obstore.store", "psycopg", "pyarrow.compute"]
 
 
 def context(module: str) -> ForkServerContext:
