@@ -5,6 +5,7 @@
     ConroiError
     ├── ConflictError               somebody else committed first
     │   ├── RetryableConflict       run your work again on the new version (conroi.retry does)
+    │   │   └── BaseVersionExpired  … because the version it was begun on was collected; also a VersionExpired
     │   ├── IncompatibleConflict    running it again would be wrong; decide what you want
     │   ├── ExpectedVersionMismatch a table moved that you said must not
     │   ├── MergeConflict           both branches changed the same thing; `conflicts` lists it, prefer= decides
@@ -15,6 +16,7 @@
     ├── CorruptionError             bytes on disk are not what they should be
     │   └── ForkedTableError        somebody wrote a lake's table by its path; nothing is lost, lake.mend() heals it
     ├── NotFoundError               no such table, version, tag, column, index
+    │   └── VersionExpired          the version was collected as an old one; open a newer version
     ├── InvalidInputError           what you asked cannot be done; nothing was written
     │   ├── AlreadyExistsError      the name is taken
     │   ├── DuplicateKeyError       a key is there already, or comes in twice
@@ -230,6 +232,41 @@ class ForkedTableError(CorruptionError):
 
 class NotFoundError(ConroiError):
     """No such table, version, tag, column or index."""
+
+
+class VersionExpired(NotFoundError):
+    """The version was collected as an old one, maybe while it was being read."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        table: str | None = None,
+        version: int | None = None,
+        hint: str | None = None,
+        collected_at: datetime | None = None,
+    ) -> None:
+        super().__init__(message, table=table, version=version, hint=hint)
+        self.collected_at = collected_at
+        """By the clock of the storage, a moment at which it was gone; None if that is not known."""
+
+
+class BaseVersionExpired(RetryableConflict, VersionExpired):
+    """The version on which a transaction or a verb was begun was collected; nothing was committed."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        table: str | None = None,
+        version: int | None = None,
+        hint: str | None = None,
+        base_version: int | None = None,
+        reason: Reason | None = None,
+        collected_at: datetime | None = None,
+    ) -> None:
+        super().__init__(message, table=table, version=version, hint=hint, base_version=base_version, reason=reason)
+        self.collected_at = collected_at
 
 
 class InvalidInputError(ConroiError):

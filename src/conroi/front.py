@@ -11,6 +11,7 @@ from conroi.commit.change import CommitResult
 from conroi.environment import Environment
 from conroi.errors import (
     AlreadyExistsError,
+    BaseVersionExpired,
     ClosedError,
     CommitStateUnknown,
     ConflictError,
@@ -31,6 +32,7 @@ from conroi.errors import (
     StoreUnavailable,
     TooMuchContention,
     UnsupportedError,
+    VersionExpired,
 )
 from conroi.format.naming import ManifestNaming
 from conroi.format.transaction import Transaction as LanceTransaction
@@ -42,6 +44,7 @@ from conroi.merging.builder import MergeResult
 from conroi.opening import commit, create_table, open_table
 from conroi.refs.branches import Branch
 from conroi.retrying import retry
+from conroi.stores.leases import Lease, LeaseInfo
 from conroi.table import Table
 from conroi.table_transaction import TableTransaction
 from conroi.transaction import Transaction, TransactionResult
@@ -49,6 +52,7 @@ from conroi.version import __version__
 
 __all__ = [
     "AlreadyExistsError",
+    "BaseVersionExpired",
     "Branch",
     "ClosedError",
     "Collected",
@@ -73,6 +77,8 @@ __all__ = [
     "LakeDiff",
     "LakeMerge",
     "LanceTransaction",
+    "Lease",
+    "LeaseInfo",
     "LockTimeout",
     "LocksRequired",
     "ManifestNaming",
@@ -88,6 +94,7 @@ __all__ = [
     "Transaction",
     "TransactionResult",
     "UnsupportedError",
+    "VersionExpired",
     "__version__",
     "commit",
     "connect",

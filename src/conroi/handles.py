@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Unpack
 
 from conroi import history as past
+from conroi.commit.expiry import version_in_use
 from conroi.commit.files import TableFiles
 from conroi.commit.run import How
 from conroi.commit.snapshot import Snapshot
 from conroi.data.pinned import Pinned
 from conroi.data.predicates import Predicate
 from conroi.data.writing import Progress
-from conroi.errors import ClosedError, InvalidInputError, NotFoundError, UnsupportedError, about
+from conroi.errors import ClosedError, ConroiError, InvalidInputError, NotFoundError, UnsupportedError, about
 from conroi.format.fields import key_columns
 from conroi.format.naming import ManifestNaming, is_detached
 from conroi.maintenance.collecting import MIN_AGE
@@ -25,6 +27,7 @@ from conroi.maintenance.reports import Collected, Expired
 from conroi.reading import Columns
 from conroi.refs.tags import Tags, TagsAtBeginning
 from conroi.staging import Statements, Verb
+from conroi.stores.leases import Lease
 from conroi.stores.versions import LONG_AGO, Located, VersionStore
 from conroi.table import Table
 from conroi.verbs import Appending
@@ -48,6 +51,8 @@ class Life:
         self.began_ns = began_ns
         self.is_done = False
         """Whether all of it was published before, under the same idempotency key, so that nothing is staged."""
+        self.lease: Lease | None = None
+        """Keeps the version that it began with."""
         self._begin = begin
         self._lock = threading.Lock()
 
@@ -56,6 +61,12 @@ class Life:
         with self._lock:
             self.check_open()
             self.ended = how
+
+    def release(self) -> None:
+        """Nothing of it needs its version any more. Best effort: the lease ends by itself."""
+        if self.lease is not None:
+            with suppress(ConroiError):
+                self.lease.release()
 
     def check_open(self) -> None:
         """ClosedError if the transaction has ended."""
@@ -143,14 +154,21 @@ class Handle:
         is_append = isinstance(verb, Appending) and verb.adds_only_rows
         before = self.statements
         if is_append and not key_columns(before.fields):
-            plan = verb(self._pinned_for_append(before))
+            with self.using_base():
+                plan = verb(self._pinned_for_append(before))
             with self._lock:
                 if plan is None or self._still_fits(before):
                     return self._add(plan)
         with self._lock:
             if not is_append:  # it looks for rows; new keys are looked up again when the transaction commits
                 self.is_read = True
-            return self._add(verb(self.pinned()))
+            with self.using_base():
+                plan = verb(self.pinned())
+            return self._add(plan)
+
+    def using_base(self) -> AbstractContextManager[None]:
+        """Read the table inside of this: BaseVersionExpired if the version it began with was collected meanwhile."""
+        return version_in_use(self.files.objects, self.statements.base, is_base=True)
 
     def _pinned_for_append(self, statements: Statements) -> Pinned:
         """What an append must know is the columns: those of the base, while only rows have changed."""
@@ -210,9 +228,18 @@ class TableInTransaction(Table):
         self._look_at_versions()
         return super().history(limit)
 
-    def at(self, version: int | None = None, *, tag: str | None = None, as_of: datetime | str | None = None) -> Table:
+    def at(
+        self,
+        version: int | None = None,
+        *,
+        tag: str | None = None,
+        as_of: datetime | str | None = None,
+        keep: Duration | None = None,
+    ) -> Table:
         """The table at a version that there was when the transaction began, to be read."""
-        return PastTable(self._handle, self._find(version, tag, as_of))
+        past = PastTable(self._handle, self._find(version, tag, as_of))
+        past.lease = past._taken(keep)  # noqa: SLF001 (a Table like ourselves)
+        return past
 
     def _find(self, version: int | None, tag: str | None, as_of: datetime | str | None) -> Snapshot:
         self._handle.life.check_open()
@@ -244,6 +271,7 @@ class TableInTransaction(Table):
         retries: int | None = None,  # noqa: ARG002
         strict: bool = False,  # noqa: ARG002
         idempotency_key: str | None = None,  # noqa: ARG002
+        keep: Duration | None = None,  # noqa: ARG002
     ) -> TableTransaction:
         raise InvalidInputError(
             "A table inside a transaction is in one already.", table=self.uri, hint="Do the statements here."
@@ -298,6 +326,11 @@ class TransactionTable(TableInTransaction):
         self._handle.life.check_open()
         self._handle.is_read = True
         return self._handle.pinned()
+
+    @contextmanager
+    def _reading(self) -> Generator[None]:
+        with self._handle.using_base(), super()._reading():
+            yield
 
     @property
     def version(self) -> int:

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 
+from conroi.commit.expiry import expired
 from conroi.commit.files import TableFiles
 from conroi.commit.snapshot import Snapshot, load_snapshot, load_transaction
 from conroi.errors import InvalidInputError, NotFoundError
 from conroi.format.naming import is_detached
 from conroi.refs.tags import Tags
+from conroi.stores.forgotten import Fate, fate
 from conroi.stores.objects import Objects
 from conroi.stores.versions import Located
 
@@ -100,6 +102,8 @@ def _by_number(files: TableFiles, version: int) -> Snapshot:
     if isinstance(version, bool) or not isinstance(version, int) or not 0 < version < 1 << 64:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidInputError(f"{version!r} is not a version number.", table=files.root, hint="They count from 1.")
     located = files.versions.locate(version)
+    if located is None and fate(files.objects, version) is not Fate.STAYS:
+        raise expired(files.objects, version)
     if located is None:
         raise NotFoundError(
             f"There is no version {version}.",

@@ -38,8 +38,10 @@ from conroi.lake_scoped import LakeScopes
 from conroi.lake_upkeep import LakeUpkeep
 from conroi.locks import locks_of
 from conroi.locks.locks import checked_address
+from conroi.maintenance.durations import Duration
 from conroi.maintenance.mend import mend
 from conroi.retrying import DEFAULT_RETRIES
+from conroi.stores.leases import Lease
 from conroi.table import Table
 from conroi.transaction import Isolation, Transaction, TransactionResult
 from conroi.verbs.create import DEFAULT_DATA_FORMAT
@@ -78,6 +80,8 @@ class Lake(LakeListing, LakeInserts, LakeScopes, LakeBranches, LakeUpkeep):
         self._publisher = LakePublisher(catalog)
         self._pinned = pinned
         self._manifest = manifest
+        self.lease: Lease | None = None
+        """Keeps the version of a lake at a version from being collected, if at(…, keep=…) was asked to."""
 
     # ------------------------------------------------------------------------ facts
 
@@ -236,12 +240,14 @@ class Lake(LakeListing, LakeInserts, LakeScopes, LakeBranches, LakeUpkeep):
         properties: Mapping[str, str] | None = None,
         retries: int | None = None,
         branch: str | None = None,
+        keep: Duration | None = None,
     ) -> Transaction:
         """Begin a transaction: `with lake.begin("nightly") as tx:`; all of it happens, or nothing.
 
         `expect` names tables that must be at a version when it commits. With an `idempotency_key` that was published
         before, nothing is done again. `retries` is how often to try again when others publish to the same tables.
-        `branch` begins it on another branch of the lake.
+        `branch` begins it on another branch of the lake. With `keep="1h"` the version that it reads is not collected
+        for so long, or until it ends; `tx.lease.renew()` prolongs that.
         """
         if branch is not None:
             return self.branch(branch).begin(
@@ -252,11 +258,14 @@ class Lake(LakeListing, LakeInserts, LakeScopes, LakeBranches, LakeUpkeep):
                 idempotency_key=idempotency_key,
                 properties=properties,
                 retries=retries,
+                keep=keep,
             )
         self._refuse_pinned()
         notes = Notes(message, author, idempotency_key, checked_texts(properties or {}))
         checked_texts(notes.to_properties())
-        return Transaction(self._catalog, notes=notes, isolation=isolation, expect=expect, retries=retries)
+        transaction = Transaction(self._catalog, notes=notes, isolation=isolation, expect=expect, retries=retries)
+        transaction.hold(self._leased(transaction.base_version, keep))
+        return transaction
 
     def run(
         self,
@@ -301,8 +310,24 @@ class Lake(LakeListing, LakeInserts, LakeScopes, LakeBranches, LakeUpkeep):
 
     # ------------------------------------------------------------------------ the past
 
-    def at(self, version: int | None = None, *, tag: str | None = None, as_of: datetime | str | None = None) -> Lake:
-        """The lake as it was: by version, by tag, or at a moment. It can only be read."""
+    def at(
+        self,
+        version: int | None = None,
+        *,
+        tag: str | None = None,
+        as_of: datetime | str | None = None,
+        keep: Duration | None = None,
+    ) -> Lake:
+        """The lake as it was: by version, by tag, or at a moment. It can only be read.
+
+        With `keep="1h"` the version and all that it lists are not collected for so long: `past.lease` can be renewed,
+        released, and used as a `with` block.
+        """
+        past = self._at(version, tag, as_of)
+        past.lease = past._leased(past.version, keep)  # noqa: SLF001 (a Lake like ourselves)
+        return past
+
+    def _at(self, version: int | None, tag: str | None, as_of: datetime | str | None) -> Lake:
         given = [value for value in (version, tag, as_of) if value is not None]
         if len(given) != 1:
             raise InvalidInputError("Say which version of the lake.", hint="Give one of version, tag and as_of.")

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from conroi.commit.expiry import expired
+from conroi.commit.files import TableFiles
+from conroi.errors import NotFoundError
 from conroi.maintenance.collecting import MIN_AGE
-from conroi.maintenance.durations import Duration
+from conroi.maintenance.durations import Duration, lease_seconds
 from conroi.maintenance.expiring import KEEP, OLDER_THAN
 from conroi.maintenance.reports import Collected, Expired
+from conroi.maintenance.versions import live_leases
+from conroi.stores.leases import Lease, LeaseInfo
+from conroi.stores.objects import Objects
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,10 +25,44 @@ class LakeUpkeep:
     """Forgetting and collecting."""
 
     _catalog: Catalog
+    _manifest: TableFiles | None
 
     if TYPE_CHECKING:
 
         def _refuse_pinned(self) -> None: ...
+
+    def _leased(self, version: int, keep: Duration | None) -> Lease | None:
+        """A lease on a version of the lake for so long."""
+        if keep is None:
+            return None
+        objects, heads = self._lease_objects(), self._catalog.heads
+
+        def is_there() -> bool:
+            try:
+                heads.at(version)
+            except NotFoundError:
+                return False
+            return True
+
+        return Lease(
+            objects,
+            version,
+            lease_seconds(keep),
+            self._catalog.environment,
+            is_there,
+            lambda: expired(objects, version, table=self._catalog.uri),
+        )
+
+    def _lease_objects(self) -> Objects:
+        """Where leases are: beside the list of the branch, or in the lake's folder if a store has the history."""
+        return self._catalog.root if self._manifest is None else self._manifest.objects
+
+    def leases(self) -> list[LeaseInfo]:
+        """The leases on versions of the lake that have not ended, by the storage's own clock.
+
+        Those on versions of one table are in `table.leases()`.
+        """
+        return live_leases(self._lease_objects(), self._catalog.environment)
 
     def expire(
         self,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from conroi import history as past
+from conroi.commit.expiry import expired, version_in_use
 from conroi.commit.files import TableFiles
 from conroi.commit.snapshot import Snapshot
 from conroi.data.elsewhere import in_spark
@@ -20,9 +22,11 @@ from conroi.data.rows import count_rows
 from conroi.errors import InvalidInputError, about
 from conroi.format.fields import key_columns
 from conroi.format.naming import ManifestNaming
+from conroi.maintenance.durations import Duration, lease_seconds
 from conroi.operations.fragment_reuse import unindexed
 from conroi.operations.indices import is_system
 from conroi.refs.tags import Tags
+from conroi.stores.leases import Lease
 from conroi.views.facts import table_facts
 from conroi.views.grid import to_html
 from conroi.views.listing import Listing
@@ -44,6 +48,9 @@ class ReadableTable:
     def __init__(self, files: TableFiles, snapshot: Snapshot, earlier: Pinned | None = None) -> None:
         self._files = files
         self._pinned = Pinned(files, snapshot, earlier)
+
+    lease: Lease | None = None
+    """Keeps this version from being collected, if at(…, keep=…) was asked to."""
 
     # ------------------------------------------------------------------------- facts
 
@@ -115,7 +122,7 @@ class ReadableTable:
         """How many rows there are; without a filter, from metadata alone."""
         if filter is None:
             return count_rows(self._pinned.manifest.fragments)
-        with pylance_errors(self.uri):
+        with self._reading():
             return self._pinned.dataset.count_rows(filter=checked_predicate(filter, table=self.uri))
 
     def __len__(self) -> int:
@@ -134,7 +141,7 @@ class ReadableTable:
         """The rows, batch by batch; `complete` leaves out those of an insert that is not finished."""
         where = self._without_unfinished(filter) if complete else filter
         scanner = self._scanner(columns, where, limit=limit, batch_size=batch_size, with_row_id=with_row_id)
-        with pylance_errors(self.uri):
+        with self._reading():
             yield from scanner.to_reader()
 
     def to_arrow(
@@ -153,7 +160,7 @@ class ReadableTable:
         [{'id': 2}]
         """
         where = self._without_unfinished(filter) if complete else filter
-        with pylance_errors(self.uri):
+        with self._reading():
             return self._scanner(columns, where, limit=limit, with_row_id=with_row_id).to_table()
 
     def _without_unfinished(self, filter: Predicate | None) -> Predicate | None:
@@ -192,6 +199,12 @@ class ReadableTable:
         """A pylance dataset pinned at this version, for vector and text search. Do not write through it."""
         return self._pinned.dataset
 
+    @contextmanager
+    def _reading(self) -> Generator[None]:
+        """pylance's errors as ours; VersionExpired if this version was collected meanwhile."""
+        with version_in_use(self._files.objects, self._pinned.snapshot), pylance_errors(self.uri):
+            yield
+
     def _scanner(self, columns: Columns | None, filter: Predicate | None, **options: Any) -> lance.LanceScanner:
         wanted: Any = columns
         if columns is not None:
@@ -200,7 +213,7 @@ class ReadableTable:
             wanted = _expressions(columns, self.uri) if isinstance(columns, Mapping) else list(columns)
         where = None if filter is None else checked_predicate(filter, table=self.uri)
         given = {name: value for name, value in options.items() if value is not None}
-        with pylance_errors(self.uri):
+        with self._reading():
             return self._pinned.dataset.scanner(columns=wanted, filter=where, **given)
 
     # ------------------------------------------------------------------------- the past
@@ -222,6 +235,20 @@ class ReadableTable:
     def tags(self) -> Tags:
         """Names for versions."""
         return Tags(self._past, self.version)
+
+    def _taken(self, keep: Duration | None) -> Lease | None:
+        """A lease on this version for so long."""
+        if keep is None:
+            return None
+        objects, versions, version = self._files.objects, self._files.versions, self.version
+        return Lease(
+            objects,
+            version,
+            lease_seconds(keep),
+            self._files.environment,
+            lambda: versions.locate(version) is not None,
+            lambda: expired(objects, version),
+        )
 
     def _find(self, version: int | None, tag: str | None, as_of: datetime | str | None) -> Snapshot:
         with about(self.uri):

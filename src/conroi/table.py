@@ -25,9 +25,11 @@ from conroi.maintenance.collecting import MIN_AGE
 from conroi.maintenance.durations import Duration
 from conroi.maintenance.expiring import KEEP, OLDER_THAN
 from conroi.maintenance.reports import Collected, Expired
+from conroi.maintenance.versions import live_leases
 from conroi.merging.builder import MergeBuilder, source_rows
 from conroi.merging.request import checked_on
 from conroi.reading import ReadableTable
+from conroi.stores.leases import LeaseInfo
 from conroi.verbs.columns import ColumnChange, NewColumns, compute_here
 from conroi.verbs.compact import CompactOptions, lost_by, rewrite_here
 from conroi.verbs.plan import IfMoved, Plan, Preparing
@@ -87,9 +89,21 @@ class Table(ReadableTable):
         """The table at its newest version."""
         return Table(self._files, self._files.newest(self._pinned.snapshot))
 
-    def at(self, version: int | None = None, *, tag: str | None = None, as_of: datetime | str | None = None) -> Table:
-        """The table at a past version: by number, by tag, or as it was at a moment."""
-        return Table(self._files, self._find(version, tag, as_of))
+    def at(
+        self,
+        version: int | None = None,
+        *,
+        tag: str | None = None,
+        as_of: datetime | str | None = None,
+        keep: Duration | None = None,
+    ) -> Table:
+        """The table at a past version: by number, by tag, or as it was at a moment.
+
+        With `keep="1h"` the version is not collected for so long: `table.lease` can be renewed and released.
+        """
+        past = Table(self._files, self._find(version, tag, as_of))
+        past.lease = past._taken(keep)
+        return past
 
     # ------------------------------------------------------------------------- transactions
 
@@ -101,17 +115,19 @@ class Table(ReadableTable):
         retries: int | None = None,
         strict: bool = False,
         idempotency_key: str | None = None,
+        keep: Duration | None = None,
     ) -> TableTransaction:
         """Begin a transaction on this table alone: `with table.begin("load") as tx: tx.append(…); tx.delete(…)`.
 
         It starts at the newest version and makes one new one. `strict` refuses if anybody else commits meanwhile.
-        With an `idempotency_key` that was committed before, nothing is done again.
+        With an `idempotency_key` that was committed before, nothing is done again. With `keep="1h"` the version that it
+        starts at is not collected for so long, or until the transaction ends.
         """
         from conroi.table_transaction import TableTransaction
 
         with about(self.uri):
             base = self._files.newest(self._pinned.snapshot)
-        return TableTransaction(
+        transaction = TableTransaction(
             self._files,
             base,
             message=message,
@@ -120,6 +136,8 @@ class Table(ReadableTable):
             strict=strict,
             idempotency_key=idempotency_key,
         )
+        transaction.hold(Table(self._files, base)._taken(keep))  # noqa: SLF001 (a Table like ourselves)
+        return transaction
 
     # ------------------------------------------------------------------------- rows
 
@@ -405,6 +423,10 @@ class Table(ReadableTable):
 
         with about(self.uri):
             return expire_table(self._files, older_than=older_than, keep=keep, dry_run=dry_run)
+
+    def leases(self) -> list[LeaseInfo]:
+        """The leases on versions of this table that have not ended, by the storage's own clock."""
+        return live_leases(self._files.objects, self._files.environment)
 
     def gc(
         self, *, min_age: Duration = MIN_AGE, dry_run: bool = True, progress: Callable[[int], None] | None = None

@@ -20,6 +20,7 @@ from conroi.format.transaction import COMMIT_MESSAGE_PROPERTY
 from conroi.handles import Handle, Life, TransactionTable, VersionsUpTo
 from conroi.maintenance.auto_compaction import compact_after
 from conroi.staging import Statements
+from conroi.stores.leases import Lease
 from conroi.verbs.plan import all_of
 
 
@@ -79,6 +80,10 @@ class TableTransaction(TransactionTable):
         statements = Statements(files, base)
         super().__init__(Handle(files.root, files, statements, self._life, versions=known, must_fold=True))
 
+    def hold(self, lease: Lease | None) -> None:
+        """The lower layer of begin(keep=…): a lease that ends with the transaction."""
+        self.lease = self._life.lease = lease
+
     def __enter__(self) -> TableTransaction:
         self._life.check_open()
         return self
@@ -92,6 +97,7 @@ class TableTransaction(TransactionTable):
     def rollback(self) -> None:
         """End without committing. What was written stays as garbage for collection."""
         self._life.end("was rolled back")
+        self._life.release()
 
     def commit(self) -> TableTransactionResult:
         """Make all statements the table's next version; afterwards the transaction is dead, won or lost."""
@@ -102,12 +108,15 @@ class TableTransaction(TransactionTable):
         except BaseException:
             self._life.ended = "failed to commit"
             raise
+        finally:
+            self._life.release()
         return self._result
 
     def _committed(self, statements: Statements) -> TableTransactionResult:
         if self._earlier is not None:
             return TableTransactionResult(self._earlier, was_done_before=True)
-        plan = statements.folded()
+        with self._handle.using_base():
+            plan = statements.folded()
         if plan is None:
             return TableTransactionResult(self._base.version)
         change = plan.change(

@@ -24,6 +24,7 @@ from conroi.catalog.records import IDEMPOTENCY, Notes
 from conroi.catalog.renaming import Named, Names
 from conroi.catalog.rows import Row, new_table_row
 from conroi.commit.change import Change
+from conroi.commit.expiry import version_in_use
 from conroi.commit.run import checked_retries, checked_texts
 from conroi.data.elsewhere import in_spark
 from conroi.environment import Moment, moment
@@ -32,6 +33,7 @@ from conroi.format.naming import ManifestNaming
 from conroi.handles import Handle, Life, TransactionTable, VersionsUpTo
 from conroi.maintenance.auto_compaction import compact_after
 from conroi.staging import Statements
+from conroi.stores.leases import Lease
 from conroi.transaction_lower import LowerLayer
 from conroi.verbs.create import DEFAULT_DATA_FORMAT, create
 from conroi.verbs.plan import Plan
@@ -177,8 +179,9 @@ class Transaction(LowerLayer):
             with self._lock:
                 if key in self._handles:
                     return self._handles[key]
+            objects = self._catalog.objects(location_of(row))
             try:
-                with about(shown(key)):
+                with about(shown(key)), version_in_use(objects, None, is_base=True):
                     snapshot = self._catalog.snapshot(row)
             except NotFoundError:
                 self._unwritten(key, row)
@@ -380,6 +383,7 @@ class Transaction(LowerLayer):
     def rollback(self) -> None:
         """End without committing. What was written stays as garbage for collection."""
         self._life.end("was rolled back")
+        self._life.release()
 
     def commit(self) -> TransactionResult:
         """Publish everything at once; afterwards the transaction is dead, won or lost."""
@@ -390,6 +394,8 @@ class Transaction(LowerLayer):
         except BaseException:
             self._life.ended = "failed to commit"
             raise
+        finally:
+            self._life.release()
         return self._result
 
     def _publish(self, order: Order) -> TransactionResult:
@@ -419,7 +425,8 @@ class Transaction(LowerLayer):
     def _order(self) -> Order:
         tables: list[Wanted] = []
         for key, handle in self._handles.items():
-            change = self._change(handle.close())
+            with about(shown(key)), handle.using_base():
+                change = self._change(handle.close())
             named = self._names.require(key)
             if change is not None:
                 assert isinstance(handle.files, LakeTableFiles)
@@ -467,6 +474,15 @@ class Transaction(LowerLayer):
     def is_done(self) -> bool:
         """Whether its idempotency key was published before it began: then its statements do nothing."""
         return self._life.is_done
+
+    @property
+    def lease(self) -> Lease | None:
+        """Keeps the version that it reads from being collected, if begin(keep=…) was asked to; renew() prolongs it."""
+        return self._life.lease
+
+    def hold(self, lease: Lease | None) -> None:
+        """The lower layer of begin(keep=…): a lease that ends with the transaction."""
+        self._life.lease = lease
 
     @property
     def base_version(self) -> int:

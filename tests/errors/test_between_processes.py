@@ -38,6 +38,7 @@ VALUES: dict[str, Any] = {
     "holder": "host 7, process 12",
     "held_since": datetime(2026, 11, 16, tzinfo=UTC),
     "transaction_uuid": "abc",
+    "collected_at": datetime(2026, 11, 16, tzinfo=UTC),
     "keys": ({"id": 5},),
     "conflicts": (Conflict("orders", "row", "changed on both branches", {"id": 5}),),
 }

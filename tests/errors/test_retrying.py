@@ -18,7 +18,9 @@ OTHERS = sorted(
     (
         kind
         for kind in vars(errors).values()
-        if isinstance(kind, type) and issubclass(kind, errors.ConroiError) and kind is not errors.RetryableConflict
+        if isinstance(kind, type)
+        and issubclass(kind, errors.ConroiError)
+        and not issubclass(kind, errors.RetryableConflict)
     ),
     key=lambda kind: kind.__name__,
 )

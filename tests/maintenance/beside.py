@@ -190,7 +190,7 @@ def collect(job: Job, lake: conroi.Lake, chance: random.Random, diary: Diary) ->
 def collect_carelessly(job: Job, lake: conroi.Lake, chance: random.Random, diary: Diary) -> None:
     """The negative control: a collector that does not ask which versions others hold."""
     held = lake_expiring.held_by_refs
-    lake_expiring.held_by_refs = lambda _: set()
+    lake_expiring.held_by_refs = lambda *_, **__: set()
     try:
         collect(job, lake, chance, diary)
     finally:

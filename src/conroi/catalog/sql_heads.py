@@ -16,7 +16,14 @@ from conroi.catalog.state import Changes, LakeState
 from conroi.commit.baton import Baton
 from conroi.commit.turns import Turns
 from conroi.environment import Environment
-from conroi.errors import CommitStateUnknown, CorruptionError, InvalidInputError, NotFoundError, StoreUnavailable
+from conroi.errors import (
+    CommitStateUnknown,
+    CorruptionError,
+    InvalidInputError,
+    NotFoundError,
+    StoreUnavailable,
+    VersionExpired,
+)
 from conroi.history import moment_ns
 from conroi.parallel import Running, later
 from conroi.stores.lake_copy import FULL_EVERY, CopiedCommit, JsonRow, LakeCopy
@@ -199,7 +206,14 @@ class SqlHeads:
 
     def at(self, version: int) -> LakeState:
         found, loaded = self._queries.at(version)
-        self._checked(found)
+        head = self._checked(found)
+        if loaded is None and 0 < version <= head.version:
+            raise VersionExpired(
+                f"Version {version} of the lake was collected as an old version.",
+                table=self._root.root,
+                version=version,
+                hint="lake.history() lists what there is. To hold a version for long, open it with keep=.",
+            )
         if loaded is None:
             raise NotFoundError(
                 f"There is no version {version} of the lake.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
+from conroi.commit.expiry import expired
 from conroi.commit.snapshot import Snapshot, load_snapshot, load_transaction
 from conroi.environment import Environment, moment, seconds_since
 from conroi.errors import CorruptionError, ForkedTableError, NotFoundError, StoreError, StoreUnavailable
@@ -85,12 +86,7 @@ def load_pinned(objects: Objects, pin: Pin) -> Snapshot:
             snapshot = _final(objects, pin)  # it was finalized while we looked
             if snapshot is not None:
                 return snapshot
-    raise NotFoundError(
-        f"The lake has version {pin.version} of this table, but its manifest is not there.",
-        table=objects.root,
-        version=pin.version,
-        hint="It was collected as an old version, or deleted by hand; open a newer version of the lake.",
-    )
+    raise expired(objects, pin.version)
 
 
 def _final(objects: Objects, pin: Pin) -> Snapshot | None:

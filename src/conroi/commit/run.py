@@ -9,6 +9,7 @@ from typing import Generic, Protocol, TypedDict, TypeVar
 
 from conroi.commit.baton import Baton
 from conroi.commit.change import Change, CommitOptions, CommitResult
+from conroi.commit.expiry import version_in_use
 from conroi.commit.files import TableFiles
 from conroi.commit.loop import commit
 from conroi.commit.snapshot import Snapshot, load_transaction
@@ -146,7 +147,8 @@ def _execute(
 ) -> Done[W]:
     with naming_the_winner(files):
         _check_expected(settings.expect, head, files.root)
-    work = verb(head)
+    with version_in_use(files.objects, head, is_base=True):
+        work = verb(head)
     if work is None:
         return Done(head, None, None)
     change = work.change(

@@ -8,7 +8,7 @@ from functools import cached_property
 from pyroaring import BitMap
 
 from conroi.commit.forked import resolved
-from conroi.errors import CorruptionError, NotFoundError
+from conroi.errors import CorruptionError, NotFoundError, VersionExpired
 from conroi.format.flags import require_readable
 from conroi.format.lance_pb2 import IndexMetadata
 from conroi.format.manifest import Manifest
@@ -144,7 +144,7 @@ def _read_file(objects: Objects, located: Located) -> ManifestFile:
     try:
         return decode_manifest_file(objects.get(located.path))
     except NotFoundError:
-        raise NotFoundError(
+        raise VersionExpired(
             f"Version {located.version} is not there any more.",
             table=objects.root,
             version=located.version,

@@ -96,6 +96,10 @@ def _message_for_pylance(objects: Objects, snapshot: Snapshot) -> bytes:
 
 _INVALID_INPUT = "Invalid user input: "
 _NOT_SUPPORTED = "Not supported: "
+_LONGEST = 20_000
+"""So much of a message is looked at: it may quote an expression of any length."""
+_MISSING_FILE = re.compile(r"(not found:|no such file)[^\n]{0,1000}\.(lance|manifest|arrow|bin|txn|idx|blob)\b")
+"""What pylance says of a missing file, in an OSError, a ValueError or an ArrowInvalid."""
 _SOURCE_POSITION = re.compile(r",? *(/[\w./\-]+|[\w\-]+(/[\w.\-]+)+)\.rs:\d+:\d+")
 
 
@@ -114,9 +118,9 @@ def pylance_errors(table: str) -> Generator[None]:
 
 
 def _typed(error: BaseException, table: str) -> ConroiError:
-    text, lowered = _plain(error), str(error).lower()
+    text, lowered = _plain(error), str(error)[:_LONGEST].lower()
     is_io = isinstance(error, OSError) or "lanceerror(io)" in lowered
-    if is_io and ("not found" in lowered or "no such file" in lowered):
+    if _MISSING_FILE.search(lowered) or (is_io and ("not found" in lowered or "no such file" in lowered)):
         return CorruptionError(
             f"A file that the table needs is missing: {text}",
             table=table,

@@ -6,10 +6,22 @@ import re
 from datetime import timedelta
 
 from conroi.errors import InvalidInputError
+from conroi.stores.leases import LONGEST_S
 
 Duration = timedelta | str
 _UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 _TEXT = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
+
+
+def lease_seconds(keep: Duration) -> float:
+    """For how long a version is to be kept; InvalidInputError if that is no time for a lease."""
+    seconds = seconds_of(keep, "keep")
+    if not 1 <= seconds <= LONGEST_S:
+        raise InvalidInputError(
+            f"keep={keep!r} is no time for a lease.",
+            hint="Give from a second to 400 days; tag a version that must stay for longer.",
+        )
+    return seconds
 
 
 def seconds_of(duration: Duration, name: str) -> float:

@@ -26,14 +26,16 @@ from conroi.maintenance.lake_expiring import history_of
 from conroi.maintenance.places import AT_ONCE, MARKS, Place
 from conroi.maintenance.reports import Collected
 from conroi.maintenance.roots import LAKE_BRANCH, Line, Needed, lines_of
-from conroi.maintenance.versions import delete_in_batches, listed_versions
+from conroi.maintenance.versions import delete_in_batches, listed_versions, store_now_ns
 from conroi.refs.lance_branches import lance_ref_path
+from conroi.stores.leases import LEASES_DIR, has_ended
 from conroi.stores.listed import TEMPORARY_PREFIX
 from conroi.stores.manifest_files import branch_folders, manifest_name
 from conroi.stores.objects import Objects
 
 _NEW_NAME = re.compile(r"[0-9a-f]{8}_.+")
 """The folder of a table whose plain name was in use: see conroi.catalog.creating."""
+AN_HOUR_NS = 3600 * 1_000_000_000
 KEYS_AHEAD = 1000
 """An idempotency key that was noted for a version so far ahead of the newest is no key of this lake."""
 
@@ -61,6 +63,10 @@ def collect_lake(
     ).run()
     if not dry_run:
         places.end_dropped()
+        if catalog.manifest is None:  # else they went with what is beside it
+            now_ns = store_now_ns(catalog.root, catalog.environment)
+            ended = [info.path for info in catalog.root.list(LEASES_DIR) if has_ended(info, now_ns - AN_HOUR_NS)]
+            delete_in_batches(catalog.root, ended)
     return done
 
 

@@ -21,6 +21,7 @@ from conroi.catalog.rows import Row
 from conroi.catalog.sql_heads import SqlHeads
 from conroi.commit.files import TableFiles
 from conroi.commit.forked import TREE
+from conroi.environment import Environment
 from conroi.errors import InvalidInputError
 from conroi.maintenance.dropped import Kept, note_dropped
 from conroi.maintenance.durations import Duration
@@ -37,6 +38,9 @@ from conroi.maintenance.versions import (
     store_now_ns,
 )
 from conroi.refs.tags import LAKE_TAG
+from conroi.stores.forgotten import Forgetting
+from conroi.stores.leases import leased
+from conroi.stores.objects import Objects
 
 _log = logging.getLogger(__name__)
 
@@ -53,9 +57,11 @@ class History(Protocol):
         """The rows that kept versions have, and those that others had."""
         ...
 
-    def forget(self, going: Sequence[Aged]) -> list[Aged]: ...
+    def forget(self, going: Sequence[Aged], storage_ns: int) -> list[Aged]:
+        """Those that went: not what is found to be held once the others can know which go."""
+        ...
 
-    def held(self) -> set[int]: ...
+    def held(self, storage_ns: int) -> set[int]: ...
 
     def now_ns(self, storage_ns: int) -> int:
         """The time by the clock that dates the versions, which may be the storage's."""
@@ -75,12 +81,12 @@ class ManifestHistory:
     def rows(self, kept: Sequence[Aged], gone: Sequence[Aged]) -> tuple[list[Row], list[Row]]:
         return list(rows_of(self.files, kept)), list(rows_of(self.files, gone))
 
-    def forget(self, going: Sequence[Aged]) -> list[Aged]:
-        return forget(self.files.objects, going, self.held, self.files.environment)
+    def forget(self, going: Sequence[Aged], storage_ns: int) -> list[Aged]:
+        return forget(self.files.objects, going, lambda: self.held(storage_ns), self.files.environment)
 
-    def held(self) -> set[int]:
+    def held(self, storage_ns: int) -> set[int]:
         needed = [line.main_versions for line in self.lines()]
-        return held_by_refs(self.files.objects).union(*needed)
+        return held_by_refs(self.files.objects, storage_ns).union(*needed)
 
     def now_ns(self, storage_ns: int) -> int:
         return storage_ns
@@ -88,9 +94,14 @@ class ManifestHistory:
 
 @dataclass(frozen=True)
 class SqlHistory:
-    """In a database, which decides by itself that no version comes twice; there are no tags and no branches."""
+    """In a database, which decides by itself that no version comes twice; there are no tags and no branches.
+
+    Leases are in the folder of the lake, and so are the notes that its collectors leave for those who take one.
+    """
 
     heads: SqlHeads
+    root: Objects
+    environment: Environment
 
     def versions(self) -> list[Aged]:
         return [Aged(version, moment_ns) for version, moment_ns in self.heads.versions()]
@@ -98,14 +109,20 @@ class SqlHistory:
     def rows(self, kept: Sequence[Aged], gone: Sequence[Aged]) -> tuple[list[Row], list[Row]]:  # noqa: ARG002
         return self.heads.rows_since(kept[0].version if kept else 0)
 
-    def forget(self, going: Sequence[Aged]) -> list[Aged]:
-        for aged in going:
+    def forget(self, going: Sequence[Aged], storage_ns: int) -> list[Aged]:
+        note = Forgetting(self.root, [aged.version for aged in going], str(self.environment.new_uuid()))
+        stays = self.held(storage_ns)
+        gone = [aged for aged in going if aged.version not in stays]
+        note.only([aged.version for aged in gone])
+        for aged in gone:
             _log.info("forgetting version %d of the lake", aged.version)
-        self.heads.forget([aged.version for aged in going])
-        return list(going)
+        if gone:
+            self.heads.forget([aged.version for aged in gone])
+        note.done()
+        return gone
 
-    def held(self) -> set[int]:
-        return set()
+    def held(self, storage_ns: int) -> set[int]:
+        return leased(self.root, storage_ns)
 
     def now_ns(self, storage_ns: int) -> int:  # noqa: ARG002
         return self.heads.now_ns()
@@ -116,7 +133,7 @@ def history_of(catalog: Catalog) -> History:
     if catalog.manifest is not None:
         return ManifestHistory(catalog.manifest, lambda: lines_of(catalog))
     assert isinstance(catalog.heads, SqlHeads), "a lake without __manifest has its history in a database"
-    return SqlHistory(catalog.heads)
+    return SqlHistory(catalog.heads, catalog.root, catalog.environment)
 
 
 def expire_lake(
@@ -137,7 +154,7 @@ def expire_lake(
     history = history_of(catalog)
     now_ns = catalog.environment.now_ns() if dry_run else store_now_ns(home_of(catalog), catalog.environment)
     versions = history.versions()
-    going = chosen(versions, history.now_ns(now_ns) - age_ns, keep, history.held())
+    going = chosen(versions, history.now_ns(now_ns) - age_ns, keep, history.held(now_ns))
     doomed = {aged.version for aged in going}
     kept_rows, gone_rows = history.rows([aged for aged in versions if aged.version not in doomed], going)
     needed, before = Needed().add(kept_rows), Needed().add(gone_rows)
@@ -148,11 +165,11 @@ def expire_lake(
     if not dry_run:
         repair_lance_tags(catalog)
         note_dropped(catalog, before, needed)
-        gone = history.forget(going) if going else []
+        gone = history.forget(going, now_ns) if going else []
         spared = [aged for aged in going if aged not in gone]  # somebody came to need them just now
         needed.add(history.rows(spared, ())[0] if spared else ()).add(catalog.state().rows.values())
         going = gone
-    work = _Tables(catalog, needed, kept, now_ns - age_ns, is_dry_run=dry_run, progress=progress)
+    work = _Tables(catalog, needed, kept, now_ns, now_ns - age_ns, is_dry_run=dry_run, progress=progress)
     tables = work.all()
     removed = {aged.version for aged in going}
     home = MANIFEST if catalog.manifest is not None else ""
@@ -179,6 +196,7 @@ class _Tables:
         catalog: Catalog,
         needed: Needed,
         kept: Kept,
+        now_ns: int,
         cutoff_ns: int,
         *,
         is_dry_run: bool,
@@ -187,6 +205,7 @@ class _Tables:
         self._catalog = catalog
         self._needed = needed
         self._kept = kept
+        self._now_ns = now_ns
         self.skipped: dict[str, str] = {}
         """By folder: why it was left alone."""
         self._cutoff_ns = cutoff_ns
@@ -219,8 +238,13 @@ class _Tables:
         below = [aged for aged in listed_versions(objects) if aged.version <= max(pinned)]
         old = [aged for aged in old_ones(below, self._cutoff_ns) if aged.version not in pinned]
         # The tags that protect a lake's versions from other clients keep nothing: the lake itself says what it needs.
-        held = held_by_refs(objects, without=LAKE_TAG) if old else set[int]()
+        held = held_by_refs(objects, self._now_ns, without=LAKE_TAG) if old else set[int]()
         going = [aged for aged in old if aged.version not in held]
         if not going or self._is_dry_run:
             return going
-        return forget(objects, going, lambda: held_by_refs(objects, without=LAKE_TAG), self._catalog.environment)
+        return forget(
+            objects,
+            going,
+            lambda: held_by_refs(objects, self._now_ns, without=LAKE_TAG),
+            self._catalog.environment,
+        )

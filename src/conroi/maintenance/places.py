@@ -26,6 +26,7 @@ from conroi.format.references import name_of, names_in_manifest, names_in_transa
 from conroi.format.transaction import decode_transaction
 from conroi.stores.ages import ages
 from conroi.stores.forgotten import FORGOTTEN_DIR, RESTORING_DIR, is_running
+from conroi.stores.leases import LEASES_DIR, has_ended
 from conroi.stores.listed import TEMPORARY_PREFIX, TREE_DIR
 from conroi.stores.manifest_files import is_in_manifest_folder, manifest_files, manifest_name
 from conroi.stores.objects import ObjectInfo, Objects
@@ -190,10 +191,14 @@ def _whole(place: Place, horizon: Horizon, needed: Names, others: Names) -> list
     folder it is goes last, so that the next collector finishes the work.
     """
     infos = [info for info in place.objects.list("") if not info.path.startswith(MARKS)]
-    if any(info.modified_ns >= horizon.staged_ns for info in infos):
+    if any(info.modified_ns >= horizon.staged_ns or _is_lease(info, horizon) for info in infos):
         return []
     going = [info for info in infos if _base_name(info.path) not in needed and _base_name(info.path) not in others]
     return sorted(going, key=stage_of)
+
+
+def _is_lease(info: ObjectInfo, horizon: Horizon) -> bool:
+    return info.path.startswith(f"{LEASES_DIR}/") and not has_ended(info, horizon.files_ns)
 
 
 def _base_name(path: str) -> str:
@@ -231,6 +236,8 @@ def _own_kind(place: Place, folder: str, name: str, info: ObjectInfo, horizon: H
     if folder.startswith(KEYS_DIR):
         is_known = place.keys_of is None or not name.isdecimal() or int(name) in place.keys_of
         return None if is_known else "key"
+    if folder == LEASES_DIR:
+        return "temporary" if has_ended(info, horizon.files_ns) else None
     if info.modified_ns >= horizon.staged_ns:
         return None
     is_passing = folder == OWN_DIR and name.startswith(("clock-", "probe-"))

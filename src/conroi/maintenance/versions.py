@@ -15,6 +15,7 @@ from conroi.errors import CorruptionError, InvalidInputError, NotFoundError
 from conroi.format.naming import ManifestNaming, parse_manifest_name
 from conroi.refs.tags import Tags
 from conroi.stores.forgotten import Forgetting, being_restored
+from conroi.stores.leases import LeaseInfo, leased, leases
 from conroi.stores.manifest_files import manifest_files
 from conroi.stores.objects import Objects
 from conroi.stores.versions import FolderVersions, Located
@@ -77,18 +78,25 @@ def store_now_ns(objects: Objects, environment: Environment) -> int:
     return environment.now_ns() if info is None else info.modified_ns
 
 
+def live_leases(objects: Objects, environment: Environment) -> list[LeaseInfo]:
+    """The leases that have not ended, by version."""
+    found = [lease for lease in leases(objects, store_now_ns(objects, environment)) if lease.seconds_left > 0]
+    return sorted(found, key=lambda lease: (lease.version, lease.path))
+
+
 # ------------------------------------------------------------------------------ what holds them
 
 
-def held_by_refs(objects: Objects, *, without: str | None = None) -> set[int]:
-    """The versions of the main branch that a tag names, that a branch began at, or that somebody brings back.
+def held_by_refs(objects: Objects, now_ns: int, *, without: str | None = None) -> set[int]:
+    """The versions of the main branch that a tag names, that a branch began at, that are being restored, or leased.
 
-    Of a tag that is just being moved, both its versions. `without` tags whose names begin so.
+    Of a tag that is just being moved, both its versions. `without` tags whose names begin so. `now_ns` is a time by the
+    storage's clock.
     """
     tags = Tags(TableFiles(objects, FolderVersions(objects), SYSTEM), 0).list()
     of_main = [tag for tag in tags if tag.branch in (None, "main")]
     tagged = {tag.version for tag in of_main if without is None or not tag.name.startswith(without)}
-    return {*tagged, *_named(objects, without), *being_restored(objects)}
+    return {*tagged, *_named(objects, without), *being_restored(objects), *leased(objects, now_ns)}
 
 
 def _named(objects: Objects, without: str | None) -> Iterator[int]:

@@ -73,6 +73,16 @@ def _fate(objects: Objects, version: int) -> Fate:
     return found
 
 
+def collected_at_ns(objects: Objects, version: int) -> int | None:
+    """When the version was gone at the latest, in the storage's own time; None if no note says that it went."""
+    found: list[int] = []
+    for newest, path in _notes(objects):
+        if version <= newest and _has(_read_if_there(objects, path), version):
+            info = objects.head(path)
+            found += [] if info is None else [info.modified_ns]
+    return min(found, default=None)
+
+
 class Forgetting:
     """A collector's note on the versions that it is about to delete."""
 

@@ -1,0 +1,73 @@
+"""Versions that were collected while they were in use: one typed error, whatever the storage or pylance said.
+
+A collector deletes the manifest of a version before any file that only the version needs. So a read that fails while
+its manifest is gone failed because the version was collected; if the manifest is there, a missing file is damage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+from conroi.commit.snapshot import Snapshot
+from conroi.errors import BaseVersionExpired, ConroiError, CorruptionError, NotFoundError, VersionExpired
+from conroi.stores.forgotten import collected_at_ns
+from conroi.stores.objects import Objects
+
+
+@contextmanager
+def version_in_use(objects: Objects, snapshot: Snapshot | None, *, is_base: bool = False) -> Generator[None]:
+    """Read a version inside of this: VersionExpired if it was collected meanwhile.
+
+    `is_base`: a transaction or a verb was begun on it, so that doing the work again on a newer version is the answer.
+    """
+    try:
+        yield
+    except BaseVersionExpired:
+        raise
+    except VersionExpired as error:
+        if not is_base:
+            raise
+        raise expired(objects, error.version, is_base=True, table=error.table) from error
+    except (CorruptionError, NotFoundError) as error:
+        if snapshot is None or is_there(objects, snapshot):
+            raise
+        raise expired(objects, snapshot.version, is_base=is_base, table=error.table) from error
+
+
+def is_there(objects: Objects, snapshot: Snapshot) -> bool:
+    """Whether the version's manifest can still be found, under its final name or where it was staged."""
+    paths = {snapshot.located.path, snapshot.naming.path(snapshot.version)}
+    return any(objects.head(path) is not None for path in sorted(paths))
+
+
+def expired(
+    objects: Objects, version: int | None, *, is_base: bool = False, table: str | None = None
+) -> VersionExpired:
+    """The error for a version that was collected."""
+    try:
+        moment_ns = None if version is None else collected_at_ns(objects, version)
+    except ConroiError:  # only the time is lost by that
+        moment_ns = None
+    moment = None if moment_ns is None else datetime.fromtimestamp(moment_ns / 1e9, UTC)
+    when = "" if moment is None else f", at {moment:%Y-%m-%d %H:%M:%S} UTC at the latest"
+    what = "The version" if version is None else f"Version {version}"
+    if is_base:
+        return BaseVersionExpired(
+            f"{what}, on which this work was begun, was collected as an old version{when}.",
+            table=table or objects.root,
+            version=version,
+            base_version=version,
+            collected_at=moment,
+            hint="Do the work again on the newest version: lake.run(function) and conroi.retry do that. "
+            'lake.begin(keep="1h") keeps the version for as long as the work takes.',
+        )
+    return VersionExpired(
+        f"{what} was collected as an old version{when}.",
+        table=table or objects.root,
+        version=version,
+        collected_at=moment,
+        hint="Open a newer version: latest() gives the newest, versions() lists what is there. To hold a version for "
+        'long, tag it, or open it with at(version, keep="1h").',
+    )

@@ -1,0 +1,154 @@
+"""Leases: a small file that keeps a version from being collected for a limited time.
+
+A lease is `_conroi/leases/{version}-{seconds}-{id}`. It ends so many seconds after the time that the storage gave to
+the file, so a holder that crashed blocks nobody for longer. Clocks of two machines are never compared: a collector
+compares times of the storage, a holder measures its own time from before it wrote the file.
+
+Who takes or renews a lease writes the file and then looks whether the version is about to go; a collector notes which
+versions go and then looks for leases (see conroi.stores.forgotten). So at least one of the two sees the other. A lease
+that has ended is never renewed under its name, so a collector may remove its file at any time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import TracebackType
+
+from conroi.environment import Environment, moment, seconds_since
+from conroi.errors import ConroiError, VersionExpired
+from conroi.stores.forgotten import Fate, fate
+from conroi.stores.objects import ObjectInfo, Objects
+
+LEASES_DIR = "_conroi/leases"
+_NAME = re.compile(r"(?P<version>\d{1,20})-(?P<seconds>\d{1,10})-(?P<id>[0-9a-f\-]{36})")
+LONGEST_S = 400 * 86_400
+"""A version that must stay for longer needs a tag."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseInfo:
+    """A lease as it is found in the storage."""
+
+    version: int
+    seconds_left: float
+    """By the storage's own clock; 0 if it has ended."""
+    holder: str | None = None
+    """Host and process that hold it."""
+    path: str = ""
+
+
+class Lease:
+    """A lease on one version. Ends by itself; `renew` prolongs it, `release` ends it early, and so does a `with` block.
+
+    Every method may be called from any thread.
+    """
+
+    def __init__(
+        self,
+        objects: Objects,
+        version: int,
+        seconds: float,
+        environment: Environment,
+        is_there: Callable[[], bool],
+        error: Callable[[], VersionExpired],
+    ) -> None:
+        """`is_there` says whether the version can still be opened, `error` what to raise if not."""
+        self.version = version
+        self.seconds = max(1, round(seconds))
+        """For how long it is taken each time."""
+        self._objects = objects
+        self._environment = environment
+        self._is_there = is_there
+        self._error = error
+        self._path: str | None = None
+        self._taken_at = moment(environment)
+        self._take()
+
+    def __repr__(self) -> str:
+        return f"Lease(version={self.version}, {self.seconds_left:.0f} s left)"
+
+    @property
+    def seconds_left(self) -> float:
+        """For how long the version is kept from now on, by this machine's clock; 0 if the lease has ended."""
+        if self._path is None:
+            return 0.0
+        return max(0.0, self.seconds - seconds_since(self._environment, self._taken_at))
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the version is still kept."""
+        return self.seconds_left > 0
+
+    def renew(self) -> None:
+        """Keep the version for as long again, from now on; VersionExpired if the lease had ended and it is gone."""
+        self._take()
+
+    def release(self) -> None:
+        """End it now; does nothing if that was done."""
+        path, self._path = self._path, None
+        if path is not None:
+            self._objects.delete([path])
+
+    def _take(self) -> None:
+        begun_at = moment(self._environment)  # before the storage dates the file: we think it ends earlier
+        if self._path is None or not self.is_live:
+            self._path = f"{LEASES_DIR}/{self.version}-{self.seconds}-{self._environment.new_uuid()}"
+        self._objects.put(self._path, json.dumps({"holder": f"{socket.gethostname()}:{os.getpid()}"}).encode())
+        self._taken_at = begun_at
+        try:
+            stays = fate(self._objects, self.version) is Fate.STAYS and self._is_there()
+        except BaseException:
+            self.release()
+            raise
+        if not stays:
+            self.release()
+            raise self._error()
+
+    def __enter__(self) -> Lease:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+def leases(objects: Objects, now_ns: int) -> Iterator[LeaseInfo]:
+    """All leases that there are files of; `now_ns` is the time by the storage's clock."""
+    for info in objects.list(LEASES_DIR):
+        parsed = _NAME.fullmatch(info.path.rpartition("/")[2])
+        if parsed is not None:
+            left = max(0.0, (_end_ns(info, parsed) - now_ns) / 1e9)
+            yield LeaseInfo(int(parsed["version"]), left, _holder(objects, info.path), info.path)
+
+
+def leased(objects: Objects, now_ns: int) -> set[int]:
+    """The versions that are kept by a lease."""
+    found: set[int] = set()
+    for info in objects.list(LEASES_DIR):
+        parsed = _NAME.fullmatch(info.path.rpartition("/")[2])
+        if parsed is not None and _end_ns(info, parsed) >= now_ns:
+            found.add(int(parsed["version"]))
+    return found
+
+
+def has_ended(info: ObjectInfo, now_ns: int) -> bool:
+    """Whether this file below LEASES_DIR keeps no version at that time."""
+    parsed = _NAME.fullmatch(info.path.rpartition("/")[2])
+    return parsed is None or _end_ns(info, parsed) < now_ns
+
+
+def _end_ns(info: ObjectInfo, parsed: re.Match[str]) -> int:
+    return info.modified_ns + min(int(parsed["seconds"]), LONGEST_S) * 1_000_000_000
+
+
+def _holder(objects: Objects, path: str) -> str | None:
+    try:
+        return str(json.loads(objects.get(path))["holder"])
+    except (ConroiError, ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,185 @@
+"""A reader or transaction whose version was collected gets one typed error, and a transaction may be run again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import conroi
+from conroi.data.pinned import Pinned
+from conroi.stores.ages import other_ages
+from conroi.verbs import update
+from conroi.verbs.plan import Plan
+
+pytestmark = pytest.mark.contract("M8")
+
+Read = Callable[[conroi.Table], object]
+READS: dict[str, Read] = {
+    "to_arrow": lambda table: table.to_arrow(),
+    "filter": lambda table: table.to_arrow(filter="id = 1"),
+    "batches": lambda table: list(table.to_batches(["v"], batch_size=1)),
+    "count": lambda table: table.count_rows("id > 1"),
+    "pandas": lambda table: table.to_pandas(filter="id = 1"),
+}
+CHANGES: dict[str, Read] = {
+    "update": lambda table: table.update({"v": "'z'"}, "id = 2"),
+    "delete": lambda table: table.delete("v = 'b'"),
+    "merge": lambda table: (
+        table.merge([{"id": 2, "v": "m"}], on="id").when_matched_update_all().when_not_matched_insert_all().execute()
+    ),
+}
+STORES = ("folder", "sqlite")
+
+
+@pytest.fixture(autouse=True)
+def hurry() -> Iterator[None]:
+    """The clock does not matter here."""
+    with other_ages(0.0, 0.0):
+        yield
+
+
+def rows(first: int) -> list[dict[str, object]]:
+    return [{"id": first + number, "v": "abcdef"[number]} for number in range(6)]
+
+
+def lake_at(path: Path, store: str) -> conroi.Lake:
+    return conroi.connect(str(path / "lake"), store=f"sqlite:///{path}/lake.db" if store == "sqlite" else None)
+
+
+def fill(table: conroi.Table, *, indexed: bool) -> None:
+    if indexed:
+        table.create_index("id")
+    table.delete("id = 6")
+
+
+def supersede(table: conroi.Table) -> None:
+    """What the version so far needs, no later one does: data, deletions, and the manifest itself."""
+    table.overwrite([{"id": 1, "v": "new"}, {"id": 2, "v": "new"}])
+    table.append([{"id": 3, "v": "new"}])
+
+
+def collect(of: conroi.Lake | conroi.Table, *, files: bool) -> None:
+    of.expire("0s", keep=1, dry_run=False)
+    if files:
+        of.gc(min_age="0s", dry_run=False)
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+@pytest.mark.parametrize("files", [False, True])
+@pytest.mark.parametrize("name", READS)
+def test_a_reader_of_a_table(tmp_path: Path, name: str, files: bool, indexed: bool) -> None:
+    """F10: InvalidInputError, "check column names", where the table has an index or its deletion file was gone."""
+    fill(conroi.create_table(str(tmp_path / "t"), rows(1)), indexed=indexed)
+    held = conroi.open_table(str(tmp_path / "t"))
+    supersede(conroi.open_table(held.uri))
+    collect(conroi.open_table(held.uri), files=files)
+    check_reader(held, READS[name], must_fail=files or (indexed and name == "filter"))
+
+
+@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("files", [False, True])
+@pytest.mark.parametrize("name", READS)
+def test_a_reader_of_a_lake(tmp_path: Path, name: str, files: bool, store: str) -> None:
+    lake = lake_at(tmp_path, store)
+    lake.create_table("t", rows(1), key="id")
+    fill(lake["t"], indexed=True)
+    held, later = lake["t"], lake.at(lake.version)
+    other = lake_at(tmp_path, store)
+    supersede(other["t"])
+    collect(other, files=files)
+    check_reader(held, READS[name], must_fail=files)
+    fresh = lake_at(tmp_path, store)
+    with pytest.raises(conroi.VersionExpired) as raised:
+        fresh.at(later.version)
+    assert raised.value.version == later.version
+
+
+def failure(held: conroi.Table, read: Read) -> conroi.ConroiError | None:
+    try:
+        read(held)
+    except conroi.ConroiError as error:
+        return error
+    return None
+
+
+def check_reader(held: conroi.Table, read: Read, *, must_fail: bool) -> None:
+    error = failure(held, read)
+    if error is None:
+        assert not must_fail
+        return
+    assert isinstance(error, conroi.VersionExpired)
+    assert isinstance(error, conroi.NotFoundError)
+    assert not isinstance(error, conroi.ConflictError)
+    assert error.version == held.version
+    assert error.collected_at is not None
+    assert "keep=" in str(error.hint)
+
+
+@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("name", [*READS, *CHANGES])
+def test_a_transaction_is_told_to_begin_again(tmp_path: Path, name: str, store: str) -> None:
+    lake = lake_at(tmp_path, store)
+    lake.create_table("t", rows(1), key="id")
+    fill(lake["t"], indexed=True)
+    tx = lake.begin()
+    other = lake_at(tmp_path, store)
+    supersede(other["t"])
+    collect(other, files=True)
+    with pytest.raises(conroi.RetryableConflict) as raised, tx:
+        {**READS, **CHANGES}[name](tx["t"])
+    assert isinstance(raised.value, conroi.BaseVersionExpired)
+    assert isinstance(raised.value, conroi.VersionExpired)
+    assert raised.value.base_version == 3
+    assert raised.value.collected_at is not None
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_run_begins_again(tmp_path: Path, store: str) -> None:
+    """F10: lake.run gave up."""
+    lake = lake_at(tmp_path, store)
+    lake.create_table("t", rows(1), key="id")
+    fill(lake["t"], indexed=True)
+    bases: list[int] = []
+
+    def work(tx: conroi.Transaction) -> int:
+        bases.append(tx.base_version)
+        if len(bases) == 1:
+            other = lake_at(tmp_path, store)
+            supersede(other["t"])
+            collect(other, files=True)
+        tx["t"].update({"v": "'run'"}, "id = 1")
+        return tx["t"].count_rows("v = 'run'")
+
+    assert lake.run(work) == 1
+    assert len(bases) == 2
+    assert sorted(lake["t"].to_arrow()["v"].to_pylist(), key=str) == ["new", "new", "run"]
+
+
+def test_a_verb_whose_version_is_collected_is_done_again(tmp_path: Path) -> None:
+    """A slow verb: its base is collected between the look at the head and the read."""
+    fill(conroi.create_table(str(tmp_path / "t"), rows(1), key="id"), indexed=True)
+    table = conroi.open_table(str(tmp_path / "t"))
+    done: list[int] = []
+
+    def verb(at: Pinned) -> Plan | None:
+        done.append(at.version)
+        if len(done) == 1:
+            other = conroi.open_table(table.uri)
+            supersede(other)
+            collect(other, files=True)
+        return update(at, {"v": "'slow'"}, "id = 1", mode="rows")
+
+    table._do(verb, {})  # pyright: ignore[reportPrivateUsage]
+    assert len(done) == 2
+    assert sorted(conroi.open_table(table.uri).to_arrow()["v"].to_pylist(), key=str) == ["new", "new", "slow"]
+
+
+def test_a_missing_file_of_a_version_that_is_there_is_damage(tmp_path: Path) -> None:
+    fill(conroi.create_table(str(tmp_path / "t"), rows(1)), indexed=False)
+    for file in (tmp_path / "t" / "_deletions").iterdir():
+        file.unlink()
+    for read in READS.values():
+        with pytest.raises(conroi.CorruptionError, match="missing"):
+            read(conroi.open_table(str(tmp_path / "t")))
