@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from conroi.views.collections import collected_page, expired_page
+from conroi.views.collections import SHOWN_PATHS, collected_page, expired_page
 from conroi.views.grid import to_html
-
-SHOWN_PATHS = 20
-"""So many paths of files are shown where a report is printed; `paths` has all of them."""
 
 
 @dataclass(frozen=True)

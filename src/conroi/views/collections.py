@@ -12,13 +12,18 @@ if TYPE_CHECKING:
     from conroi.maintenance.reports import Collected, Expired
 
 
+SHOWN_PATHS = 20
+"""So many paths of files are shown; `paths` of a report has all of them, and so has the JSON output."""
+
+
 def expired_page(found: Expired) -> Grid:
     """Versions that were forgotten, or would be."""
     what = "would be forgotten" if found.is_dry_run else "forgotten"
     title = f"{plural(len(found.removed), 'version')} of the lake {what}, {len(found.kept):,} kept"
     lines = [f"{_ranges(found.removed)}"] if found.removed else []
     rows = [(name, number(len(versions)), _ranges(versions)) for name, versions in sorted(found.tables.items())]
-    return grid("table|>versions|which", rows, title=title, lines=lines)
+    lines += [f"{folder} was left alone: {plain(why)}" for folder, why in sorted(found.skipped.items())]
+    return grid("table|>versions|which", rows, title=title, lines=[*lines, *_paths(found)])
 
 
 def collected_page(found: Collected) -> Grid:
@@ -27,7 +32,16 @@ def collected_page(found: Collected) -> Grid:
     title = f"{plural(found.files, 'file')} {what}, {size(found.bytes)}"
     rows = [(each.table, each.kind, number(each.files), size(each.bytes)) for each in found.garbage]
     lines = [f"{table} was left alone: {plain(why)}" for table, why in sorted(found.skipped.items())]
-    return grid("table|kind|>files|>size", rows, title=title, lines=lines)
+    return grid("table|kind|>files|>size", rows, title=title, lines=[*lines, *_paths(found)])
+
+
+def _paths(found: Expired | Collected) -> list[str]:
+    """The first files that would go."""
+    if not found.is_dry_run:
+        return []
+    lines = [plain(path) for path in found.paths[:SHOWN_PATHS]]
+    more = len(found.paths) - SHOWN_PATHS
+    return [*lines, f"… and {more:,} more files"] if more > 0 else lines
 
 
 def _ranges(numbers: Iterable[int]) -> str:

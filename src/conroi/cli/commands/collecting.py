@@ -61,6 +61,8 @@ def _expired_facts(found: Expired) -> dict[str, Any]:
         "kept": list(found.kept),
         "tables": {name: list(versions) for name, versions in found.tables.items()},
         "bytes": found.bytes,
+        "paths": list(found.paths),
+        "skipped": dict(found.skipped),
     }
 
 
@@ -95,5 +97,6 @@ def _collected_facts(found: Collected) -> dict[str, Any]:
         "garbage": [
             {"table": each.table, "kind": each.kind, "files": each.files, "bytes": each.bytes} for each in found.garbage
         ],
+        "paths": list(found.paths),
         "skipped": dict(found.skipped),
     }

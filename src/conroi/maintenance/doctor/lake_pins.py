@@ -89,7 +89,7 @@ class PinChecks:
             return  # its publisher is at it
         if self._subject.objects.head(pin.final.path) is not None:
             return
-        objects, environment = self._subject.objects, self._subject.environment
+        objects, environment = self._subject.objects, self._subject.files.environment
         self._subject.add(
             "unfinished-publication",
             "The lake has published the version, but it has no final name.",
