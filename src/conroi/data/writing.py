@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +12,7 @@ import pyarrow as pa
 from conroi.data.convert import fragment_from_pylance
 from conroi.data.pylance import file_session, pylance_errors
 from conroi.environment import Environment
-from conroi.errors import InvalidInputError
+from conroi.errors import ConroiError, InvalidInputError, StoreError
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import file_field_ids
 from conroi.format.naming import DATA_DIR, data_file_name
@@ -99,9 +100,10 @@ class DataWriter:
                 table=self.objects.root,
                 hint="Give every column.",
             )
-        with pylance_errors(self.objects.root):
+        stream = _Watched(batches)
+        with stream.errors(self.objects.root):
             fragments = write_fragments(
-                batches,
+                stream.reader(),
                 self.objects.pylance_uri(),
                 mode="overwrite",  # only says "do not look up the table's schema": nothing is overwritten
                 max_rows_per_file=self.rows_per_file,
@@ -148,6 +150,47 @@ class OpenFile:
             file_size_bytes=self.writer.size_bytes or 0,
         )
         return data_file, rows or 0
+
+
+class _Watched:
+    """A stream that pylance reads: what the stream itself raises is known by what it is, not as a failure to write."""
+
+    def __init__(self, batches: pa.RecordBatchReader) -> None:
+        self._batches = batches
+        self._raised: Exception | None = None
+
+    def reader(self) -> pa.RecordBatchReader:
+        return pa.RecordBatchReader.from_batches(self._batches.schema, self._watched())
+
+    def _watched(self) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from self._batches
+        except Exception as error:
+            self._raised = error
+            raise
+
+    @contextmanager
+    def errors(self, table: str) -> Generator[None]:
+        """Raise what the stream raised, or what pylance thinks of its values, in our words."""
+        try:
+            with pylance_errors(table):
+                yield
+        except StoreError as error:
+            if isinstance(self._raised, ConroiError):
+                self._raised.table = self._raised.table or table
+            if self._raised is not None:
+                raise self._raised from None
+            if _ABOUT_VALUES in str(error.__cause__):
+                raise InvalidInputError(
+                    f"A value cannot be stored in its column: {error.message.partition(_ABOUT_VALUES)[2].strip(': ')}",
+                    table=table,
+                    hint="Check that every value fits its column; a JSON column takes valid JSON only.",
+                ) from error
+            raise
+
+
+_ABOUT_VALUES = "LanceError(Arrow)"
+"""How pylance begins to say that Arrow data is not as it should be."""
 
 
 def _is_converted(field: pa.Field[Any]) -> bool:

@@ -79,6 +79,11 @@ class Request:
 
     # ------------------------------------------------------------------------ the change
 
+    @property
+    def only_deletes_matched(self) -> bool:
+        """Whether all it can do is delete rows that match: then it does not matter how many rows match one."""
+        return all(clause.rows is Rows.MATCHED and clause.action is Action.DELETE for clause in self.clauses)
+
     def brings_new_keys(self, pinned: Pinned) -> bool:
         """Whether rows must still be compared with the table by its declared key, since matching did not do that."""
         key = set(key_columns(pinned.manifest.fields))

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from conroi.data.keys import key_columns_of
+from conroi.data.arrow_types import positions
+from conroi.data.keys import key_columns_of, repeated
 from conroi.data.pinned import Pinned
 from conroi.data.rows import offsets_by_fragment
 from conroi.data.stored import remember
@@ -43,12 +44,30 @@ class Merging:
         """The change; None if no clause finds a row."""
         request = self._request
         fitted, keys = self._incoming(pinned)
+        if request.only_deletes_matched and repeated(keys).num_rows:
+            return planned(pinned, request, self._change(pinned, self._deleted_by_parts(pinned, fitted, keys)))
+        return planned(pinned, request, self._change(pinned, self._decided(pinned, self._source, fitted, keys)))
+
+    def _decided(self, pinned: Pinned, source: pa.Table, fitted: pa.Table, keys: pa.Table) -> Decided:
+        request = self._request
         found = self._matching(pinned, keys, request.on, needs_target_only=request.has(Rows.TARGET_ONLY))
         if request.is_on_key(pinned):
             refuse_doubled(pinned, found, keys, request.on)
         key = key_columns(pinned.manifest.fields)
-        decided = Decision(pinned, self._source, fitted, found).decide(request.clauses, (*request.on, *key))
-        return planned(pinned, request, self._change(pinned, decided))
+        return Decision(pinned, source, fitted, found).decide(request.clauses, (*request.on, *key))
+
+    def _deleted_by_parts(self, pinned: Pinned, fitted: pa.Table, keys: pa.Table) -> Decided:
+        """A row goes if any row of the source deletes it: the source in parts, in each of which a key is there once."""
+        parts: dict[int, list[int]] = {}
+        seen: dict[tuple[object, ...], int] = {}
+        for number, key in enumerate(zip(*(column.to_pylist() for column in keys.columns), strict=True)):
+            seen[key] = seen.get(key, -1) + 1
+            parts.setdefault(seen[key], []).append(number)
+        gone: list[Addresses] = []
+        for numbers in parts.values():
+            at = positions(np.array(numbers, np.int64))
+            gone += self._decided(pinned, self._source.take(at), fitted.take(at), keys.take(at)).deleted
+        return Decided(deleted=[np.unique(joined(gone))])
 
     def _incoming(self, pinned: Pinned) -> tuple[pa.Table, pa.Table]:
         """The source in the table's types, and its keys; worked out once as long as the columns stay the same."""
@@ -56,7 +75,8 @@ class Merging:
         if self._fitting is None or self._fitting[0] != fields:
             fitted = self._request.fitted(pinned, self._source)
             keys = key_columns_of(fitted, self._request.on)
-            refuse_repeated(keys, self._request.on, pinned.root)
+            if not self._request.only_deletes_matched:
+                refuse_repeated(keys, self._request.on, pinned.root)
             self._fitting = fields, fitted, keys
         return self._fitting[1], self._fitting[2]
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
@@ -12,7 +13,14 @@ from conroi.data.convert import index_from_pylance
 from conroi.data.pinned import Pinned
 from conroi.data.pylance import has_sections, pylance_errors
 from conroi.data.rows import count_rows
-from conroi.errors import AlreadyExistsError, InvalidInputError, NotFoundError, StoreError, UnsupportedError
+from conroi.errors import (
+    AlreadyExistsError,
+    CorruptionError,
+    InvalidInputError,
+    NotFoundError,
+    StoreError,
+    UnsupportedError,
+)
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import fields_by_path
 from conroi.format.naming import index_dir
@@ -72,7 +80,7 @@ def _build(
     pinned: Pinned, path: Sequence[str], kind: str, name: str, fragments: list[int], options: Mapping[str, Any]
 ) -> pb.IndexMetadata:
     column = ".".join(f"`{part}`" for part in path)
-    with pylance_errors(pinned.root):
+    with _tokenizer_errors(pinned, options.get("base_tokenizer")), pylance_errors(pinned.root):
         index = pinned.dataset.create_index_uncommitted(
             column, "INVERTED" if kind == "FTS" else kind, name=name, replace=True, fragment_ids=fragments, **options
         )
@@ -83,6 +91,22 @@ def _build(
     folder = index_dir(UUID(index.uuid))
     pinned.files.objects.sync([f"{folder}/{file.path}" for file in metadata.files])
     return metadata
+
+
+@contextmanager
+def _tokenizer_errors(pinned: Pinned, tokenizer: object) -> Generator[None]:
+    """A model that a tokenizer needs is no part of the table, so it is not the table that lacks a file."""
+    try:
+        yield
+    except (CorruptionError, InvalidInputError, StoreError) as error:
+        if not isinstance(tokenizer, str) or "/" not in tokenizer:
+            raise
+        raise InvalidInputError(
+            f"The tokenizer {tokenizer!r} cannot be loaded: {error.message}",
+            table=pinned.root,
+            hint="Install its language model where Lance looks for it: in LANCE_LANGUAGE_MODEL_HOME, or by `python -m "
+            f"lance.download {tokenizer.partition('/')[0]}`.",
+        ) from error
 
 
 # ------------------------------------------------------------------------- what no index covers
