@@ -54,7 +54,7 @@ def test_under_a_declared_key_a_null_key_may_not_come_in(table: conroi.Table) ->
 # ------------------------------------------------------------------------------------ doubles
 
 
-@pytest.mark.parametrize("clause", ["when_matched_update_all", "when_not_matched_insert_all", "when_matched_delete"])
+@pytest.mark.parametrize("clause", ["when_matched_update_all", "when_not_matched_insert_all"])
 @pytest.mark.parametrize("key", [1, 9])
 def test_source_keys_that_come_twice_are_named(clause: str, key: int, table: conroi.Table) -> None:
     source = [{"id": key, "n": 1}, {"id": 7, "n": 2}, {"id": key, "n": 3}]

@@ -1,4 +1,4 @@
-"""Values that pylance's own writer refuses, and models that a tokenizer lacks: typed errors, no fault of the storage."""
+"""Values that pylance's own writer refuses, and models that a tokenizer lacks: typed errors, not faults of storage."""
 
 from __future__ import annotations
 
@@ -21,9 +21,7 @@ NOT_NULL = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("s", 
     [[{"id": None, "s": "b"}], pa.table({"id": pa.array([None], pa.int64()), "s": ["b"]})],
     ids=["rows", "arrow"],
 )
-def test_a_null_where_none_may_be_is_bad_input_in_every_version(
-    tmp_path: Path, data_format: str, rows: Any
-) -> None:
+def test_a_null_where_none_may_be_is_bad_input_in_every_version(tmp_path: Path, data_format: str, rows: Any) -> None:
     """B6: for version 2.0 it was a StoreError with a traceback in it."""
     table = conroi.create_table(tmp_path / "t", pa.table({"id": [1], "s": ["a"]}, NOT_NULL), data_format=data_format)
     with pytest.raises(conroi.InvalidInputError, match="'id' may not be null") as refused:

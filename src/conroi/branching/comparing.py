@@ -137,9 +137,9 @@ def keyed_changes(compared: Comparison) -> KeyedChanges:
 def read_rows(pinned: Pinned, rows: Rows, columns: Sequence[str]) -> pa.Table:
     """These rows of a version."""
     if not columns:
-        return pinned.schema.empty_table().select([])
+        return pa.Table.from_batches([], pinned.schema).select([])
     whole = [number for number, offsets in rows.items() if offsets is None]
-    parts: list[pa.Table] = [pinned.schema.empty_table().select(list(columns))]
+    parts: list[pa.Table] = [pa.Table.from_batches([], pinned.schema).select(list(columns))]
     with pylance_errors(pinned.root):
         if whole:
             fragments = [pinned.dataset.get_fragment(number) for number in whole]

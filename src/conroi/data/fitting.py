@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, cast
 
 import pyarrow as pa
 
@@ -143,7 +143,8 @@ def _cast_column(column: pa.Array[Any], field: pa.Field[Any], table: str) -> pa.
     try:
         storage = field.type.storage_type if isinstance(field.type, pa.BaseExtensionType) else field.type
         plain = column.storage if isinstance(column, pa.ExtensionArray) else column
-        plain = _to_blob(plain) if _is_blob(field.type) and _is_bytes(plain.type) else plain
+        if _holds_blobs(field.type):
+            return _with_blobs(plain, field.type)
         converted = _to_dictionary(plain, storage) if pa.types.is_dictionary(storage) else plain.cast(storage)
         if isinstance(field.type, pa.BaseExtensionType):
             return pa.ExtensionArray.from_storage(field.type, converted)
@@ -154,6 +155,34 @@ def _cast_column(column: pa.Array[Any], field: pa.Field[Any], table: str) -> pa.
             table=table,
             hint="Nothing is cut or rounded silently; convert the column first.",
         ) from error
+
+
+def _holds_blobs(type_: pa.DataType) -> bool:
+    return _is_blob(type_) or any(_holds_blobs(type_.field(number).type) for number in range(type_.num_fields))
+
+
+def _with_blobs(column: pa.Array[Any], type_: pa.DataType) -> pa.Array[Any]:
+    """The column with bytes as blobs wherever the type has blobs, inside structs and lists too."""
+    if column.type.equals(type_):
+        return column
+    if _is_blob(type_) and isinstance(type_, pa.BaseExtensionType):
+        storage = column.storage if isinstance(column, pa.ExtensionArray) else column
+        storage = _to_blob(storage) if _is_bytes(storage.type) else storage
+        return pa.ExtensionArray.from_storage(type_, storage.cast(type_.storage_type))
+    if not _holds_blobs(type_):
+        return column.cast(type_)
+    if isinstance(column, pa.StructArray) and pa.types.is_struct(type_):
+        fields = [type_.field(number) for number in range(type_.num_fields)]
+        parts = [_with_blobs(column.field(field.name), field.type) for field in fields]
+        return pa.StructArray.from_arrays(parts, fields=fields, mask=column.is_null())
+    if isinstance(column, pa.ListArray | pa.LargeListArray) and _is_list(type_):
+        first, last = column.offsets[0].as_py(), column.offsets[-1].as_py()
+        values = _with_blobs(column.values.slice(first, last - first), type_.value_type)
+        is_large = pa.types.is_large_list(type_)
+        offsets = pa.array(column.offsets.to_numpy() - first, pa.int64() if is_large else pa.int32())
+        kind = cast("Any", pa.LargeListArray if is_large else pa.ListArray)
+        return kind.from_arrays(offsets, values, type=type_, mask=column.is_null())
+    return column.cast(type_)
 
 
 def _is_blob(type_: pa.DataType) -> bool:

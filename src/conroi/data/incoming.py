@@ -140,7 +140,7 @@ def _rows_to_table(given: Sequence[object], schema: pa.Schema | None) -> pa.Tabl
             raise InvalidInputError("An empty list has no schema.", hint="Give a pyarrow schema instead.")
         return pa.Table.from_pylist(rows)
     if not rows:
-        return schema.empty_table()
+        return pa.Table.from_batches([], schema)
     named = {str(name) for row in rows for name in row}
     known = [field for field in schema if field.name in named]
     inferred = sorted(named - set(schema.names))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +20,10 @@ from conroi.stores.objects import Objects
 
 ROWS_PER_FILE = 1_048_576
 """As many rows as pylance puts into one fragment."""
+
+MOST_ROWS = 1 << 31
+"""Enough for all rows of a fragment in one file."""
+MOST_BYTES = 1 << 40
 
 Progress = Callable[[int], None]
 """Called with the number of rows done so far."""
@@ -60,9 +64,21 @@ class DataWriter:
 
     def write_columns(self, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> pb.DataFile:
         """One file with some columns of one fragment: as many rows as the fragment has, in its order."""
+        if any(_is_converted(field) for field in schema):
+            return self._columns_by_pylance(pa.RecordBatchReader.from_batches(schema, batches))
         data_file, _ = self._write_one(schema, batches)
         self.objects.sync([f"{DATA_DIR}/{data_file.path}"])
         return data_file
+
+    def _columns_by_pylance(self, batches: pa.RecordBatchReader) -> pb.DataFile:
+        """The same for columns that pylance stores in another form, such as blobs: as a fragment of their own."""
+        tops = {field.name: field.id for field in self.fields if field.parent_id == -1}
+        by_id = {field.id: field for field in self.fields}
+        order = [i for name in batches.schema.names for i in _subtree(tops[name], by_id)]
+        (fragment,) = self._fragments_by_pylance(batches, MOST_ROWS)
+        file = fragment.files[0]
+        file.fields[:] = [order[number] for number in file.fields]
+        return file
 
     def _write_file(self, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> pb.DataFragment:
         data_file, rows = self._write_one(schema, batches)
@@ -92,25 +108,29 @@ class DataWriter:
         return any(_is_converted(field) for field in schema)
 
     def _write_by_pylance(self, batches: pa.RecordBatchReader) -> WrittenFiles:
-        from lance.fragment import write_fragments
-
         if len(batches.schema) != sum(1 for f in self.fields if f.parent_id == -1):
             raise InvalidInputError(
                 "A table with JSON or blob columns, or in an old file version, takes only complete rows.",
                 table=self.objects.root,
                 hint="Give every column.",
             )
+        return self._renumbered(self._fragments_by_pylance(batches, self.rows_per_file))
+
+    def _fragments_by_pylance(self, batches: pa.RecordBatchReader, rows_per_file: int) -> list[pb.DataFragment]:
+        from lance.fragment import write_fragments
+
         stream = _Watched(batches)
         with stream.errors(self.objects.root):
             fragments = write_fragments(
                 stream.reader(),
                 self.objects.pylance_uri(),
                 mode="overwrite",  # only says "do not look up the table's schema": nothing is overwritten
-                max_rows_per_file=self.rows_per_file,
+                max_rows_per_file=rows_per_file,
+                max_bytes_per_file=MOST_BYTES,
                 data_storage_version=self.data_format,
                 storage_options=dict(self.objects.storage_options) or None,
             )
-        return self._renumbered([fragment_from_pylance(fragment) for fragment in fragments])
+        return [fragment_from_pylance(fragment) for fragment in fragments]
 
     def _renumbered(self, fragments: list[pb.DataFragment]) -> WrittenFiles:
         """pylance numbers the fields of a new schema from 0; the table's own numbers may be others."""
@@ -150,6 +170,14 @@ class OpenFile:
             file_size_bytes=self.writer.size_bytes or 0,
         )
         return data_file, rows or 0
+
+
+def _subtree(top: int, by_id: Mapping[int, pb.Field]) -> Iterator[int]:
+    """A field and all inside it, in the order of the schema."""
+    yield top
+    for each in by_id.values():
+        if each.parent_id == top:
+            yield from _subtree(each.id, by_id)
 
 
 class _Watched:

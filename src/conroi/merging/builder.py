@@ -185,5 +185,5 @@ def source_rows(source: object, schema: pa.Schema) -> pa.Table | Elsewhere:
     if elsewhere is not None:
         return elsewhere
     if isinstance(source, Sequence) and not isinstance(source, str | bytes) and not len(source):
-        return schema.empty_table()
+        return pa.Table.from_batches([], schema)
     return to_reader(source).read_all()

@@ -114,7 +114,7 @@ def inserted_rows(pinned: Pinned, decided: Decided) -> pa.Table:
     """The rows that are new, or those of their columns that matter."""
     if decided.inserted_rows:
         return pa.concat_tables(decided.inserted_rows)
-    return pinned.schema.empty_table()
+    return pa.Table.from_batches([], pinned.schema)
 
 
 def joined(parts: Sequence[Addresses]) -> Addresses:

@@ -1,0 +1,78 @@
+"""Blobs inside structs and lists, and blobs that a function computes: the same verbs, the right bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import lance
+import pyarrow as pa
+import pytest
+
+import conroi
+
+pytestmark = pytest.mark.contract("T28")
+
+LARGE = b"y" * 300_000
+
+
+def in_struct(values: list[bytes | None]) -> pa.Array[Any]:
+    parts = [pa.array(range(len(values)), pa.int64()), lance.blob_array(values)]
+    return pa.StructArray.from_arrays(parts, fields=[pa.field("n", pa.int64()), lance.blob_field("b")])
+
+
+def in_list(values: list[bytes | None]) -> pa.Array[Any]:
+    return pa.ListArray.from_arrays(pa.array(range(len(values) + 1), pa.int32()), lance.blob_array(values))
+
+
+MAKERS = {"struct": in_struct, "list": in_list}
+
+
+def table_of(kind: str, ids: list[int], values: list[bytes | None]) -> pa.Table:
+    return pa.table({"id": ids, "x": MAKERS[kind](values)})
+
+
+def contents(table: conroi.Table, kind: str) -> dict[int, bytes | None]:
+    """The bytes by id, as pylance reads them."""
+    rows = lance.dataset(table.uri).scanner(blob_handling="all_binary").to_table().to_pylist()
+    return {row["id"]: row["x"]["b"] if kind == "struct" else row["x"][0] for row in rows}
+
+
+@pytest.fixture(params=MAKERS)
+def kind(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def table(tmp_path: Path, kind: str) -> conroi.Table:
+    return conroi.create_table(tmp_path / "t", table_of(kind, [3, 1, 2], [b"three", None, LARGE]))
+
+
+def test_rows_with_them_are_updated(table: conroi.Table, kind: str) -> None:
+    """B7."""
+    table = table.update({"id": "id + 10"}, where="id >= 2", mode="rows")
+    assert contents(table, kind) == {13: b"three", 1: None, 12: LARGE}
+
+
+def test_rows_with_them_are_merged(table: conroi.Table, kind: str) -> None:
+    merge = table.merge(table_of(kind, [2, 4], [b"new", b"four"]), on="id")
+    done = merge.when_matched_update_all().when_not_matched_insert_all().execute()
+    assert contents(done.table, kind) == {3: b"three", 1: None, 2: b"new", 4: b"four"}
+
+
+def test_rows_with_them_are_sorted(table: conroi.Table, kind: str) -> None:
+    table = table.compact("id")
+    assert list(contents(table, kind).items()) == [(1, None), (2, LARGE), (3, b"three")]
+
+
+def test_a_function_computes_blobs(tmp_path: Path) -> None:
+    table = conroi.create_table(tmp_path / "t", pa.table({"id": [1, 2]})).append(pa.table({"id": [3]}))
+
+    def blobs(batch: pa.RecordBatch) -> pa.RecordBatch:
+        values = [LARGE if number == 2 else b"x" * number for number in batch["id"].to_pylist()]
+        return pa.record_batch([lance.blob_array(values)], names=["b"])
+
+    table = table.add_columns(blobs)
+    rows = lance.dataset(table.uri).scanner(blob_handling="all_binary").to_table().to_pylist()
+    assert {row["id"]: row["b"] for row in rows} == {1: b"x", 2: LARGE, 3: b"xxx"}
+    assert not conroi.open_table(table.uri).doctor(deep=True).findings
