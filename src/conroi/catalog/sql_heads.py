@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -55,7 +54,6 @@ class SqlHeads:
         self._copy = LakeCopy(root, lake)
         self._copying: Running[object] | None = None
         """The newest version of ours, on its way to the folder."""
-        self._copied_by = 0
 
     @property
     def turns(self) -> Turns:
@@ -145,7 +143,7 @@ class SqlHeads:
 
     def copy_to_folder(self, state: LakeState) -> None:
         """Make sure that the folder alone has this state, which is to be followed by another or to be kept."""
-        if self._copying is not None and self._copied_by == os.getpid():  # its thread does not outlive a fork
+        if self._copying is not None:
             self._copying.result()
         if state.version:
             self._copy.ensure(state.version, state.timestamp_ns, _json_rows(state))
@@ -163,7 +161,7 @@ class SqlHeads:
         if self._root.is_local:
             self._copy.add(copied)
         else:
-            self._copying, self._copied_by = later(partial(self._copy.add, copied)), os.getpid()
+            self._copying = later(partial(self._copy.add, copied))
 
     def _publish(self, base: int, commit: LakeCommit, rows: dict[str, str | None]) -> LakeCommit | None:
         """The commit as it landed; None if others were first.
