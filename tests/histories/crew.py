@@ -22,7 +22,7 @@ from tests.histories.planted import plant
 from tests.histories.workload import BAG, CELLS, LOG, OF_BRANCHES, RARE, TABLES, Broken, Choices, Step
 from tests.support.lake_tables import FaultyTables
 
-GONE = (conroi.NotFoundError, conroi.ConflictError)
+GONE = conroi.VersionExpired
 """What a reader of a version that was forgotten is told."""
 Role = Literal["writer", "reader", "idler", "compactor", "collector", "brancher"]
 
@@ -296,7 +296,7 @@ def _at_newest(worker: Worker, steps: list[Step], done: list[Operation]) -> None
         at = worker.lake.at(version=worker.lake.version)
         for step in steps:
             workload.do(at.__getitem__, step, done)
-    except conroi.NotFoundError as error:  # it may be forgotten while it is read
+    except conroi.VersionExpired as error:  # it may be forgotten while it is read
         raise conroi.RetryableConflict(f"The version is gone: {error}") from error
 
 
