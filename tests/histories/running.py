@@ -36,8 +36,9 @@ class Size:
     """So many transactions are tried by all that write."""
     seconds: float
     """Then it ends, also if there were fewer."""
-    kill_every_s: float = 3.0
-    pause_every_s: float = 3.0
+    kill_every: float = 2.0
+    """Killings are so far apart on average, in ages of a version; pauses likewise."""
+    pause_every: float = 2.0
 
 
 @dataclass
@@ -117,7 +118,7 @@ class _Supervisor:
 
     def run(self) -> None:
         until = time.monotonic() + self._size.seconds
-        next_kill, next_pause = self._soon(self._size.kill_every_s), self._soon(self._size.pause_every_s)
+        next_kill, next_pause = self._soon(self._size.kill_every), self._soon(self._size.pause_every)
         try:
             while time.monotonic() < until and self._tried() < self._size.tried:
                 time.sleep(0.05)
@@ -126,10 +127,10 @@ class _Supervisor:
                 self._replace_dead()
                 if now > next_kill:
                     self._kill()
-                    next_kill = self._soon(self._size.kill_every_s)
+                    next_kill = self._soon(self._size.kill_every)
                 if now > next_pause:
                     self._pause()
-                    next_pause = self._soon(self._size.pause_every_s)
+                    next_pause = self._soon(self._size.pause_every)
             self._setting.stop.touch()
             self._wake(float("inf"))
             self._join()
@@ -138,8 +139,8 @@ class _Supervisor:
                 if process.is_alive():
                     process.kill()
 
-    def _soon(self, mean_s: float) -> float:
-        return time.monotonic() + self._chance.expovariate(1 / mean_s)
+    def _soon(self, mean: float) -> float:
+        return time.monotonic() + self._setting.version_s * self._chance.expovariate(1 / mean)
 
     def _tried(self) -> int:
         return sum(

@@ -145,7 +145,7 @@ def test_processes_with_a_planted_bug_are_found_out(
     bug: str, isolation: Isolation, kinds: set[str], new_setting: NewSetting
 ):
     setting = replace(new_setting("local", isolation), planted=bug, version_s=60.0, file_s=3600.0)
-    size = Size(tried=600, seconds=120, kill_every_s=1e9, pause_every_s=1e9)
+    size = Size(tried=600, seconds=120, kill_every=1e9, pause_every=1e9)
     outcome = run(setting, size, ("writer", "writer", "writer", "reader"))
     print(outcome)
     assert outcome.report.kinds.keys() & kinds

@@ -20,8 +20,8 @@ from tests.histories.workload import BAG, CELLS
 
 TRIED = int(os.environ.get("CONROI_HISTORY_TRIED", "2000"))
 SECONDS = float(os.environ.get("CONROI_HISTORY_SECONDS", "1500"))
-SHORT = Size(tried=40, seconds=30, kill_every_s=1.5, pause_every_s=1.5)
-SHORT_AND_FAR = Size(tried=24, seconds=30, kill_every_s=3, pause_every_s=3)
+SHORT = Size(tried=40, seconds=30, kill_every=1, pause_every=1)
+SHORT_AND_FAR = Size(tried=24, seconds=30, kill_every=1, pause_every=1)
 WITH_BRANCHES = ("local", "seaweedfs")
 
 
