@@ -199,6 +199,7 @@ class _Supervisor:
                 else:
                     self.recorder.note(problem=f"{job.name} ended by itself with {process.exitcode}")
                 del self._running[job.name]
+                self._paused.pop(job.name, None)  # it died just before it was to stand still
                 self._start(job.role)
 
     def _join(self) -> None:
