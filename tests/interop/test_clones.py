@@ -113,6 +113,20 @@ def test_a_deep_clone_of_a_clone_of_a_clone_needs_none_of_them(tables: Stable, t
 
 
 @pytest.mark.contract("T29")
+@pytest.mark.parametrize("is_root", [True, False], ids=["root of a table", "bare folder"])
+def test_a_deep_clone_has_the_files_of_a_base(tmp_path: Path, is_root: bool) -> None:
+    """Under a base that is the root of a table files are below data/, else right in it."""
+    base = lance.DatasetBasePath(str(tmp_path / "base"), name="base", is_dataset_root=is_root)
+    (tmp_path / "base").mkdir()
+    data = pa.table({"v": [1, 2]})
+    lance.write_dataset(data, str(tmp_path / "t"), initial_bases=[base], target_bases=["base"], mode="create")
+    conroi.open_table(tmp_path / "t").append(pa.table({"v": [3]})).clone(str(tmp_path / "deep"), deep=True)
+    shutil.rmtree(tmp_path / "base")
+    shutil.rmtree(tmp_path / "t")
+    assert sorted(lance.dataset(str(tmp_path / "deep")).to_table()["v"].to_pylist()) == [1, 2, 3]
+
+
+@pytest.mark.contract("T29")
 def test_a_deep_clone_has_the_large_blobs(tmp_path: Path) -> None:
     """Blobs that are too large for the data file are in files beside it, which no manifest names."""
     sizes = [10, 300_000, 5_000_000]
