@@ -151,9 +151,12 @@ class TooMuchContention(ConflictError):
         base_version: int | None = None,
         reason: Reason | None = None,
         attempts: int = 0,
+        conflicts: int = 0,
     ) -> None:
         super().__init__(message, table=table, version=version, hint=hint, base_version=base_version, reason=reason)
         self.attempts = attempts
+        self.conflicts = conflicts
+        """How many of the attempts lost to a commit to the same table."""
 
 
 class LockTimeout(TooMuchContention):

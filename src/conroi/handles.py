@@ -17,6 +17,7 @@ from conroi.commit.snapshot import Snapshot
 from conroi.data.pinned import Pinned
 from conroi.data.predicates import Predicate
 from conroi.data.writing import Progress
+from conroi.environment import Moment
 from conroi.errors import ClosedError, ConroiError, InvalidInputError, NotFoundError, UnsupportedError, about
 from conroi.format.fields import key_columns
 from conroi.format.naming import ManifestNaming, is_detached
@@ -103,10 +104,10 @@ class VersionsUpTo:
     def put(self, version: int, naming: ManifestNaming, data: bytes) -> Located:  # noqa: ARG002
         raise AssertionError("nothing is put inside a transaction")
 
-    def confirm(self, located: Located, since: float) -> None:  # noqa: ARG002
+    def confirm(self, located: Located, since: Moment) -> None:  # noqa: ARG002
         raise AssertionError("nothing is put inside a transaction")
 
-    def saw(self, located: Located, at: float = LONG_AGO) -> None:
+    def saw(self, located: Located, at: Moment = LONG_AGO) -> None:
         """What is newest does not matter here."""
 
 

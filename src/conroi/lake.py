@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -20,15 +21,10 @@ from conroi.catalog.rows import NAMESPACE, Row
 from conroi.catalog.state import LakeState
 from conroi.commit.backoff import pause_s
 from conroi.commit.files import TableFiles
-from conroi.commit.run import checked_retries, checked_texts
+from conroi.commit.run import checked_texts
 from conroi.data.elsewhere import in_spark
 from conroi.environment import SYSTEM, Environment
-from conroi.errors import (
-    ExpectedVersionMismatch,
-    InvalidInputError,
-    RetryableConflict,
-    about,
-)
+from conroi.errors import ConflictError, InvalidInputError, about
 from conroi.history import find
 from conroi.lake_branches import LakeBranches
 from conroi.lake_history import LakeCommit, lake_commit
@@ -40,7 +36,7 @@ from conroi.locks import locks_of
 from conroi.locks.locks import checked_address
 from conroi.maintenance.durations import Duration
 from conroi.maintenance.mend import mend
-from conroi.retrying import DEFAULT_RETRIES
+from conroi.retrying import Budget
 from conroi.stores.leases import Lease
 from conroi.table import Table
 from conroi.transaction import Isolation, Transaction, TransactionResult
@@ -56,6 +52,8 @@ if TYPE_CHECKING:
     from conroi.data.writing import Progress
     from conroi.maintenance.doctor import Diagnosis
     from conroi.spark.sql import Statement
+
+_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -239,15 +237,17 @@ class Lake(LakeListing, LakeInserts, LakeScopes, LakeBranches, LakeUpkeep):
         idempotency_key: str | None = None,
         properties: Mapping[str, str] | None = None,
         retries: int | None = None,
+        timeout: float | None = None,
         branch: str | None = None,
         keep: Duration | None = None,
     ) -> Transaction:
         """Begin a transaction: `with lake.begin("nightly") as tx:`; all of it happens, or nothing.
 
         `expect` names tables that must be at a version when it commits. With an `idempotency_key` that was published
-        before, nothing is done again. `retries` is how often to try again when others publish to the same tables.
-        `branch` begins it on another branch of the lake. With `keep="1h"` the version that it reads is not collected
-        for so long, or until it ends; `tx.lease.renew()` prolongs that.
+        before, nothing is done again. `retries` is how often to try again when others publish to the same tables (5),
+        and `timeout` for how many seconds (30); with a timeout alone, only that counts. `branch` begins it on another
+        branch of the lake. With `keep="1h"` the version that it reads is not collected for so long, or until it ends;
+        `tx.lease.renew()` prolongs that.
         """
         if branch is not None:
             return self.branch(branch).begin(
@@ -258,12 +258,15 @@ class Lake(LakeListing, LakeInserts, LakeScopes, LakeBranches, LakeUpkeep):
                 idempotency_key=idempotency_key,
                 properties=properties,
                 retries=retries,
+                timeout=timeout,
                 keep=keep,
             )
         self._refuse_pinned()
         notes = Notes(message, author, idempotency_key, checked_texts(properties or {}))
         checked_texts(notes.to_properties())
-        transaction = Transaction(self._catalog, notes=notes, isolation=isolation, expect=expect, retries=retries)
+        transaction = Transaction(
+            self._catalog, notes=notes, isolation=isolation, expect=expect, retries=retries, timeout=timeout
+        )
         transaction.hold(self._leased(transaction.base_version, keep))
         return transaction
 
@@ -271,16 +274,22 @@ class Lake(LakeListing, LakeInserts, LakeScopes, LakeBranches, LakeUpkeep):
         self,
         work: Callable[[Transaction], T],
         *,
-        retries: int = DEFAULT_RETRIES,
+        retries: int | None = None,
+        timeout: float | None = None,
         message: str | None = None,
         author: str | None = None,
         isolation: Isolation = "snapshot",
         idempotency_key: str | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> T:
-        """Call `work(tx)` in a transaction and commit; if others were first, do both again in a new transaction."""
+        """Call `work(tx)` in a transaction and commit; if others were first, do both again in a new transaction.
+
+        It ends with the last conflict when `retries` lost races (10) or `timeout` seconds are used up; with a timeout
+        alone, only that counts.
+        """
         environment = self._catalog.environment
-        for attempt in range(1, checked_retries(retries) + 2):
+        budget = Budget(environment, retries, timeout)
+        while True:
             started = environment.monotonic()
             try:
                 with self.begin(
@@ -289,17 +298,18 @@ class Lake(LakeListing, LakeInserts, LakeScopes, LakeBranches, LakeUpkeep):
                     isolation=isolation,
                     idempotency_key=idempotency_key,
                     properties=properties,
+                    retries=budget.left,
+                    timeout=budget.timeout_s,
                 ) as tx:
                     done = work(tx)
-            except (RetryableConflict, ExpectedVersionMismatch) as conflict:
-                if isinstance(conflict, ExpectedVersionMismatch) and not conflict.is_retryable:
+            except ConflictError as conflict:
+                if not budget.spend(conflict):
+                    conflict.add_note(f"lake.run() gave up after {budget.attempts} transactions.")
                     raise
-                if attempt > retries:
-                    raise
-                environment.sleep(pause_s(environment, attempt, environment.monotonic() - started))
+                _log.info("attempt %d of %s lost, running it again: %s", budget.attempts, work, conflict.message)
+                environment.sleep(pause_s(environment, budget.attempts, environment.monotonic() - started))
             else:
                 return done
-        raise AssertionError("unreachable")
 
     def sql(self, spark: SparkSession, query: str) -> DataFrame | Statement:
         """One statement of Spark SQL over the lake's tables: a query at one version of all, or a change of one table.

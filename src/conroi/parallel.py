@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Generic, TypeVar
 
@@ -145,3 +147,60 @@ class ProcessLock:
     ) -> None:
         if self._process == os.getpid():  # else it was entered before the fork, and the child's is free
             self._lock.release()
+
+
+class ThreadQueue:
+    """A fair queue in memory for the threads of one process that publish: first come, first served.
+
+    Of threads that race, all but one waste their attempt. Nothing but speed depends on the queue: when no thread has
+    ended its turn for `longest_s`, the next one goes ahead, and only that one. A thread that has its turn may take it
+    again. A forked child begins with an empty queue.
+    """
+
+    def __init__(self, longest_s: float) -> None:
+        self._longest_s = longest_s
+        self._start_over()
+
+    def _start_over(self) -> None:
+        self._process = os.getpid()
+        self._condition = threading.Condition()
+        self._waiting: deque[object] = deque()
+        self._serving: object | None = None
+        self._holding = threading.local()
+
+    @contextmanager
+    def turn(self) -> Generator[None]:
+        """Wait for our turn, and have it."""
+        if self._process != os.getpid():
+            self._start_over()
+        if getattr(self._holding, "is_mine", False):
+            yield
+            return
+        ticket, holding = object(), self._holding
+        self._wait(ticket)
+        holding.is_mine = True
+        try:
+            yield
+        finally:
+            holding.is_mine = False
+            self._end(ticket)
+
+    def _wait(self, ticket: object) -> None:
+        with self._condition:
+            self._waiting.append(ticket)
+            try:
+                has_moved = True  # False: nothing happened for as long as a turn may take
+                while self._waiting[0] is not ticket or (has_moved and self._serving is not None):
+                    has_moved = self._condition.wait(self._longest_s)
+                self._serving = ticket
+            finally:
+                self._waiting.remove(ticket)
+                self._condition.notify_all()
+
+    def _end(self, ticket: object) -> None:
+        if self._process != os.getpid():  # it was taken before the fork, and the child's queue is empty
+            return
+        with self._condition:
+            if self._serving is ticket:
+                self._serving = None
+            self._condition.notify_all()

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import functools
 import logging
+import sys
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar, overload
 
 from conroi.commit.backoff import pause_s
+from conroi.commit.run import checked_retries
 from conroi.environment import SYSTEM, Environment
-from conroi.errors import InvalidInputError, RetryableConflict
+from conroi.errors import (
+    ConroiError,
+    ExpectedVersionMismatch,
+    InvalidInputError,
+    LockTimeout,
+    RetryableConflict,
+    TooMuchContention,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -17,6 +26,49 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 DEFAULT_RETRIES = 10
+UNLIMITED = sys.maxsize
+"""The number of retries where only a deadline counts."""
+
+
+def checked_timeout(timeout: float) -> float:
+    """A number of seconds, 0 or more."""
+    is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not is_number or not 0 <= timeout < float("inf"):
+        raise InvalidInputError(f"timeout={timeout!r} is not a number of seconds.", hint="Give 0 or more.")
+    return float(timeout)
+
+
+class Budget:
+    """How often, and until when, work is done again: a number of retries, a deadline, or both."""
+
+    def __init__(self, environment: Environment, retries: int | None, timeout: float | None) -> None:
+        self._environment = environment
+        self._started = environment.monotonic()
+        self._timeout_s = None if timeout is None else checked_timeout(timeout)
+        self.left = (DEFAULT_RETRIES if timeout is None else UNLIMITED) if retries is None else checked_retries(retries)
+        """Retries that are left."""
+        self.attempts = 0
+
+    @property
+    def timeout_s(self) -> float | None:
+        """The time that is left, in seconds; None if there is no deadline."""
+        waited = self._environment.monotonic() - self._started
+        return None if self._timeout_s is None else max(0.0, self._timeout_s - waited)
+
+    def spend(self, conflict: ConroiError) -> bool:
+        """Count a failed attempt; whether the work may be done again."""
+        self.attempts += 1
+        self.left -= 1 + (conflict.conflicts if isinstance(conflict, TooMuchContention) else 0)
+        return may_run_again(conflict) and self.left >= 0 and self.timeout_s != 0.0
+
+
+def may_run_again(conflict: ConroiError) -> bool:
+    """Whether nothing was committed only because others were first, so that a new transaction may succeed."""
+    if isinstance(conflict, ExpectedVersionMismatch):
+        return conflict.is_retryable
+    if isinstance(conflict, TooMuchContention):
+        return not isinstance(conflict, LockTimeout)
+    return isinstance(conflict, RetryableConflict)
 
 
 @overload

@@ -19,7 +19,7 @@ from conroi.catalog.heads import Published
 from conroi.catalog.names import object_id, parents, shown
 from conroi.catalog.ownership import mark_created
 from conroi.catalog.part import Wanted
-from conroi.catalog.publishing import RETRIES, LakePublisher, Order, Publishing
+from conroi.catalog.publishing import PATIENCE_S, RETRIES, LakePublisher, Order, Publishing
 from conroi.catalog.records import IDEMPOTENCY, Notes
 from conroi.catalog.renaming import Named, Names
 from conroi.catalog.rows import Row, new_table_row
@@ -32,6 +32,7 @@ from conroi.errors import AlreadyExistsError, ClosedError, InvalidInputError, No
 from conroi.format.naming import ManifestNaming
 from conroi.handles import Handle, Life, TransactionTable, VersionsUpTo
 from conroi.maintenance.auto_compaction import compact_after
+from conroi.retrying import UNLIMITED, checked_timeout
 from conroi.staging import Statements
 from conroi.stores.leases import Lease
 from conroi.transaction_lower import LowerLayer
@@ -86,6 +87,7 @@ class Transaction(LowerLayer):
         isolation: Isolation = "snapshot",
         expect: Mapping[str, int] | None = None,
         retries: int | None = None,
+        timeout: float | None = None,
         begun_at: Moment | None = None,
     ) -> None:
         if isolation not in ("snapshot", "serializable"):
@@ -100,7 +102,9 @@ class Transaction(LowerLayer):
         """What it reads: a table that the lake has not pinned yet is that of this moment."""
         self._notes = notes
         self._isolation = isolation
-        self._retries = RETRIES if retries is None else checked_retries(retries)
+        self._timeout_s = PATIENCE_S if timeout is None else checked_timeout(timeout)
+        by_default = RETRIES if timeout is None else UNLIMITED
+        self._retries = by_default if retries is None else checked_retries(retries)
         self._uuid = str(catalog.environment.new_uuid())
         self._names = Names(self._base)
         self._handles: dict[str, Handle] = {}
@@ -445,6 +449,7 @@ class Transaction(LowerLayer):
             notes=self._notes,
             uuid=self._uuid,
             retries=self._retries,
+            timeout_s=self._timeout_s,
         )
 
     def _change(self, statements: Statements) -> Change | None:

@@ -21,7 +21,7 @@ from conroi.environment import LONG_AGO, Environment, Moment
 from conroi.errors import ConroiError, CorruptionError, NotFoundError
 from conroi.format.naming import ManifestNaming, check_relative_path
 from conroi.history import newest_at
-from conroi.parallel import ProcessLock, Running
+from conroi.parallel import ProcessLock, Running, ThreadQueue
 from conroi.refs.branches import MAIN_BRANCH, Branch
 from conroi.stores.objects import Objects, open_objects
 from conroi.stores.versions import FolderVersions, Located
@@ -85,7 +85,7 @@ class Catalog:
         self.locks: object | None = None
         """The insert locks of the lake, once somebody asked for them: see conroi.locks."""
         self._lock = ProcessLock()
-        self._turn = ProcessLock()
+        self._turns = ThreadQueue(LONGEST_TURN_S)
 
     @property
     def uri(self) -> str:
@@ -134,12 +134,8 @@ class Catalog:
 
         Nothing depends on it but speed, so nobody waits long for one that is stuck.
         """
-        is_mine = self._turn.acquire(timeout=LONGEST_TURN_S)
-        try:
+        with self._turns.turn():
             yield
-        finally:
-            if is_mine:
-                self._turn.release()
 
     # ------------------------------------------------------------------------ tables
 

@@ -48,7 +48,7 @@ SLACK = 3.0
 LOOKS_PER_TURN = 4
 """How often we look during a turn whether it is over."""
 PATIENCE_S = 30.0
-"""For so long a publication is tried again when it only lost the race for the lake's next number."""
+"""For so long a publication is tried again by default, in seconds; begin(timeout=…) says otherwise."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,8 @@ class Order:
     notes: Notes = field(default_factory=Notes)
     uuid: str = ""
     retries: int = RETRIES
+    timeout_s: float = PATIENCE_S
+    """After so long no further attempt is made."""
 
 
 @dataclass(frozen=True)
@@ -365,14 +367,18 @@ class Publishing:
         running.when_done(lambda: finalizing.pop(part.key, None))
 
     def _refuse_contention(self, conflicts: int, attempts: int, waited_s: float) -> None:
-        if conflicts <= self._order.retries and waited_s < PATIENCE_S:
+        is_late = waited_s >= self._order.timeout_s
+        if conflicts <= self._order.retries and not is_late:
             return
         names = ", ".join(part.name for part in self._parts)
         raise TooMuchContention(
-            f"{attempts} attempts to publish {names or 'a change'} lost to other writers; nothing was committed.",
+            f"{attempts} attempts in {waited_s:.1f} s to publish {names or 'a change'} lost to other writers; nothing "
+            "was committed.",
             table=names or None,
             attempts=attempts,
-            hint="Allow more retries, write bigger batches, or use an insert lock.",
+            conflicts=conflicts,
+            hint=f"Allow {'more time, begin(timeout=…)' if is_late else 'more retries'}, write bigger batches, or use "
+            "an insert lock. lake.run(function, timeout=…) does the work again until then.",
         )
 
 
