@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
     from conroi.data.incoming import Data
     from conroi.maintenance.doctor import Diagnosis
+    from conroi.opening import Store
+    from conroi.stores.putters import CommitLock, Put
     from conroi.table_transaction import TableTransaction
 
 
@@ -145,7 +147,7 @@ class Handle:
         with self._lock:
             current = self.statements.current
             if self._pinned_at is None or self._pinned_at[0] is not current:
-                self._pinned_at = (current, Pinned(self.files, current))
+                self._pinned_at = (current, Pinned(self.files, current, private=self.statements.session))
             return self._pinned_at[1]
 
     def stage(self, verb: Verb) -> Plan | None:
@@ -378,7 +380,17 @@ class TransactionTable(TableInTransaction):
         """As outside; here "auto" means "rows", which folds with other changes of rows into one Lance operation."""
         return super().update(values, where, mode="rows" if mode == "auto" else mode, spark=spark, **how)
 
-    def clone(self, uri: str, *, deep: bool = False, storage_options: Mapping[str, str] | None = None) -> Table:  # noqa: ARG002
+    def clone(
+        self,
+        uri: str,  # noqa: ARG002
+        *,
+        deep: bool = False,  # noqa: ARG002
+        storage_options: Mapping[str, str] | None = None,  # noqa: ARG002
+        store: Store | None = None,  # noqa: ARG002
+        durable: bool = False,  # noqa: ARG002
+        commit_lock: CommitLock | None = None,  # noqa: ARG002
+        put: Put = "conditional",  # noqa: ARG002
+    ) -> Table:
         raise InvalidInputError(
             "A table inside a transaction cannot be cloned: others cannot see this version yet.",
             table=self.uri,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -16,7 +16,7 @@ from conroi.commit.files import TableFiles
 from conroi.commit.snapshot import Snapshot
 from conroi.conflicts import Staged, Winner
 from conroi.data.pinned import Pinned
-from conroi.data.pylance import pylance_errors
+from conroi.data.pylance import PrivateSession, pylance_errors
 from conroi.errors import RetryableConflict
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import fields_by_path, key_columns
@@ -42,6 +42,8 @@ class Statements:
     """The version they started from; None for a table that the transaction makes."""
     plans: tuple[Plan, ...] = ()
     before_last: Statements | None = None
+    session: PrivateSession = field(default_factory=PrivateSession)
+    """What pylance keeps of the table, for all statements."""
 
     @cached_property
     def current(self) -> Snapshot:
@@ -227,7 +229,7 @@ class Statements:
     def _written_again(
         self, fragments: Sequence[pb.DataFragment], first_new_id: int, is_stable: bool
     ) -> list[pb.DataFragment]:
-        pinned = Pinned(self.files, self.current)
+        pinned = Pinned(self.files, self.current, private=self.session)
         with pylance_errors(self.files.root):
             handles = [pinned.dataset.get_fragment(fragment.id) for fragment in fragments]
             rows: pa.Table = pinned.dataset.scanner(

@@ -19,6 +19,9 @@ class Proxy:
         self.mood: Mood = "well"
         self.latency_s = 0.0
         self.round_trips = 0
+        self.lines: list[str] = []
+        """The first line of each request, if it is one of HTTP: `GET /bucket/key HTTP/1.1`."""
+        self.connections = 0
         self._target_port = target_port
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listening.getsockname()[1]
@@ -58,6 +61,7 @@ class Proxy:
             for line in (client, server):
                 line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             with self._lock:
+                self.connections += 1
                 self._lines += [client, server]
             connection = _Connection(self, client, server)
             threading.Thread(target=connection.carry_up, daemon=True).start()
@@ -84,6 +88,7 @@ class _Connection:
                 if self._is_answered:  # the first packet of a request
                     self._is_answered = False
                     self._proxy.round_trips += 1
+                    self._proxy.lines.append(data.partition(b"\r\n")[0].decode("latin-1"))
                     time.sleep(self._proxy.latency_s)
                     if self._proxy.take_fault("cutting one request") or self._proxy.mood == "down":
                         break

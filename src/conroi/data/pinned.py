@@ -13,7 +13,7 @@ from pyroaring import BitMap
 from conroi.commit.files import TableFiles
 from conroi.commit.snapshot import Snapshot
 from conroi.conflicts import Staged
-from conroi.data.pylance import open_dataset
+from conroi.data.pylance import PrivateSession, open_dataset
 from conroi.data.writing import DataWriter
 from conroi.errors import NotFoundError
 from conroi.format import lance_pb2 as pb
@@ -33,6 +33,8 @@ class Pinned:
     snapshot: Snapshot
     earlier: InitVar[Pinned | None] = None
     """The same table at a version before: what did not change since need not be worked out again."""
+    private: PrivateSession | None = None
+    """Inside a transaction: what pylance keeps for all versions of the table that only the transaction sees."""
     is_contended: bool = False
     """Others write at the same time, so what depends on the newest version is best left to the commit."""
 
@@ -59,7 +61,7 @@ class Pinned:
     @cached_property
     def dataset(self) -> lance.LanceDataset:
         """pylance's handle on this very version; opened once."""
-        return open_dataset(self.files.objects, self.snapshot)
+        return open_dataset(self.files.objects, self.snapshot, self.private)
 
     @cached_property
     def schema(self) -> pa.Schema:

@@ -6,9 +6,12 @@ pylance reads and writes data files for us; it never commits.
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
+from itertools import count
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
@@ -16,7 +19,8 @@ from conroi.commit.forked import is_inherited
 from conroi.commit.snapshot import Snapshot
 from conroi.errors import ConroiError, CorruptionError, InvalidInputError, StoreError
 from conroi.format import lance_pb2 as pb
-from conroi.format.naming import DATA_DIR, check_relative_path
+from conroi.format.manifest import Manifest
+from conroi.format.naming import DATA_DIR, DETACHED_BIT, check_relative_path
 from conroi.stores.objects import Objects
 
 if TYPE_CHECKING:
@@ -38,6 +42,28 @@ def _new_session() -> Any:
     return cast("Any", lance).Session()  # pylance exports it, but not to type checkers
 
 
+class PrivateSession:
+    """The caches and connections of one table inside one transaction, for all versions that only it sees.
+
+    Each of these versions goes by a number of its own for pylance, so that nothing that is cached by version is taken
+    for that of another. It is the number of a detached version: pylance does not look for its manifest.
+    """
+
+    def __init__(self) -> None:
+        self._session: Any = None
+        self.newest: Any = None
+        """The dataset that was opened last: as long as there is one, pylance keeps its connections."""
+        self._numbers = count(1)
+        self._lock = threading.Lock()
+
+    def next(self) -> tuple[Any, int]:
+        """The session, and a number that no other version in it has."""
+        with self._lock:
+            if self._session is None:
+                self._session = _new_session()
+            return self._session, DETACHED_BIT | next(self._numbers)
+
+
 _file_sessions: WeakKeyDictionary[Objects, Any] = WeakKeyDictionary()
 
 
@@ -52,19 +78,33 @@ def file_session(objects: Objects) -> LanceFileSession:
     return session
 
 
-def open_dataset(objects: Objects, snapshot: Snapshot) -> lance.LanceDataset:
-    """A pylance handle pinned at this very manifest, without any look at the storage."""
+def open_dataset(objects: Objects, snapshot: Snapshot, private: PrivateSession | None = None) -> lance.LanceDataset:
+    """A pylance handle pinned at this very manifest, which is not read; `private` is for versions of a transaction."""
     import lance
 
     with pylance_errors(objects.root):
         _check_paths(snapshot)
-        return lance.LanceDataset(
+        if private is not None and snapshot.is_private:
+            session, version = private.next()
+            snapshot = replace(snapshot, manifest=_numbered(snapshot, version))
+        else:
+            session = _new_session() if snapshot.is_private or snapshot.claims_too_much else _session()
+        dataset = lance.LanceDataset(
             objects.pylance_uri(),
             version=snapshot.version,
             serialized_manifest=_message_for_pylance(objects, snapshot),
             storage_options=dict(objects.storage_options) or None,
-            session=_new_session() if snapshot.is_private or snapshot.claims_too_much else _session(),
+            session=session,
         )
+        if private is not None:
+            private.newest = dataset
+        return dataset
+
+
+def _numbered(snapshot: Snapshot, version: int) -> Manifest:
+    head = snapshot.manifest.editable_head()
+    head.version = version
+    return snapshot.manifest.changed(head=head)
 
 
 def _check_paths(snapshot: Snapshot) -> None:

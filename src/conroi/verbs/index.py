@@ -88,6 +88,7 @@ def _build(
             index = pinned.dataset.merge_existing_index_segments([index])
     metadata = index_from_pylance(index)
     metadata.name = name
+    metadata.dataset_version = pinned.version  # pylance may know a version inside a transaction by another number
     folder = index_dir(UUID(index.uuid))
     pinned.files.objects.sync([f"{folder}/{file.path}" for file in metadata.files])
     return metadata
