@@ -347,6 +347,12 @@ class TransactionTable(TableInTransaction):
         self._look_at_versions()
         return super().indices
 
+    @property
+    def unindexed(self) -> dict[str, int]:
+        """How many rows each index does not have, by its name; they are found by a scan. See optimize_indices()."""
+        self._look_at_versions()
+        return super().unindexed
+
     def to_lance(self) -> lance.LanceDataset:
         """A pylance dataset of what the next statement sees. Do not write through it."""
         self._look_at_versions()

@@ -140,6 +140,7 @@ TABLE: dict[str, list[tuple[str, Read]]] = {
     "to_pandas": [("content", lambda tx: tx["t"].to_pandas())],
     "to_polars": [("content", lambda tx: tx["t"].to_polars())],
     "to_spark": [("content", without_spark(lambda tx: tx["t"].to_spark(None)))],
+    "unindexed": [("version", lambda tx: tx["t"].unindexed)],
     "uri": [("opened", lambda tx: tx["t"].uri)],
     "version": [("version", lambda tx: tx["t"].version)],
     "versions": [("version", lambda tx: tx["t"].versions())],
@@ -178,7 +179,7 @@ CHANGING = {
     # Checked when the transaction commits by the rules of their operations, as in test_transaction_conflicts.
     *("add_base", "add_columns", "alter_columns", "append", "compact", "create_index", "declare_key", "do"),
     *("drop_columns", "drop_index", "overwrite", "rename_columns", "replace_column_data", "reserve_fragments"),
-    *("restore", "set_config", "set_metadata"),
+    *("optimize_indices", "restore", "set_config", "set_metadata", "update_mem_wal_state"),
 }
 REFUSED = {"begin", "clone", "doctor", "expire", "gc", "insert", "latest", "migrate_manifest_names"}
 LIFE = {"amend", "bring_table", "commit", "note", "result", "rollback", "rows_added", "set_row"}
