@@ -76,3 +76,22 @@ def test_a_function_computes_blobs(tmp_path: Path) -> None:
     rows = lance.dataset(table.uri).scanner(blob_handling="all_binary").to_table().to_pylist()
     assert {row["id"]: row["b"] for row in rows} == {1: b"x", 2: LARGE, 3: b"xxx"}
     assert not conroi.open_table(table.uri).doctor(deep=True).findings
+
+
+def test_blobs_of_a_newer_release_go_into_a_column_of_an_older_one(tmp_path: Path) -> None:
+    """A column made by pylance 13 has no place for ranges; blobs that use none fit all the same."""
+    old = type(lance.blob_array([b"x"]).type)
+    storage = pa.StructArray.from_arrays(
+        [pa.array([b"old"], pa.large_binary()), pa.array([None], pa.string())], names=["data", "uri"]
+    )
+    table = conroi.create_table(tmp_path / "t", pa.table({"id": [1], "b": _as_blob(old, storage)}))
+    assert table.schema.field("b").type.storage_type.num_fields == 2
+    table = table.append(pa.table({"id": [2], "b": lance.blob_array([LARGE])}))
+    rows = lance.dataset(table.uri).scanner(blob_handling="all_binary").to_table().to_pylist()
+    assert {row["id"]: row["b"] for row in rows} == {1: b"old", 2: LARGE}
+
+
+def _as_blob(blob_type: Any, storage: pa.Array[Any]) -> pa.Array[Any]:
+    return pa.ExtensionArray.from_storage(
+        blob_type.__arrow_ext_deserialize__(storage.type, blob_type().__arrow_ext_serialize__()), storage
+    )

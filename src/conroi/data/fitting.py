@@ -62,7 +62,8 @@ def can_become(source: pa.DataType, target: pa.DataType) -> bool:
     if source.equals(target) or pa.types.is_null(source):
         return True
     if isinstance(target, pa.BaseExtensionType):
-        return (_is_blob(target) and _is_bytes(source)) or can_become(source, target.storage_type)
+        is_content = _is_bytes(source) or _is_blob(source)
+        return (_is_blob(target) and is_content) or can_become(source, target.storage_type)
     if isinstance(source, pa.BaseExtensionType):
         return can_become(source.storage_type, target)
     if pa.types.is_dictionary(source) or pa.types.is_dictionary(target):
@@ -168,7 +169,7 @@ def _with_blobs(column: pa.Array[Any], type_: pa.DataType) -> pa.Array[Any]:
     if _is_blob(type_) and isinstance(type_, pa.BaseExtensionType):
         storage = column.storage if isinstance(column, pa.ExtensionArray) else column
         storage = _to_blob(storage) if _is_bytes(storage.type) else storage
-        return pa.ExtensionArray.from_storage(type_, storage.cast(type_.storage_type))
+        return pa.ExtensionArray.from_storage(type_, _blob_parts(storage, type_.storage_type))
     if not _holds_blobs(type_):
         return column.cast(type_)
     if isinstance(column, pa.StructArray) and pa.types.is_struct(type_):
@@ -183,6 +184,22 @@ def _with_blobs(column: pa.Array[Any], type_: pa.DataType) -> pa.Array[Any]:
         kind = cast("Any", pa.LargeListArray if is_large else pa.ListArray)
         return kind.from_arrays(offsets, values, type=type_, mask=column.is_null())
     return column.cast(type_)
+
+
+def _blob_parts(storage: pa.Array[Any], type_: pa.DataType) -> pa.Array[Any]:
+    """Blobs in the parts that this release of the type has: older ones have none for a range in another file."""
+    if storage.type.equals(type_) or not isinstance(storage, pa.StructArray):
+        return storage.cast(type_)
+    wanted = [type_.field(number) for number in range(type_.num_fields)]
+    known = {storage.type.field(number).name for number in range(storage.type.num_fields)}
+    for name in known - {field.name for field in wanted}:
+        if storage.field(name).null_count < len(storage):
+            raise pa.ArrowInvalid(f"the column has no place for the {name} of a blob")
+    parts = [
+        storage.field(field.name).cast(field.type) if field.name in known else pa.nulls(len(storage), field.type)
+        for field in wanted
+    ]
+    return pa.StructArray.from_arrays(parts, fields=wanted, mask=storage.is_null())
 
 
 def _is_blob(type_: pa.DataType) -> bool:
