@@ -34,6 +34,7 @@ EXCEPTIONS: dict[str, tuple[set[str], str]] = {
     "conroi.catalog.manifest_rows": ({"getpid"}, "a scratch folder belongs to one process"),
     "conroi.stores.cloud_objects": ({"getpid"}, "obstore cannot be used after a fork"),
     "conroi.stores.local_files": ({"getpid"}, "temporary names of one process"),
+    "conroi.stores.leases": ({"getpid"}, "says in the lease who holds it"),
     "conroi.stores.memory": ({"getpid"}, "a forked child must not delete its parent's tables"),
     "conroi.stores.file_lock": ({"getpid"}, "says in the lock file who holds it"),
     "conroi.stores.sqlite_db": ({"getpid"}, "a connection belongs to one process"),
