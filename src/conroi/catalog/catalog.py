@@ -16,6 +16,7 @@ from conroi.catalog.state import LakeState
 from conroi.commit.files import Publisher, TableFiles
 from conroi.commit.forked import TREE, Origin, forked_objects
 from conroi.commit.pins import Pin, finalize, load_pinned, pin_of
+from conroi.commit.reservations import Reservations
 from conroi.commit.snapshot import Snapshot, load_snapshot, load_transaction
 from conroi.environment import LONG_AGO, Environment, Moment
 from conroi.errors import ConroiError, CorruptionError, NotFoundError
@@ -86,6 +87,9 @@ class Catalog:
         """The insert locks of the lake, once somebody asked for them: see conroi.locks."""
         self._lock = ProcessLock()
         self._turns = ThreadQueue(LONGEST_TURN_S)
+        self._looked_at = environment.monotonic()
+        self.reservations = Reservations(root, environment)
+        """Of clients of the namespace that were refused."""
 
     @property
     def uri(self) -> str:
@@ -136,6 +140,15 @@ class Catalog:
         """
         with self._turns.turn():
             yield
+
+    def is_time_to_look(self, every_s: float) -> bool:
+        """Whether so long has passed since the last look for reservations; then this is a look."""
+        now = self.environment.monotonic()
+        with self._lock:
+            is_time = now - self._looked_at >= every_s
+            if is_time:
+                self._looked_at = now
+            return is_time
 
     # ------------------------------------------------------------------------ tables
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from lance_namespace import (
@@ -95,6 +96,11 @@ def commit_tables(view: View, request: Request) -> list[CommitTableResult]:
     earlier = published_before(view, view.newest(), entries)
     if earlier is not None:
         return [_result_in(view, earlier, kind, each) for kind, each in operations]
+    with view.in_next_place([entry.object_id for entry in entries]):
+        return _commit(view, operations, entries)
+
+
+def _commit(view: View, operations: Sequence[tuple[str, Request]], entries: list[Entry]) -> list[CommitTableResult]:
     _adopt_first(view, entries)
     batch = Batch(view, view.newest())
     for kind, each in operations:

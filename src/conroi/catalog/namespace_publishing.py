@@ -61,6 +61,11 @@ class Entry:
 def create_versions(view: View, entries: Sequence[Entry]) -> list[TableVersion]:
     """Publish the versions, all or none; each has its final name when this answers."""
     refuse_twice([entry.object_id for entry in entries])
+    with view.in_next_place([entry.object_id for entry in entries]):
+        return _create_versions(view, entries)
+
+
+def _create_versions(view: View, entries: Sequence[Entry]) -> list[TableVersion]:
     base = view.newest()
     earlier = published_before(view, base, entries)
     if earlier is not None:

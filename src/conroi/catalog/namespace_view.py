@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -19,6 +20,7 @@ from conroi.catalog.publishing import LakePublisher, Order, Outcome, Publishing
 from conroi.catalog.records import Notes
 from conroi.catalog.rows import Row
 from conroi.catalog.state import LakeState
+from conroi.errors import ConflictError
 
 
 class LakeLike(Protocol):
@@ -84,6 +86,19 @@ class View:
         return dict(self.catalog.objects(location_of(row)).storage_options) or None
 
     # ------------------------------------------------------------------------ publishing
+
+    @contextmanager
+    def in_next_place(self, object_ids: Sequence[str]) -> Generator[None]:
+        """A request for new versions; if it is refused, the next versions are reserved for its client for a moment.
+
+        Who was refused must list, read, rebase, stage and ask again, while a busy conroi writer needs milliseconds.
+        """
+        try:
+            yield
+        except ConflictError:
+            self.catalog.reservations.reserve(object_ids)
+            raise
+        self.catalog.reservations.used(object_ids)
 
     def publish(
         self,

@@ -28,6 +28,7 @@ from conroi.catalog.state import LakeState
 from conroi.commit.backoff import pause_s
 from conroi.commit.change import Change, CommitOptions, CommitResult
 from conroi.commit.files import TableFiles
+from conroi.commit.reservations import RESERVED_S
 from conroi.errors import (
     AlreadyExistsError,
     CommitStateUnknown,
@@ -47,6 +48,10 @@ SLACK = 3.0
 """For so many times their usual length we wait for the turns of others."""
 LOOKS_PER_TURN = 4
 """How often we look during a turn whether it is over."""
+FOREIGN_WAIT_S = 0.1
+"""For so long a client that builds manifests itself waits for the reservation of another one."""
+RESERVATION_LOOK_S = 0.5
+"""On an object store a writer looks for reservations of refused clients so often."""
 PATIENCE_S = 30.0
 """For so long a publication is tried again by default, in seconds; begin(timeout=…) says otherwise."""
 
@@ -148,6 +153,7 @@ class Publishing:
     def _take_turn(self, state: LakeState, *, is_first: bool) -> tuple[LakeState, Published | None]:
         """The newest state; where many publish, when it is our turn."""
         turns = self._catalog.heads.turns
+        self._let_refused_pass()
         is_newest_known = self._catalog.known_state().version <= state.version
         if is_first and is_newest_known and not self._is_local and not turns.is_contended():
             return state, None  # spare the request: the put will tell
@@ -159,6 +165,18 @@ class Publishing:
         state, mine = self._wait_for_turn(state)
         self._baton.give_way(turns.turn_s())
         return (state, mine) if mine is not None else self._refresh(state)
+
+    def _let_refused_pass(self) -> None:
+        """Starvation of clients that build manifests themselves: who was refused has the next version reserved.
+
+        Looking costs nothing on local disk; elsewhere it is a request, made once in a while. Such clients wait only
+        briefly for each other: how long Lance waits before it tries again follows from how long its first attempt took.
+        """
+        is_foreign = any(part.wanted.foreign is not None for part in self._parts)
+        if self._parts and (self._is_local or self._catalog.is_time_to_look(RESERVATION_LOOK_S)):
+            self._catalog.reservations.let_pass(
+                [part.wanted.object_id for part in self._parts], FOREIGN_WAIT_S if is_foreign else RESERVED_S
+            )
 
     def _wait_for_turn(self, state: LakeState) -> tuple[LakeState, Published | None]:
         """Until those before us have published, or for as long as that may take them."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from conroi.cli.sources import Source, Together
 from conroi.cli.usage import UsageProblem
-from conroi.errors import NotFoundError
+from conroi.errors import AlreadyExistsError, NotFoundError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,6 +52,8 @@ class Loading:
     rows: dict[str, int] = field(default_factory=dict[str, int])
     result: TransactionResult | None = None
     _failure: Exception | None = None
+    _created: set[str] = field(default_factory=set[str])
+    """The tables that this attempt creates."""
 
     def run(self, lake: Lake, *, message: str | None, author: str | None, once: str | None) -> TransactionResult:
         """Load everything, or nothing."""
@@ -60,13 +62,21 @@ class Loading:
         def work(tx: Transaction) -> None:
             transactions.append(tx)
             self.rows = {}
+            self._created.clear()
             if not tx.is_done:
                 for each in self.loads:
                     self._stage(tx, each)
 
         said = message or f"load {', '.join(dict.fromkeys(each.name for each in self.loads))}"
         try:
-            lake.run(work, message=said, author=author, idempotency_key=once)
+            while True:
+                try:
+                    lake.run(work, message=said, author=author, idempotency_key=once)
+                    break
+                except AlreadyExistsError as error:
+                    if error.table not in self._created:
+                        raise
+                    # A concurrent load created it first: --create means "if it is not there", so load into that one.
         except Exception:
             if self._failure is not None:  # the file was at fault; on its way through Rust its error became a text
                 raise self._failure from None
@@ -81,6 +91,7 @@ class Loading:
                     table=load.name,
                     hint="Give --create to make it from the files.",
                 )
+            self._created.add(load.name)
             tx.create_table(load.name, self._data(load, None), key=list(load.key) or None)
             return
         table = tx[load.name]

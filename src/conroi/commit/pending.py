@@ -200,9 +200,20 @@ class Pending:
             if self.change.guard is not None:
                 self.change.guard(seen, self._winners)
             self._refuse_changed_columns(seen)
-        operation, read_version = self._rebased(seen)
-        transaction, encoded = self._transaction(operation, read_version)
-        data, file = self._lay_out(transaction, operation, encoded)
+        try:
+            operation, read_version = self._rebased(seen)
+            transaction, encoded = self._transaction(operation, read_version)
+            data, file = self._lay_out(transaction, operation, encoded)
+        except InvalidInputError as error:
+            if seen is None or self.change.base is None or seen.version == self.change.base.version:
+                raise
+            raise RetryableConflict(  # it was right on its base, so concurrent commits made it wrong
+                f"Concurrent commits changed what this work was planned on. {error.message}",
+                table=self.files.root,
+                version=seen.version,
+                base_version=self.base_version,
+                hint="Run the work again on the newest version.",
+            ) from error
         if seen is None:
             require_writable(file.manifest.head)
         return Built(self.located(self.next_version), data, file, transaction, encoded)

@@ -14,7 +14,7 @@ from conroi.commit.deletions import load_deletions
 from conroi.conflicts import Staged
 from conroi.data.convert import fragment_from_json
 from conroi.data.pinned import Pinned
-from conroi.data.pylance import pylance_errors
+from conroi.data.pylance import has_sections, pylance_errors
 from conroi.data.writing import ROWS_PER_FILE, Progress
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
@@ -191,8 +191,10 @@ def _plan(
             for fragment in group.new_fragments:
                 fragment.id = next(ids)
         reuse = fragment_reuse_index(pinned, groups)
+    # pylance plans groups that each index covers wholly or not at all, if it sees the indices.
+    is_mixed = not keeps_order or not has_sections(pinned.files.objects, pinned.snapshot)
     operation = Rewrite(
-        groups=tuple(groups), fragment_reuse_index=reuse, reuses_carefully=True, mixes_coverage=not keeps_order
+        groups=tuple(groups), fragment_reuse_index=reuse, reuses_carefully=True, mixes_coverage=is_mixed
     )
     staged = Staged(operation=operation, base=pinned.manifest, rewrite_keeps_order=keeps_order)
     counts = {

@@ -1,0 +1,80 @@
+"""Fair queue for clients that build manifests themselves: the next version is reserved for one that was refused.
+
+Such a client must list, read, rebase, stage and ask again, while a conroi writer needs milliseconds; without a
+reservation it starves beside one busy writer. Its refusal leaves a small file, named by the time; other writers of the
+same tables wait until the oldest one is used, or its time is over. Advisory only: the put under a condition still
+decides who wins, and the file of a client that died is taken away by the next writer that waited for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Collection
+from typing import Any
+
+from conroi.environment import Environment
+from conroi.errors import NotFoundError, StoreError
+from conroi.stores.objects import Objects
+
+RESERVED_DIR = "_conroi/reserved"
+RESERVED_S = 1.0
+"""For so long conroi writers wait for a client that was refused; once it has come they go on at once."""
+PAUSE_S = 0.005
+"""Between two looks whether a reservation was used."""
+
+
+class Reservations:
+    """The reservations of one lake, as one process deals with them."""
+
+    def __init__(self, objects: Objects, environment: Environment) -> None:
+        self._objects = objects
+        self._environment = environment
+        self._mine: dict[frozenset[str], str] = {}
+
+    def reserve(self, tables: Collection[str]) -> None:
+        """A client of ours was refused: it is the next of those that wait; it keeps the place that it has."""
+        wanted = frozenset(tables)
+        try:
+            mine = self._mine.get(wanted)
+            if mine is None or self._objects.head(mine) is None:
+                name = f"{self._environment.now_ns():020d}-{self._environment.new_uuid().hex}"
+                mine = f"{RESERVED_DIR}/{name}"
+                self._objects.put(mine, json.dumps({"tables": sorted(wanted)}).encode())
+                self._mine[wanted] = mine
+        except StoreError:
+            pass
+
+    def used(self, tables: Collection[str]) -> None:
+        """A client of ours was not refused."""
+        mine = self._mine.pop(frozenset(tables), None)
+        if mine is not None:
+            with contextlib.suppress(StoreError):
+                self._objects.delete([mine])
+
+    def let_pass(self, tables: Collection[str], longest_s: float = RESERVED_S) -> None:
+        """Wait for the oldest reservation of these tables, unless it is ours; take one away that is not used."""
+        try:
+            oldest = self._oldest(tables)
+            if oldest is None or oldest in self._mine.values():
+                return
+            until = self._environment.monotonic() + longest_s
+            while self._objects.head(oldest) is not None:
+                if self._environment.monotonic() >= until:
+                    if longest_s >= RESERVED_S:
+                        self._objects.delete([oldest])
+                    return
+                self._environment.sleep(PAUSE_S if self._objects.is_local else 10 * PAUSE_S)
+        except StoreError:
+            pass
+
+    def _oldest(self, tables: Collection[str]) -> str | None:
+        wanted = set(tables)
+        for path in sorted(self._objects.list_names(RESERVED_DIR)):
+            try:
+                content: Any = json.loads(self._objects.get(path))
+                if wanted & set(content["tables"]):
+                    return path
+            except (NotFoundError, ValueError, KeyError, TypeError):
+                continue  # used since it was listed, or not written whole
+        return None
