@@ -12,6 +12,7 @@ that has ended is never renewed under its name, so a collector may remove its fi
 from __future__ import annotations
 
 import json
+import os
 import re
 import socket
 from collections.abc import Callable, Iterator
@@ -37,7 +38,7 @@ class LeaseInfo:
     seconds_left: float
     """By the storage's own clock; 0 if it has ended."""
     holder: str | None = None
-    """The host that holds it."""
+    """Host and process that hold it."""
     path: str = ""
 
 
@@ -97,7 +98,7 @@ class Lease:
         begun_at = moment(self._environment)  # before the storage dates the file: we think it ends earlier
         if self._path is None or not self.is_live:
             self._path = f"{LEASES_DIR}/{self.version}-{self.seconds}-{self._environment.new_uuid()}"
-        self._objects.put(self._path, json.dumps({"holder": socket.gethostname()}).encode())
+        self._objects.put(self._path, json.dumps({"holder": f"{socket.gethostname()}:{os.getpid()}"}).encode())
         self._taken_at = begun_at
         try:
             stays = fate(self._objects, self.version) is Fate.STAYS and self._is_there()
