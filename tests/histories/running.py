@@ -179,17 +179,15 @@ class _Supervisor:
         if victim is None or not victim[1].is_alive():
             return
         job, process = victim
-        assert process.pid is not None
-        os.kill(process.pid, signal.SIGSTOP)
+        if not _signal(process, signal.SIGSTOP):
+            return
         self._paused[job.name] = time.monotonic() + self._setting.version_s * self._chance.uniform(0.5, 2.5)
         self.recorder.note(paused=job.role)
 
     def _wake(self, now: float) -> None:
         for name in [name for name, until in self._paused.items() if until <= now]:
             del self._paused[name]
-            _, process = self._running[name]
-            if process.pid is not None and process.is_alive():
-                os.kill(process.pid, signal.SIGCONT)
+            _signal(self._running[name][1], signal.SIGCONT)
 
     def _replace_dead(self) -> None:
         for job, process in list(self._running.values()):
@@ -212,6 +210,16 @@ class _Supervisor:
                 time.sleep(0.5)
                 stack = (self._setting.folder / f"{job.name}.stack").read_text()
                 self.recorder.note(problem=f"{job.name} does not end: {stack[-3000:]}")
+
+
+def _signal(process: ForkServerProcess, number: int) -> bool:
+    """Whether the process was there to get it."""
+    assert process.pid is not None
+    try:
+        os.kill(process.pid, number)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def _read_everything(setting: Setting, recorder: Recorder) -> None:
