@@ -66,7 +66,7 @@ def test_a_lake_wherever_its_history_is(connect: Connect, monkeypatch: pytest.Mo
     make_older(lake.uri, hours=24 * 30)
     if lake.catalog.manifest is None:  # a database has its own times
         later = lake.catalog.environment.now_ns() + 30 * 86_400 * 1_000_000_000
-        monkeypatch.setattr("conroi.maintenance.lake_expiring.store_now_ns", lambda *_: later)
+        monkeypatch.setattr("conroi.catalog.sql_heads.SqlHeads.now_ns", lambda *_: later)
     newest = lake.version
     report = lake.expire(keep=2, dry_run=False)
     assert report.kept == (newest - 1, newest)

@@ -150,7 +150,7 @@ def test_a_table_of_a_lake_is_written_through_the_lake(tmp_path: Path):
 
 @pytest.mark.contract("T30")
 def test_put_reaches_sparks_format_and_a_lock_is_refused(spark: SparkSession, uri: str, tmp_path: Path):
-    numbers(spark, 0, 3).write.format("conroi").option("put", "rename").save(uri)
+    numbers(spark, 0, 3).write.format("conroi").option("put", "rename").mode("append").save(uri)
     numbers(spark, 3, 5).write.format("conroi").option("put", "rename").mode("append").save(uri)
     assert (conroi.open_table(uri).version, by_pylance(uri).num_rows) == (2, 5)
     with pytest.raises(conroi.InvalidInputError, match="put='copy'"):

@@ -87,7 +87,6 @@ class Catalog:
         """The insert locks of the lake, once somebody asked for them: see conroi.locks."""
         self._lock = ProcessLock()
         self._turns = ThreadQueue(LONGEST_TURN_S)
-        self._looked_at = environment.monotonic()
         self.reservations = Reservations(root, environment)
         """Of clients of the namespace that were refused."""
 
@@ -140,15 +139,6 @@ class Catalog:
         """
         with self._turns.turn():
             yield
-
-    def is_time_to_look(self, every_s: float) -> bool:
-        """Whether so long has passed since the last look for reservations; then this is a look."""
-        now = self.environment.monotonic()
-        with self._lock:
-            is_time = now - self._looked_at >= every_s
-            if is_time:
-                self._looked_at = now
-            return is_time
 
     # ------------------------------------------------------------------------ tables
 

@@ -82,13 +82,13 @@ class ManifestHeads:
     def _is_superseded(self, version: int) -> bool:
         """Whether there are newer versions, though the next one is not there: it was collected.
 
-        On local disk the watermark tells, without a clock. Elsewhere it costs a request, which is spared while so
-        little time has passed since the last look that nothing can have been collected.
+        On local disk the watermark of our own collectors tells, without a clock. All else costs a request, which is
+        spared while so little time has passed since the last look that nothing can have been collected.
         """
         if version < max(self._snapshots):
             return True
-        if self._files.objects.is_local:
-            return watermark(self._files.objects) >= version
+        if self._files.objects.is_local and watermark(self._files.objects) >= version:
+            return True
         if seconds_since(self._files.environment, self._looked_at) < ages().version_s / 2:
             return False
         located = self._files.versions.latest()

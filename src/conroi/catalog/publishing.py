@@ -50,8 +50,6 @@ LOOKS_PER_TURN = 4
 """How often we look during a turn whether it is over."""
 FOREIGN_WAIT_S = 0.1
 """For so long a client that builds manifests itself waits for the reservation of another one."""
-RESERVATION_LOOK_S = 0.5
-"""On an object store a writer looks for reservations of refused clients so often."""
 PATIENCE_S = 30.0
 """For so long a publication is tried again by default, in seconds; begin(timeout=…) says otherwise."""
 
@@ -173,7 +171,7 @@ class Publishing:
         briefly for each other: how long Lance waits before it tries again follows from how long its first attempt took.
         """
         is_foreign = any(part.wanted.foreign is not None for part in self._parts)
-        if self._parts and (self._is_local or self._catalog.is_time_to_look(RESERVATION_LOOK_S)):
+        if self._parts and self._catalog.reservations.is_due():
             self._catalog.reservations.let_pass(
                 [part.wanted.object_id for part in self._parts], FOREIGN_WAIT_S if is_foreign else RESERVED_S
             )

@@ -20,6 +20,11 @@ from conroi.stores.objects import Objects
 RESERVED_DIR = "_conroi/reserved"
 RESERVED_S = 1.0
 """For so long conroi writers wait for a client that was refused; once it has come they go on at once."""
+LOOK_S = 10.0
+"""On an object store, where a look is a request, a writer looks for reservations so often…"""
+BUSY_LOOK_S = 0.5
+"""… and so often for a minute after it found one."""
+BUSY_FOR_S = 60.0
 PAUSE_S = 0.005
 """Between two looks whether a reservation was used."""
 
@@ -31,6 +36,17 @@ class Reservations:
         self._objects = objects
         self._environment = environment
         self._mine: dict[frozenset[str], str] = {}
+        self._looked_at = environment.monotonic()
+        self._found_at = float("-inf")
+
+    def is_due(self) -> bool:
+        """Whether it is time to look: always on local disk, where it costs nothing."""
+        now = self._environment.monotonic()
+        every_s = BUSY_LOOK_S if now - self._found_at < BUSY_FOR_S else LOOK_S
+        if self._objects.is_local or now - self._looked_at >= every_s:
+            self._looked_at = now
+            return True
+        return False
 
     def reserve(self, tables: Collection[str]) -> None:
         """A client of ours was refused: it is the next of those that wait; it keeps the place that it has."""
@@ -58,6 +74,7 @@ class Reservations:
             oldest = self._oldest(tables)
             if oldest is None or oldest in self._mine.values():
                 return
+            self._found_at = self._environment.monotonic()
             until = self._environment.monotonic() + longest_s
             while self._objects.head(oldest) is not None:
                 if self._environment.monotonic() >= until:

@@ -131,7 +131,9 @@ def _refuse_other_keys(given: pa.ChunkedArray[Any], fitted: pa.ChunkedArray[Any]
     if given.type.equals(fitted.type) or isinstance(fitted.type, pa.BaseExtensionType) or pa.types.is_null(given.type):
         return
     is_timed = pa.types.is_timestamp(given.type) and pa.types.is_timestamp(fitted.type)
-    if is_timed and (given.type.tz is None) != (fitted.type.tz is None):
+    # A time without a zone is kept as the same number as in UTC, which is what Spark's TIMESTAMP comes as.
+    zones = {given.type.tz, fitted.type.tz} if is_timed else set[str | None]()
+    if None in zones and zones - {None, "UTC"}:
         raise InvalidInputError(
             f"The source's {column!r} is {given.type} and the table's {fitted.type}: one of them has no time zone.",
             table=table,

@@ -42,12 +42,13 @@ def test_requests_follow_the_number_of_manifests(is_cloud: bool, long_lake: Path
     assert measured.requests("get", "manifest") == manifests + 2
     files = sum(1 for path in long_lake.rglob("*") if path.is_file())
     pages = -(-files // 1000)
-    assert measured.requests("list") <= pages + 1
+    # All files once, and a constant number of small folders: dropped and released tables, branches, other tables' folders.
+    assert measured.requests("list") <= pages + 4
     assert measured.requests("head") == 0
     assert measured.requests("put") == 0
     assert measured.requests("put_if_absent") == (2 if is_cloud else 0), "the probe"
     # Every data file of the newest versions is opened by pylance itself, past the meter; all else is counted.
-    assert measured.requests() <= manifests + pages + 10, measured
+    assert measured.requests() <= manifests + pages + 13, measured
     print(f"{manifests} manifests in {time.monotonic() - started:.2f} s")
 
 

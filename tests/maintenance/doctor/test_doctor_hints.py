@@ -64,7 +64,7 @@ REMEDIES: dict[str, Remedy] = {
     "worker_that_died_while_inserting": lambda lake: lake.insert("orders", [{"id": 7000, "text": "x"}]),
     "worker_that_left_its_own_table": lambda lake: lake.drop_table(f"tmp_{'a' * 32}"),
     "tag_of_a_version_that_never_was": lambda lake: lake["orders"].tags.move("early", 2),
-    "folder_of_nobody": lambda lake: lake.register("stray", "stray.lance"),
+    "folder_of_another_program": lambda lake: lake.register("stray", "stray.lance"),
     "publisher_that_died": lambda lake: lake["orders"].append([{"id": 7000, "text": "x"}]),
     "written_by_path": lambda lake: lake["orders"].append([{"id": 7000, "text": "x"}]),
     "written_by_path_between_publication_and_final_name": lambda lake: lake.mend("orders"),
