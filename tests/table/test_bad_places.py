@@ -20,6 +20,7 @@ from conroi import (
     ManifestNaming,
     NotFoundError,
     UnsupportedError,
+    VersionExpired,
 )
 from conroi.format import lance_pb2 as pb
 from conroi.format.manifest_file import decode_manifest_file, encode_manifest_file
@@ -140,7 +141,7 @@ def test_a_version_that_was_cleaned_up_is_not_found(table: conroi.Table) -> None
 def test_a_handle_on_a_cleaned_up_version_says_that_its_files_are_gone(table: conroi.Table) -> None:
     newest = table.append(ROWS).overwrite([{"id": 9}])
     lance.dataset(table.uri).cleanup_old_versions(older_than=timedelta(0), delete_unverified=True)
-    with refused(newest, CorruptionError, "newer version"):
+    with refused(newest, VersionExpired, "newer version"):
         table.to_arrow()
 
 

@@ -42,7 +42,7 @@ def test_requests_follow_the_number_of_manifests(is_cloud: bool, long_lake: Path
     assert measured.requests("get", "manifest") == manifests + 2
     files = sum(1 for path in long_lake.rglob("*") if path.is_file())
     pages = -(-files // 1000)
-    # All files once, and a constant number of small folders: dropped and released tables, branches, other tables' folders.
+    # All files once, and a constant number of small folders: dropped and released tables, branches, leases.
     assert measured.requests("list") <= pages + 4
     assert measured.requests("head") == 0
     assert measured.requests("put") == 0
