@@ -85,9 +85,9 @@ def seaweedfs(folder: Path) -> Generator[S3Server]:
 
 @contextlib.contextmanager
 def moto(folder: Path) -> Generator[S3Server]:
-    """moto: AWS in Python, slow and exact."""
+    """moto: AWS in Python, slow; one request at a time, because its conditions are not atomic otherwise."""
     (port,) = free_ports(1)
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    command = [sys.executable, str(Path(__file__).with_name("moto_server.py")), str(port)]
     with running(command, folder / "moto.log"):
         yield _with_bucket(port, folder / "moto.log")
 
