@@ -103,11 +103,13 @@ def work(job: Job) -> None:
     faulthandler.register(signal.SIGUSR1, dump)
     with other_ages(job.setting.version_s, job.setting.file_s):
         plant(job.setting.planted)
-        worker = Worker(job)
         try:
-            WORK[job.role](worker)
+            WORK[job.role](Worker(job))
+        except conroi.StoreUnavailable as error:  # the machine is too slow for a connection: another process comes
+            Recorder(job.record).note(upkeep="connect", refused=type(error).__name__, text=str(error))
+            time.sleep(1)
         except Exception:  # noqa: BLE001 (it is what this looks for)
-            worker.recorder.note(problem="a process died", error=traceback.format_exc())
+            Recorder(job.record).note(problem="a process died", error=traceback.format_exc())
 
 
 class Worker:

@@ -194,7 +194,7 @@ class _Supervisor:
             if not process.is_alive():
                 if process.exitcode == -signal.SIGKILL:  # its own hand: see Death
                     self.recorder.note(killed=f"{job.role} at a request")
-                else:
+                elif process.exitcode:  # else it has said why
                     self.recorder.note(problem=f"{job.name} ended by itself with {process.exitcode}")
                 del self._running[job.name]
                 self._paused.pop(job.name, None)  # it died just before it was to stand still
