@@ -44,6 +44,15 @@ def test_a_commit_by_path_before_ours_is_adopted(is_cloud: bool, tmp_path: Path)
     assert [rows_by_path(path, version) for version in (1, 2, 3)] == [[0], [0, 1], [0, 1, 2]]
 
 
+def test_a_long_backlog_of_commits_by_path_is_no_contention(tmp_path: Path) -> None:
+    """Each adoption is progress, not a lost race: more of them than retries are allowed do not end the commit."""
+    lake = lake_with(tmp_path / "lake", "t")
+    for n in range(1, 5):
+        append_by_path(path_of(lake, "t"), n)
+    assert lake["t"].append([{"n": 5}], retries=1).version == 6
+    assert rows(lake["t"]) == [0, 1, 2, 3, 4, 5]
+
+
 def test_a_commit_by_path_while_we_work_is_adopted(tmp_path: Path) -> None:
     lake = lake_with(tmp_path / "lake", "t", "u")
     path = path_of(lake, "t")

@@ -102,6 +102,8 @@ class Publishing:
         self._uuid = order.uuid or str(catalog.environment.new_uuid())
         self._is_local = catalog.root.is_local
         self._baton = catalog.heads.baton()
+        self._has_adopted = False
+        """Whether the last attempt only published what was written by path: that is no lost race."""
         self.checks = 0
         """How often the expectations were checked."""
 
@@ -131,7 +133,7 @@ class Publishing:
                 return self._told(published, attempt)
             state, earlier = self._refresh(state)
             if earlier is None:
-                conflicts += self._lost_to_same_table(state)
+                conflicts += self._lost_to_same_table(state) and not self._has_adopted
                 self._refuse_contention(conflicts, attempt, environment.monotonic() - started)
             self._baton.ask(attempt)
             if not self._baton.is_mine:
@@ -215,6 +217,7 @@ class Publishing:
 
     def _attempt(self, state: LakeState) -> LakeState | None:
         """Check, build and put on this state; None to go round again."""
+        self._has_adopted = False
         pinned = self._pinned_by_check(state)
         settled = state.with_rows(pinned)
         self.check(settled)
@@ -353,6 +356,7 @@ class Publishing:
             _log.warning("%s", notes.message)
             with contextlib.suppress(ExpectedVersionMismatch):  # somebody published to it meanwhile: look again
                 Publishing(self._catalog, Order(self._catalog.known_state(), [adopted], notes=notes)).run()
+                self._has_adopted = True
 
     # ------------------------------------------------------------------------ published
 
