@@ -37,10 +37,12 @@ def an_index(name: str, number: int) -> pb.IndexMetadata:
 
 manifests = st.builds(
     lambda version, ids, config, names: small_manifest(
-        fragments=[pb.DataFragment(id=i, physical_rows=i + 1) for i in sorted(ids)], config=config
+        fragments=[pb.DataFragment(id=i, physical_rows=i + 1) for i in sorted(ids)],
+        config=config,
+        max_fragment_id=max(ids, default=0),
     ).changed(indices=[an_index(name, number) for number, name in enumerate(names)]),
     st.integers(1, 1 << 62),
-    st.sets(st.integers(0, 1 << 32), max_size=5),
+    st.sets(st.integers(0, (1 << 32) - 1), max_size=5),
     st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=3),
     st.lists(st.text(max_size=5), max_size=3),
 )
@@ -166,12 +168,18 @@ def test_a_tail_without_a_footer_is_refused_before_more_is_fetched():
             decode_manifest_tail(tail, size)
 
 
-@pytest.mark.parametrize("field", ["version", "data_format", "timestamp"])
+@pytest.mark.parametrize("field", ["version", "timestamp"])
 def test_a_manifest_without_what_every_manifest_has_is_refused(field: str):
     head = small_manifest().editable_head()
     head.ClearField(field)
     with pytest.raises(CorruptionError):
         decode_manifest_file(encode_manifest_file(Manifest(head.SerializeToString()), None))
+
+
+def test_a_fragment_id_that_no_table_can_have_is_refused():
+    manifest = small_manifest(fragments=[pb.DataFragment(id=1 << 32, physical_rows=1)])
+    with pytest.raises(CorruptionError, match="fragment 4294967296"):
+        decode_manifest_file(encode_manifest_file(manifest, None))
 
 
 def test_a_newer_file_format_is_refused():

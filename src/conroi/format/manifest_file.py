@@ -35,6 +35,8 @@ _FOOTER = struct.Struct("<qHH4s")
 _MAGIC = b"LANC"
 _MAJOR, _MINOR = 0, 2
 
+_LARGEST_FRAGMENT_ID = (1 << 32) - 1
+
 
 @dataclass(frozen=True, slots=True)
 class ManifestFile:
@@ -87,7 +89,7 @@ def decode_manifest_file(data: bytes) -> ManifestFile:
 
 
 def _completed(manifest: Manifest) -> Manifest:
-    """With the facts that old writers leave out, as pylance works them out, so that nobody takes "unset" for "none".
+    """With the facts that old writers leave out, as pylance works them out, so that no reader takes "unset" for "none".
 
     pylance up to 0.30 leaves out the largest fragment id where that is 0, and up to 0.15 the format of the data files.
     """
@@ -103,6 +105,11 @@ def _completed(manifest: Manifest) -> Manifest:
     for index in manifest.indices:  # one may still cover a fragment that is gone, whose id must not come back
         used += decode_bitmap(index.fragment_bitmap, what="list of its fragments") if index.fragment_bitmap else ()
     if used and not head.HasField("max_fragment_id"):
+        if max(used) > _LARGEST_FRAGMENT_ID:
+            raise CorruptionError(
+                f"The manifest has a fragment {max(used)}; ids end at {_LARGEST_FRAGMENT_ID}.",
+                hint="Restore the manifest from a copy, or open an older version.",
+            )
         head.max_fragment_id = max(used)
     return manifest.changed(head=head)
 
