@@ -104,7 +104,7 @@ def two_fragments(tmp_path: Path) -> Path:
 
 def test_a_rewrite_may_not_take_an_id_that_nobody_reserved(two_fragments: Path) -> None:
     """G12."""
-    with pytest.raises(conroi.InvalidInputError, match="id 5, which nobody reserved: the highest so far is 1"):
+    with pytest.raises(conroi.InvalidInputError, match="id 5, which was not reserved: the highest so far is 1"):
         conroi.commit(two_fragments, compacted(two_fragments, new_id=5, read_version=1))
     assert ids(two_fragments) == list(range(10))
 

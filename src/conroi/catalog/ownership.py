@@ -76,7 +76,7 @@ class Released:
 def releasing(catalog: Catalog, rows: Sequence[Row]) -> Generator[None]:
     """Deregister tables inside of this: from now on their folders are not the lake's to collect.
 
-    If the publication is refused, the records are removed again. If nobody knows whether it happened they stay.
+    If the publication is refused, the records are removed again. If the outcome is unknown they stay.
     """
     home = home_of(catalog)
     records = {f"{_RELEASED}/{quote(location_of(row), safe='')}": row.incarnation for row in rows}

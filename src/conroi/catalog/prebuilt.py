@@ -74,7 +74,7 @@ class PrebuiltPart:
     def _refuse_late_creation(self, current: int) -> None:
         """A table is created in two steps: what was made for one that was not there must not replace what came since.
 
-        Lance tells nobody of an Overwrite that it lost a race, so this is looked for here.
+        Lance does not report that an Overwrite lost a race, so this is looked for here.
         """
         transaction = self._foreign.transaction
         if current and not transaction.read_version and transaction.operation_name in CREATIONS:

@@ -113,7 +113,7 @@ class LakeState:
 def _is_unpinned(row: Row) -> bool:
     try:
         return row.is_table and row.pin is None
-    except CorruptionError:  # told to whoever opens that table; the others are fine
+    except CorruptionError:  # raised when that table is opened; the others are fine
         return False
 
 

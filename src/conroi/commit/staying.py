@@ -73,7 +73,7 @@ def refuse_swept(
     """The files that this change brings in must be there, and younger than what a collector has swept.
 
     `bases` are those of the version to come. Files under one of them belong to another table, which keeps them: those
-    must only be there. `is_given` says that the caller wrote the files: if nobody ever swept, they never were.
+    must only be there. `is_given` says that the caller wrote the files: if no collector ever ran, they never were.
     """
     swept_ns, references = swept_until_ns(files.objects), list(_staged(transaction, seen))
     places = {base.id: base for base in bases}

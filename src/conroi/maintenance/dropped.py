@@ -130,7 +130,7 @@ def why_kept(dropped: Dropped, objects: Objects) -> str | None:
 
 
 def _unknown_manifest(objects: Objects, dropped: Dropped) -> str | None:
-    """A version that the lake never had: somebody else writes the table."""
+    """A version that the lake never had: another program writes the table."""
     for info in manifest_files(objects):
         parsed = parse_manifest_name(info.path.rpartition("/")[2])
         if parsed is None:

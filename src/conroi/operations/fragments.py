@@ -75,7 +75,7 @@ def check_given_ids(new: Iterable[pb.DataFragment], base: Manifest, *, are_reser
         return
     if are_reserved and max(given) >= next_fragment_id(base.head):
         raise InvalidInputError(
-            f"A new fragment has id {max(given)}, which nobody reserved: the highest so far is "
+            f"A new fragment has id {max(given)}, which was not reserved: the highest so far is "
             f"{next_fragment_id(base.head) - 1}.",
             hint="Reserve ids first, with reserve_fragments(count), or leave them at 0.",
         )

@@ -216,7 +216,7 @@ class TagsAtBeginning(Tags):
         super().__init__(files, version)
         self._began = datetime.fromtimestamp(began_ns / 1e9, UTC)
         self.seen: list[Tag] | None = None
-        """What was answered; None while nobody asked."""
+        """What was answered; None before the first question."""
 
     def list(self) -> list[Tag]:
         if self.seen is None:

@@ -1,8 +1,8 @@
 """Leases: a small file that keeps a version from being collected for a limited time.
 
 A lease is `_conroi/leases/{version}-{seconds}-{id}`. It ends so many seconds after the time that the storage gave to
-the file, so a holder that crashed blocks nobody for longer. Clocks of two machines are never compared: a collector
-compares times of the storage, a holder measures its own time from before it wrote the file.
+the file, so a holder that crashed blocks no collector for longer. Clocks of two machines are never compared: a
+collector compares times of the storage, a holder measures its own time from before it wrote the file.
 
 Who takes or renews a lease writes the file and then looks whether the version is about to go; a collector notes which
 versions go and then looks for leases (see conroi.stores.forgotten). So at least one of the two sees the other. A lease

@@ -144,7 +144,7 @@ class FolderVersions:
         raise VersionCollected(located.path, is_certain=is_certain)
 
     def _was_free(self, version: int) -> bool:
-        """Whether we knew, until a moment ago, that nobody had this version yet: so nobody can have collected it.
+        """Whether we knew, until a moment ago, that this version did not exist yet: so it cannot have been collected.
 
         Not if a put of it had no answer: that one may have landed, and what landed may have been collected.
         """
@@ -172,8 +172,8 @@ class FolderVersions:
         """The newest version above the one that we saw last; after a while, the folder is listed again.
 
         Probing upwards is wrong only if the version we start from was kept (by a tag) while all newer ones but the
-        newest were collected meanwhile; for a while nobody does that. The clock is asked after the storage. On local
-        disk, where it costs no request, the watermark is asked too.
+        newest were collected meanwhile; for a while no collector does that. The clock is asked after the storage. On
+        local disk, where it costs no request, the watermark is asked too.
         """
         seen = self._seen
         if seen is None or not self._is_recent(seen[1]):
