@@ -46,7 +46,14 @@ WORKS = {
 }
 
 
-@pytest.mark.parametrize("what", WORKS)
+PYLANCE_MAY_CRASH = ("a_lake_far_away", "while_it_finalizes")
+"""pylance says of itself that it is not fork-safe. In these cases the child died or hung inside of it in whole runs of
+the suite, though not alone; so they are soak tests, and docs/lake.md advises against forking there."""
+
+
+@pytest.mark.parametrize(
+    "what", [pytest.param(what, marks=[pytest.mark.soak] if what in PYLANCE_MAY_CRASH else []) for what in WORKS]
+)
 def test_a_forked_child_goes_on(what: str, tmp_path: Path) -> None:
     """(F9, J7.) Each number counts the rows: the child's, then the parent's after it."""
     assert output_of(["-m", "tests.commit.forking", what, str(tmp_path / "lake")]) == WORKS[what]
