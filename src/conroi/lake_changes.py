@@ -142,7 +142,7 @@ def _change(catalog: Catalog, name: str, old: Row | None, new: Row) -> TableChan
     before = _version(old) if is_same_table else None
     try:
         snapshot = catalog.snapshot(new)
-        transaction = load_transaction(catalog.objects(new.location or ""), snapshot)
+        transaction = load_transaction(catalog.objects_of(new), snapshot)
         compared = _manifest(catalog, old) if is_same_table else None
     except NotFoundError:  # collected
         return TableChange(name, "Unknown", before, new.pin.version, None, None)

@@ -46,8 +46,8 @@ class ReadableTable:
     """One Lance table, pinned at one version."""
 
     def __init__(self, files: TableFiles, snapshot: Snapshot, earlier: Pinned | None = None) -> None:
-        self._files = files
         self._pinned = Pinned(files, snapshot, earlier)
+        self._files = self._pinned.files
 
     lease: Lease | None = None
     """Keeps this version from being collected, if at(…, keep=…) was asked to."""

@@ -128,7 +128,7 @@ class Table(ReadableTable):
         with about(self.uri):
             base = self._files.newest(self._pinned.snapshot)
         transaction = TableTransaction(
-            self._files,
+            self._files.holding(base),
             base,
             message=message,
             properties=properties,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import pyarrow as pa
 
 from conroi.catalog.amendments import Amendment
-from conroi.catalog.catalog import Catalog, LakeTableFiles, location_of, table_files
+from conroi.catalog.catalog import Catalog, LakeTableFiles, table_files
 from conroi.catalog.creating import new_location
 from conroi.catalog.expectations import Expectation, ListingExpectation, TagsExpectation
 from conroi.catalog.heads import Published
@@ -183,7 +183,7 @@ class Transaction(LowerLayer):
             with self._lock:
                 if key in self._handles:
                     return self._handles[key]
-            objects = self._catalog.objects(location_of(row))
+            objects = self._catalog.objects_of(row)
             try:
                 with about(shown(key)), version_in_use(objects, None, is_base=True):
                     snapshot = self._catalog.snapshot(row)
@@ -199,7 +199,7 @@ class Transaction(LowerLayer):
     def _new_handle(self, name: str, row: Row, files: LakeTableFiles, statements: Statements) -> Handle:
         base = statements.base
         newest = None if base is None else partial(self._catalog.located, row)
-        versions = VersionsUpTo(self._catalog.folder(location_of(row)), 0 if base is None else base.version, newest)
+        versions = VersionsUpTo(self._catalog.folder_of(row), 0 if base is None else base.version, newest)
         return Handle(name, files, statements, self._life, versions=versions)
 
     def _unwritten(self, key: str, row: Row) -> None:
@@ -302,7 +302,7 @@ class Transaction(LowerLayer):
             if self._base.table(key) is None:
                 self._note_missing(key)
             row = self._catalog.row(key, self._base)
-            wanted = Expectation(key, self._catalog.version_of(row), row.incarnation)
+            wanted = Expectation(key, self._catalog.version_of(row), row.incarnation, seen=row)
         else:
             if isinstance(version, bool) or not isinstance(version, int) or version < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise InvalidInputError(
@@ -311,7 +311,8 @@ class Transaction(LowerLayer):
                     hint="They count from 1; 0 says that the table must not be there.",
                 )
             row = self._base.table(key)
-            wanted = Expectation(key, version, None if row is None or not version else row.incarnation)
+            row = row if version else None
+            wanted = Expectation(key, version, None if row is None else row.incarnation, seen=row)
         with self._lock:
             self._life.check_open()
             for other in self._expects:
@@ -366,6 +367,7 @@ class Transaction(LowerLayer):
             is_explicit=False,
             allows_maintenance=not handle.is_version_read,
             is_presence=not (handle.is_read or handle.is_version_read),
+            seen=named.row,
         )
 
     # ------------------------------------------------------------------------ the end

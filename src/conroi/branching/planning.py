@@ -12,11 +12,9 @@ from conroi.branching.comparing import Comparison
 from conroi.branching.diff import Side, is_same_version
 from conroi.branching.results import Choice, Conflict, TableMerge
 from conroi.branching.three_way import KeyedMerge, PlacedMerge, ThreeWay, same_columns
-from conroi.catalog.creating import new_location
-from conroi.catalog.forking import seen_on, table_of
 from conroi.catalog.names import shown
+from conroi.catalog.placing import brought_row, can_inherit, inherited_row
 from conroi.catalog.rows import Row
-from conroi.commit.forked import branch_folder
 from conroi.data.pinned import Pinned
 from conroi.operations.indices import is_system
 
@@ -143,24 +141,14 @@ class Planning:
 
     def _bring(self, tx: Transaction, source: Row) -> None:
         """Make a table of the source on the target: as it is if that can be, else with copies of its files."""
-        catalog = self._target.catalog
         if self._can_inherit(source):
-            assert catalog.branch is not None
-            tx.set_row(seen_on(catalog.branch, source))
+            tx.set_row(inherited_row(self._target.catalog, source, None))
             return
         pinned = self._source.pinned(source)
-        row = source.moved(self._location(source), ())
-        tx.bring_table(row, lambda files: Bringing(pinned, files, None).plan())
+        tx.bring_table(brought_row(self._target.catalog, source), lambda files: Bringing(pinned, files, None).plan())
 
     def _can_inherit(self, source: Row) -> bool:
-        """Whether a branch may go on reading the table where it is: on the main branch it stays."""
-        return self._target.catalog.branch is not None and (self._source.catalog.branch is None or source.is_inherited)
-
-    def _location(self, source: Row) -> str:
-        catalog = self._target.catalog
-        table = table_of(source.location or "")
-        here = table if catalog.branch is None else branch_folder(table, catalog.branch)
-        return here if catalog.folder(here).latest() is None else new_location(catalog, source.object_id)
+        return can_inherit(self._target.catalog, self._source.catalog, source)
 
     # ------------------------------------------------------------------------ changed
 
@@ -190,9 +178,8 @@ class Planning:
 
         def forward(tx: Transaction, choices: Sequence[Choice]) -> TableMerge:
             if target.is_inherited and self._can_inherit(source):
-                assert self._target.catalog.branch is not None
                 tx.expect(name)
-                moved = seen_on(self._target.catalog.branch, source).renamed(target.object_id)
+                moved = inherited_row(self._target.catalog, source, target).renamed(target.object_id)
                 tx.set_row(moved if target.lock is None else moved.with_lock(target.lock))
             else:
                 tx[name].do(partial(_brought, self._source.pinned(source)))

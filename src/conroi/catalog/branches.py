@@ -51,7 +51,7 @@ class BranchedLake:
         """The storage of the branch's `__manifest`, with the versions from before it."""
         origins = [Origin(self._folder(folder), version) for folder, version in lineage]
         own = self.main.opened(branch_folder(MANIFEST, lance_name))
-        objects = forked_objects(own, lance_name, lambda: origins)
+        objects = forked_objects(own, lance_name, origins)
         environment = self.main.environment
         return TableFiles(objects, FolderVersions(objects, environment=environment), environment)
 

@@ -14,12 +14,13 @@ from conroi.catalog.names import shown
 from conroi.catalog.rows import Row
 from conroi.catalog.state import LakeState
 from conroi.commit.files import Publisher, TableFiles
-from conroi.commit.forked import TREE, Origin, forked_objects
+from conroi.commit.forked import Origin, forked_objects
 from conroi.commit.pins import Pin, finalize, load_pinned, pin_of
 from conroi.commit.reservations import Reservations
 from conroi.commit.snapshot import Snapshot, load_snapshot, load_transaction
 from conroi.environment import LONG_AGO, Environment, Moment
 from conroi.errors import ConroiError, CorruptionError, NotFoundError
+from conroi.format.fields import has_dictionaries
 from conroi.format.naming import ManifestNaming, check_relative_path
 from conroi.history import newest_at
 from conroi.parallel import ProcessLock, Running, ThreadQueue
@@ -36,7 +37,12 @@ LONGEST_TURN_S = 2.0
 MOST_SNAPSHOTS = 512
 """So many manifests of tables are kept at hand."""
 
-SnapshotKey = tuple[str, int, str]
+Lineage = tuple[tuple[str, int], ...]
+"""The folders that have the older versions of a table on a branch, and up to which, nearest first."""
+Line = tuple[str, Lineage]
+"""One line of versions of a table: its folder, and where the versions from before it are. It belongs to the row that
+says so: another row may have the same folder with another lineage."""
+SnapshotKey = tuple[Line, int, str]
 Wrap = Callable[[Objects], Objects]
 """Puts an instrument around the files of a table."""
 
@@ -63,8 +69,6 @@ class Catalog:
         self.root = root
         self.branch = branch
         """The name of the Lance branch, if this is a branch of the lake."""
-        self._lineages: dict[str, dict[str, int]] = {}
-        """By the folder of a table on the branch: the folders that have its older versions, and up to which."""
         self.identity: Branch = MAIN_BRANCH
         self.main: Catalog = self
         """The main branch of the lake."""
@@ -79,7 +83,9 @@ class Catalog:
         self._wrap = wrap
         self._state: LakeState | None = None
         self._objects: dict[str, Objects] = {}
-        self._folders: dict[str, FolderVersions] = {}
+        self._overlays: dict[Line, Objects] = {}
+        """Of tables on a branch: the files of their own folder, with the versions from before the branch."""
+        self._folders: dict[Line, FolderVersions] = {}
         self._snapshots: OrderedDict[SnapshotKey, Snapshot] = OrderedDict()
         self.finalizing: dict[SnapshotKey, Running[bool]] = {}
         """Published manifests that are on their way to their final names."""
@@ -150,14 +156,24 @@ class Catalog:
         return row
 
     def objects(self, location: str) -> Objects:
-        """The files of the table at this location of the lake."""
+        """The files in this folder of the lake, and nothing else; opened once."""
         with self._lock:
             found = self._objects.get(location)
             if found is None:
-                found = self.opened(location)
-                if self.branch is not None and location.endswith(f"/{TREE}/{self.branch}"):
-                    found = forked_objects(found, self.branch, lambda: self._origins(location))
-                self._objects[location] = found
+                found = self._objects[location] = self.opened(location)
+            return found
+
+    def objects_of(self, row: Row) -> Objects:
+        """The files of a table: on a branch with the versions from before it, as this very row has them."""
+        line = line_of(row)
+        location, lineage = line
+        if not lineage or self.branch is None:
+            return self.objects(location)
+        with self._lock:
+            found = self._overlays.get(line)
+            if found is None:
+                origins = [Origin(self.objects(folder), bound) for folder, bound in lineage]
+                found = self._overlays[line] = forked_objects(self.objects(location), self.branch, origins)
             return found
 
     def opened(self, location: str) -> Objects:
@@ -176,30 +192,17 @@ class Catalog:
             branch=branch,
         )
 
-    def _origins(self, location: str) -> list[Origin]:
-        return [Origin(self.objects(folder), bound) for folder, bound in self.lineage(location)]
-
-    def lineage(self, location: str) -> list[tuple[str, int]]:
-        """The folders that have the older versions of a table on the branch, and up to which, nearest first."""
-        return sorted(self._lineages.get(location, {}).items(), key=lambda pair: -pair[1])
-
-    def note_lineage(self, location: str, lineage: Sequence[tuple[str, int]]) -> None:
-        """Remember where the older versions of a table on the branch are."""
-        if lineage:
-            known = self._lineages.setdefault(location, {})
-            for folder, version in lineage:
-                known[folder] = max(version, known.get(folder, 0))
-
     def _uri_of(self, location: str) -> str:
         check_relative_path(location)
         return f"{self.root.root}/{location}"
 
-    def folder(self, location: str) -> FolderVersions:
-        """The versions that the table's folder has under their final names."""
+    def folder_of(self, row: Row) -> FolderVersions:
+        """The versions of a table that have their final names: in its folder, and in those of its lineage."""
+        line = line_of(row)
         with self._lock:
-            if location not in self._folders:
-                self._folders[location] = FolderVersions(self.objects(location), environment=self.environment)
-            return self._folders[location]
+            if line not in self._folders:
+                self._folders[line] = FolderVersions(self.objects_of(row), environment=self.environment)
+            return self._folders[line]
 
     def snapshot(self, row: Row) -> Snapshot:
         """The version of the table that this row pins.
@@ -207,28 +210,25 @@ class Catalog:
         A table that is not managed yet has none: in the current state it is the folder's newest version, in a snapshot
         of the past the one that was newest then.
         """
-        location = location_of(row)
-        self.note_lineage(location, row.lineage)
         if row.pin is None:
-            found = self._unpinned(location, row)
+            found = self._unpinned(row)
             if found is None:
-                raise _not_written(self.uri, location, row)
+                raise _not_written(self.uri, location_of(row), row)
             return found
-        key = (location, row.pin.version, row.pin.transaction)
+        key = snapshot_key(row, row.pin)
         with self._lock:
             known = self._snapshots.get(key)
             if known is not None:
                 self._snapshots.move_to_end(key)
                 return known
-        loaded = self._completed(location, row.pin, load_pinned(self.objects(location), row.pin))
-        if row.is_inherited and loaded.indices:
+        loaded = self._completed(row, row.pin, load_pinned(self.objects_of(row), row.pin))
+        if row.is_inherited and _is_looked_up(loaded):
             from conroi.catalog.forking import fork_to_read
 
             fork_to_read(self, row, loaded)
-        self.keep(location, row.pin, loaded)
-        return loaded
+        return self.keep(row, row.pin, loaded)
 
-    def _completed(self, location: str, pin: Pin, snapshot: Snapshot) -> Snapshot:
+    def _completed(self, row: Row, pin: Pin, snapshot: Snapshot) -> Snapshot:
         """A published version that is not final, made final by who finds it; its publisher may be dead.
 
         Best effort: who only reads may not be allowed to. Far away it is left to the publisher for a moment.
@@ -236,9 +236,9 @@ class Catalog:
         if snapshot.is_final or self._is_young(snapshot):
             return snapshot
         try:
-            finalize(self.objects(location), pin, self.environment)
+            finalize(self.objects_of(row), pin, self.environment)
         except ConroiError as error:
-            _log.debug("version %d of %s stays unfinished: %s", pin.version, location, error)
+            _log.debug("version %d of %s stays unfinished: %s", pin.version, location_of(row), error)
             return snapshot
         return replace(snapshot, located=pin.final, is_final=True)
 
@@ -251,27 +251,26 @@ class Catalog:
         snapshot = self.snapshot(row)
         if snapshot.is_final or row.pin is None:
             return snapshot.located
-        location = location_of(row)
-        snapshot = load_pinned(self.objects(location), row.pin)
-        self.keep(location, row.pin, snapshot)
-        return snapshot.located
+        return self.keep(row, row.pin, load_pinned(self.objects_of(row), row.pin)).located
 
-    def keep(self, location: str, pin: Pin, snapshot: Snapshot) -> None:
-        """Have a manifest at hand for whoever asks next."""
-        key = (location, pin.version, pin.transaction)
+    def keep(self, row: Row, pin: Pin, snapshot: Snapshot) -> Snapshot:
+        """Have a manifest of this table at hand for who asks next; with the storage that it was read from."""
+        key, found = snapshot_key(row, pin), replace(snapshot, home=self.objects_of(row))
         with self._lock:
-            self._snapshots[key] = snapshot
+            self._snapshots[key] = found
             self._snapshots.move_to_end(key)
             while len(self._snapshots) > MOST_SNAPSHOTS:
                 self._snapshots.popitem(last=False)
+        return found
 
-    def _unpinned(self, location: str, row: Row) -> Snapshot | None:
+    def _unpinned(self, row: Row) -> Snapshot | None:
         """The version of a table whose row pins none; None if it is only declared, or was then."""
+        folder, objects = self.folder_of(row), self.objects_of(row)
         if row.moment_ns is None:
-            located = self.folder(location).latest()
-            return None if located is None else load_snapshot(self.objects(location), located)
-        found = self.folder(location).all()
-        count, snapshot = newest_at(self.objects(location), found, row.moment_ns)
+            located = folder.latest()
+            return None if located is None else load_snapshot(objects, located)
+        found = folder.all()
+        count, snapshot = newest_at(objects, found, row.moment_ns)
         # If the version after the one we found is not there, that one may have been the newest at the moment.
         oldest_unknown = 1 if snapshot is None else snapshot.version + 1
         if count < len(found) and found[count].version != oldest_unknown:
@@ -288,25 +287,23 @@ class Catalog:
         """The row with the version that it stands for; as it is if it has one, or if the table is only declared."""
         if row.pin is not None:
             return row
-        location = location_of(row)
-        snapshot = self._unpinned(location, row)
-        return row if snapshot is None else row.pinned_at(pin_of(self.objects(location), snapshot))
+        snapshot = self._unpinned(row)
+        return row if snapshot is None else row.pinned_at(pin_of(self.objects_of(row), snapshot))
 
     def version_of(self, row: Row) -> int:
         """The version of a table at some state; 0 for one that is only declared."""
         if row.pin is not None:
             return row.pin.version
-        snapshot = self._unpinned(location_of(row), row)
+        snapshot = self._unpinned(row)
         return 0 if snapshot is None else snapshot.version
 
     def operations_between(self, row: Row, older: int, newer: int) -> Sequence[str]:
         """What led from one version of a table to another; a version that cannot be read counts as unknown."""
-        location = location_of(row)
         names: list[str] = []
         for version in range(older + 1, newer + 1):
             try:
                 snapshot = self.snapshot(row) if version == newer else self.final_version(row, version)
-                transaction = load_transaction(self.objects(location), snapshot)
+                transaction = load_transaction(self.objects_of(row), snapshot)
             except NotFoundError:
                 return ["Unknown"]
             names.append("Unknown" if transaction is None else transaction.operation_name)
@@ -314,9 +311,8 @@ class Catalog:
 
     def final_version(self, row: Row, version: int) -> Snapshot:
         """A version before the pinned one: those all have their final names."""
-        self.note_lineage(location_of(row), row.lineage)
         naming = self.naming(row)
-        return load_snapshot(self.objects(location_of(row)), Located(version, naming.path(version), naming))
+        return load_snapshot(self.objects_of(row), Located(version, naming.path(version), naming))
 
     def naming(self, row: Row) -> ManifestNaming:
         """How the manifests of the table are named."""
@@ -363,18 +359,37 @@ def location_of(row: Row) -> str:
     return row.location
 
 
+def line_of(row: Row) -> Line:
+    """The line of versions that a row pins one of."""
+    return location_of(row), row.lineage
+
+
+def snapshot_key(row: Row, pin: Pin) -> SnapshotKey:
+    """What tells a version from every other one of the lake."""
+    return line_of(row), pin.version, pin.transaction
+
+
+def _is_looked_up(snapshot: Snapshot) -> bool:
+    """Whether pylance reads the file of the manifest again: for indices, and for columns of dictionaries."""
+    return bool(snapshot.indices) or has_dictionaries(snapshot.manifest.fields)
+
+
 class LakeVersions:
     """Where the versions of one table of a lake are: the newest is the one that the lake pins."""
 
-    def __init__(self, catalog: Catalog, object_id: str, incarnation: str) -> None:
+    def __init__(self, catalog: Catalog, opened: Row) -> None:
         self._catalog = catalog
-        self._object_id = object_id
-        self._incarnation = incarnation
+        self._opened = opened
 
     def row(self) -> Row | None:
-        """The row of the table now; None if it was dropped."""
-        row = self._catalog.state().table(self._object_id)
-        return row if row is not None and row.incarnation == self._incarnation else None
+        """The row of the table now; None if it was dropped.
+
+        If the table goes on in another folder (after a merge on a branch), this is still the line that was opened.
+        """
+        row = self._catalog.state().table(self._opened.object_id)
+        if row is None or row.incarnation != self._opened.incarnation:
+            return None
+        return row if row.continues(self._opened) else self._opened
 
     def latest(self) -> Located | None:
         row = self.row()
@@ -389,14 +404,14 @@ class LakeVersions:
             return newest
         if version > newest.version and version < 1 << 63:
             return None
-        return self._catalog.folder(location_of(row)).locate(version)
+        return self._catalog.folder_of(row).locate(version)
 
     def all(self) -> list[Located]:
         row = self.row()
         if row is None:
             return []
         newest = self._catalog.located(row)
-        found = [each for each in self._catalog.folder(location_of(row)).all() if each.version < newest.version]
+        found = [each for each in self._catalog.folder_of(row).all() if each.version < newest.version]
         return [*found, newest]
 
     def put(self, version: int, naming: ManifestNaming, data: bytes) -> Located:
@@ -404,9 +419,10 @@ class LakeVersions:
         row = self.row()
         if row is None:
             raise NotFoundError(
-                f"The table {shown(self._object_id)!r} was dropped.", hint="Look at lake.tables() for what is there."
+                f"The table {shown(self._opened.object_id)!r} was dropped.",
+                hint="Look at lake.tables() for what is there.",
             )
-        return self._catalog.folder(location_of(row)).put(version, naming, data)
+        return self._catalog.folder_of(row).put(version, naming, data)
 
     def confirm(self, located: Located, since: Moment) -> None:
         """Only detached versions are put here, and nobody else has their numbers."""
@@ -432,6 +448,14 @@ class LakeTableFiles(TableFiles):
         head = self.head()
         return known if head.version == known.version and head.manifest == known.manifest else head
 
+    def holding(self, snapshot: Snapshot) -> TableFiles:
+        home = snapshot.home
+        if home is None or home is self.objects or self.catalog is None:
+            return self
+        row = self.catalog.known_state().table(self.object_id)
+        versions = self.versions if row is None else LakeVersions(self.catalog, row)
+        return replace(self, objects=home, versions=versions)
+
     def row(self, state: LakeState) -> Row:
         """The row of this very table; NotFoundError if it was dropped, whatever has its name now."""
         row = state.table(self.object_id)
@@ -446,10 +470,9 @@ class LakeTableFiles(TableFiles):
 
 def table_files(catalog: Catalog, row: Row, publisher: Publisher) -> LakeTableFiles:
     """The storage of a table, through the lake."""
-    catalog.note_lineage(location_of(row), row.lineage)
     return LakeTableFiles(
-        objects=catalog.objects(location_of(row)),
-        versions=LakeVersions(catalog, row.object_id, row.incarnation),
+        objects=catalog.objects_of(row),
+        versions=LakeVersions(catalog, row),
         environment=catalog.environment,
         publisher=publisher,
         catalog=catalog,

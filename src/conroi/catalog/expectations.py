@@ -35,11 +35,14 @@ class Expectation:
     """Whether compactions and new indices count as no change."""
     is_presence: bool = False
     """Whether the table only has to be there, at whatever version."""
+    seen: Row | None = None
+    """Its row at the base: version numbers are those of its line, which a merge on a branch may replace."""
 
     def check(self, state: LakeState, version_of: VersionOf, between: OperationsBetween) -> None:
         """ExpectedVersionMismatch if the table is not there as expected."""
         row = state.table(self.object_id)
         is_same = row is None or self.incarnation is None or row.incarnation == self.incarnation
+        is_same = is_same and (row is None or self.seen is None or self.is_presence or row.continues(self.seen))
         if self.is_presence and row is not None and is_same:
             return
         actual = 0 if row is None else version_of(row)
@@ -56,7 +59,7 @@ class Expectation:
         if not actual:
             what = f"Table {name!r} was expected at version {self.version}, but the lake has no such table."
         elif not is_same:
-            what = f"Table {name!r} was dropped and made again since this transaction began."
+            what = f"Table {name!r} was dropped and made again, or replaced by a merge, since this transaction began."
         elif not self.version:
             what = f"Table {name!r} was expected not to be there, but it is, at version {actual}."
         else:

@@ -80,14 +80,11 @@ def fork(catalog: Catalog, row: Row, seen: Snapshot) -> None:
             table=shown(row.object_id),
             hint="Change it once on the main branch, and make the branch again.",
         )
-    location = location_of(row)
-    lineage = catalog.lineage(location)
-    if not lineage or seen.version > lineage[0][1]:
+    if not row.lineage or seen.version > row.lineage[0][1]:
         return
     if seen.is_final:  # else making it final does it
-        write_fork(catalog.objects(location), seen.located.path)
-    parent = lineage[0][0]
-    parent_branch = None if parent == table_of(parent) else parent.rpartition("/")[2]
-    write_lance_ref(
-        catalog.objects(table_of(location)), catalog.branch, parent_branch, seen.version, catalog.environment
-    )
+        write_fork(catalog.objects_of(row), seen.located.path)
+    table, parent = table_of(location_of(row)), row.lineage[0][0]
+    is_branch = parent != table and table_of(parent) == table
+    parent_branch = parent.rpartition("/")[2] if is_branch else None
+    write_lance_ref(catalog.objects(table), catalog.branch, parent_branch, seen.version, catalog.environment)

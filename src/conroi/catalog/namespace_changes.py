@@ -14,7 +14,6 @@ from lance_namespace import (
     RenameTableResponse,
 )
 
-from conroi.catalog.catalog import location_of
 from conroi.catalog.creating import found_row, new_location
 from conroi.catalog.expectations import Expectation
 from conroi.catalog.names import SEPARATOR, shown
@@ -25,7 +24,7 @@ from conroi.catalog.opening import MANIFEST
 from conroi.catalog.ownership import mark_created, releasing
 from conroi.catalog.part import Wanted
 from conroi.catalog.prebuilt import current_version
-from conroi.catalog.rows import Row, new_table_row
+from conroi.catalog.rows import TABLE, Row, new_table_row
 from conroi.catalog.state import LakeState
 from conroi.errors import AlreadyExistsError, CorruptionError, InvalidInputError
 from conroi.format.naming import ManifestNaming, check_relative_path
@@ -44,7 +43,7 @@ def declared_row(view: View, request: Request, base: LakeState) -> Row:
     _refuse_taken(key, base)
     wanted = request.text("location")
     location = new_location(view.catalog, key) if wanted is None else _inside(view, wanted, base)
-    if wanted is not None and view.catalog.folder(location).latest() is not None:
+    if wanted is not None and view.catalog.folder_of(Row(key, TABLE, location)).latest() is not None:
         raise AlreadyExistsError(
             f"The folder {location} has a table in it already.",
             table=shown(key),
@@ -70,7 +69,7 @@ def _new_row(view: View, key: str, location: str, properties: Mapping[str, str])
 
 def reserve(view: View, row: Row) -> None:
     """Leave a mark in the folder, so that no other table ever gets it: who declared this one may write there late."""
-    objects = view.catalog.objects(location_of(row))
+    objects = view.catalog.objects_of(row)
     if next(iter(objects.list_names("")), None) is None:  # else the client chose a folder that has files of its own
         mark_created(view.catalog, row)
     objects.put(RESERVED, b"")
@@ -163,7 +162,9 @@ def register_table(view: View, request: Request) -> RegisterTableResponse:
     location = _inside(view, request.text("location") or "", base)
     properties = request.texts("properties")
     row = found_row(view.catalog, key, location, properties)
-    expects = [] if there is None else [Expectation(key, current_version(view.catalog, there), there.incarnation)]
+    expects = (
+        [] if there is None else [Expectation(key, current_version(view.catalog, there), there.incarnation, seen=there)]
+    )
     view.publish(base, f"register {shown(key)}", rows={key: row}, expects=expects)
     return RegisterTableResponse(location=view.uri(row), properties=properties)
 

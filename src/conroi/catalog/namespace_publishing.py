@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from lance_namespace import TableVersion
 
-from conroi.catalog.catalog import location_of
 from conroi.catalog.heads import Published
 from conroi.catalog.names import shown
 from conroi.catalog.namespace_repeats import published_before
@@ -53,7 +52,7 @@ class Entry:
         """Its part in a publication."""
         if not is_new:
             refuse_taken(view.catalog, row, self.version)
-        objects = view.catalog.objects(location_of(row))
+        objects = view.catalog.objects_of(row)
         foreign = read_staged(objects, self.version, self.key)
         return Wanted(self.object_id, None if is_new else self.object_id, view.files(row), None, row, foreign)
 
@@ -154,7 +153,7 @@ def adopt(view: View, object_id: str, up_to: int | None = None) -> None:
         row = state.table(object_id)
         if row is None or row.pin is None:
             return
-        objects = view.catalog.objects(location_of(row))
+        objects = view.catalog.objects_of(row)
         version = row.pin.version + 1
         foreign = None
         if up_to is None or version <= up_to:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from lance_namespace import DescribeTableResponse, ListTablesResponse
 from lance_namespace_urllib3_client.models.table_basic_stats import TableBasicStats
 
-from conroi.catalog.catalog import location_of
 from conroi.catalog.names import SEPARATOR
 from conroi.catalog.namespace_errors import no_version
 from conroi.catalog.namespace_folders import children
@@ -70,7 +69,7 @@ def _describe_all(view: View, row: Row, version: int | None, response: DescribeT
     if response.is_only_declared:
         return
     found = located(view, row, version)
-    snapshot = load_snapshot(view.catalog.objects(location_of(row)), found)
+    snapshot = load_snapshot(view.catalog.objects_of(row), found)
     head = snapshot.manifest.head
     response.version = snapshot.version
     response.var_schema = json_schema(schema_from_fields(head.fields, head.schema_metadata))
@@ -100,7 +99,7 @@ def count_rows(view: View, request: Request) -> int:
     row = view.row(request.object_id(), view.state())
     if not current_version(view.catalog, row):
         raise no_version(row.object_id, None)
-    objects = view.catalog.objects(location_of(row))
+    objects = view.catalog.objects_of(row)
     pinned = Pinned(view.files(row), load_snapshot(objects, located(view, row, request.number("version"))))
     with pylance_errors(objects.root):
         return pinned.dataset.count_rows(request.text("predicate"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from lance_namespace import TableVersion
 
-from conroi.catalog.catalog import location_of
 from conroi.catalog.names import shown
 from conroi.catalog.namespace_errors import no_version
 from conroi.catalog.namespace_requests import Request
@@ -26,7 +25,7 @@ def located(view: View, row: Row, version: int | None) -> Located:
         raise no_version(row.object_id, version)
     if row.pin is not None and wanted == current:
         return make_final(view.catalog, row)
-    found = view.catalog.folder(location_of(row)).locate(wanted)
+    found = view.catalog.folder_of(row).locate(wanted)
     if found is None:
         raise no_version(row.object_id, version)
     return found
@@ -34,7 +33,7 @@ def located(view: View, row: Row, version: int | None) -> Located:
 
 def table_version(view: View, row: Row, found: Located) -> TableVersion:
     """What is told of a version."""
-    objects = view.catalog.objects(location_of(row))
+    objects = view.catalog.objects_of(row)
     return TableVersion(version=found.version, manifest_path=key_in_store(objects, found.path))
 
 
@@ -49,7 +48,7 @@ def list_versions(view: View, request: Request) -> tuple[list[TableVersion], str
     if limit == 1 and before is None:  # the one question that every opening asks; it needs no listing
         newest = located(view, row, None)
         return [table_version(view, row, newest)], str(newest.version) if current > 1 else None
-    folder = view.catalog.folder(location_of(row)).all()
+    folder = view.catalog.folder_of(row).all()
     found = [located(view, row, None), *(each for each in reversed(folder) if each.version < current)]
     left = [each for each in found if before is None or each.version < before]
     page = left if limit is None else left[:limit]
@@ -68,7 +67,7 @@ def delete_versions(view: View, request: Request) -> int:
     request.refuse_branch()
     base = view.newest()
     row = view.row(request.object_id(), base)
-    folder = view.catalog.folder(location_of(row)).all()
+    folder = view.catalog.folder_of(row).all()
     ranges = [(each.number("start_version") or 0, each.number("end_version")) for each in request.many("ranges")]
     chosen = [each for each in folder if any(_is_in(each.version, start, end) for start, end in ranges)]
     oldest = _oldest_needed(view, row, base)
@@ -81,7 +80,7 @@ def delete_versions(view: View, request: Request) -> int:
             table=shown(row.object_id),
             hint=f"Only versions before {oldest} can be deleted here.",
         )
-    delete_manifests(view.catalog.objects(location_of(row)), chosen)
+    delete_manifests(view.catalog.objects_of(row), chosen)
     return len(chosen)
 
 

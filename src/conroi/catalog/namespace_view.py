@@ -79,11 +79,11 @@ class View:
         protection = protection_of(self.catalog)
         if protection is not None:
             protection.opened(location_of(row))
-        return self.catalog.objects(location_of(row)).pylance_uri()
+        return self.catalog.objects_of(row).pylance_uri()
 
     def storage_options(self, row: Row) -> dict[str, str] | None:
         """What pylance needs to get there."""
-        return dict(self.catalog.objects(location_of(row)).storage_options) or None
+        return dict(self.catalog.objects_of(row).storage_options) or None
 
     # ------------------------------------------------------------------------ publishing
 

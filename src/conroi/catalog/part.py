@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
-from conroi.catalog.catalog import Catalog, LakeTableFiles, location_of
+from conroi.catalog.catalog import Catalog, LakeTableFiles, SnapshotKey, snapshot_key
 from conroi.catalog.forking import fork
 from conroi.catalog.heads import Task
 from conroi.catalog.names import shown
@@ -145,6 +145,15 @@ class Part:
                 base_version=self._pending.base_version,
                 hint="Run the work again in a new transaction, if it is meant for the new table.",
             )
+        if not row.continues(self.wanted.row):
+            raise RetryableConflict(
+                f"A merge brought another line of versions of the table {shown(self.wanted.was)!r} while this work was "
+                "done.",
+                table=shown(self.wanted.was),
+                version=None if row.pin is None else row.pin.version,
+                base_version=self._pending.base_version,
+                hint="Run the work again in a new transaction; lake.run(function) does that for you.",
+            )
         return row
 
     def _seen(self) -> Snapshot:
@@ -202,7 +211,7 @@ class Part:
         row = self.wanted.row
         seen = self._seen()
         pin = Pin(seen.version, seen.located.path, _uuid_of(seen))
-        future = self._catalog.finalizing.get((location_of(row), pin.version, pin.transaction))
+        future = self._catalog.finalizing.get(snapshot_key(row, pin))
         if future is None or not future.result():
             finalize(self._objects, pin, self._catalog.environment)
 
@@ -221,19 +230,17 @@ class Part:
 
     def published(self, attempts: int) -> CommitResult:
         """The lake has it: what is told of it. It gets its final name now, or soon."""
-        location = location_of(self.wanted.row)
         pin = self._pin
         built = self._built
         staged = Located(pin.version, pin.manifest, built.located.naming)
         snapshot = Snapshot(built.file.manifest, staged, built.file.transaction, is_final=False)
-        self._catalog.keep(location, pin, snapshot)
+        snapshot = self._catalog.keep(self.wanted.row, pin, snapshot)
         if self._objects.is_local and self.finalize():
-            snapshot = built.snapshot
+            snapshot = replace(built.snapshot, home=snapshot.home)
         return self._pending.landed(snapshot, attempts)
 
     def finalize(self) -> bool:
         """Put the manifest under its final name; False if that cannot be done, which the next writer will see."""
-        location = location_of(self.wanted.row)
         try:
             # After a while others may have made it final and collected it: the staged file says so by being gone.
             is_recent = is_recent_for_versions(self.wanted.files, self._built_at)
@@ -241,13 +248,13 @@ class Part:
         except ConroiError as error:
             _log.warning("version %d of %s is published but not final: %s", self._pin.version, self.name, error)
             return False
-        self._catalog.keep(location, self._pin, self._built.snapshot)
+        self._catalog.keep(self.wanted.row, self._pin, self._built.snapshot)
         return True
 
     @property
-    def key(self) -> tuple[str, int, str]:
+    def key(self) -> SnapshotKey:
         """By which others find the finalization that is under way."""
-        return location_of(self.wanted.row), self._pin.version, self._pin.transaction
+        return snapshot_key(self.wanted.row, self._pin)
 
     @property
     def _objects(self):

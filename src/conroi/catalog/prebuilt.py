@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
-from conroi.catalog.catalog import Catalog, location_of
+from conroi.catalog.catalog import Catalog, SnapshotKey, snapshot_key
 from conroi.catalog.foreign_keys import refuse_duplicate_keys
 from conroi.catalog.forking import fork
 from conroi.catalog.heads import Task
@@ -95,6 +95,12 @@ class PrebuiltPart:
                 table=shown(self.wanted.was),
                 hint="Nothing was committed. Look at lake.history() for who did it.",
             )
+        if not row.continues(self.wanted.row):
+            raise RetryableConflict(
+                f"A merge brought another line of versions of the table {shown(self.wanted.was)!r} meanwhile.",
+                table=shown(self.wanted.was),
+                hint="Open the table again, and make the change on its newest version.",
+            )
         return row
 
     def adopt(self) -> None:
@@ -161,7 +167,7 @@ class PrebuiltPart:
 
     def published(self, attempts: int) -> CommitResult:
         """The lake has it; it gets its final name before its writer hears of it."""
-        self._catalog.keep(location_of(self.wanted.row), self._foreign.pin, self._foreign.snapshot)
+        self._catalog.keep(self.wanted.row, self._foreign.pin, self._foreign.snapshot)
         snapshot = self._foreign.final_snapshot if self.finalize() else self._foreign.snapshot
         return CommitResult(snapshot, self._foreign.transaction, attempts, ())
 
@@ -173,13 +179,13 @@ class PrebuiltPart:
         except ConroiError as error:
             _log.warning("version %d of %s is published but not final: %s", self._foreign.version, self.name, error)
             return False
-        self._catalog.keep(location_of(self.wanted.row), self._foreign.pin, self._foreign.final_snapshot)
+        self._catalog.keep(self.wanted.row, self._foreign.pin, self._foreign.final_snapshot)
         self._is_final = True
         return True
 
     @property
-    def key(self) -> tuple[str, int, str]:
-        return location_of(self.wanted.row), self._foreign.pin.version, self._foreign.pin.transaction
+    def key(self) -> SnapshotKey:
+        return snapshot_key(self.wanted.row, self._foreign.pin)
 
     @property
     def _objects(self) -> Objects:
@@ -219,11 +225,10 @@ def make_final(catalog: Catalog, row: Row) -> Located:
     pin: Pin | None = row.pin
     if pin is None:
         raise CorruptionError("A table that is not managed has no pinned version.", hint="Publish to it first.")
-    location = location_of(row)
     snapshot = catalog.snapshot(row)
     if not snapshot.is_final:
-        under_way = catalog.finalizing.get((location, pin.version, pin.transaction))
+        under_way = catalog.finalizing.get(snapshot_key(row, pin))
         if under_way is None or not under_way.result():
-            finalize(catalog.objects(location), pin, catalog.environment)
-        catalog.keep(location, pin, replace(snapshot, located=pin.final, is_final=True))
+            finalize(catalog.objects_of(row), pin, catalog.environment)
+        catalog.keep(row, pin, replace(snapshot, located=pin.final, is_final=True))
     return pin.final

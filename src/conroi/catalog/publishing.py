@@ -428,7 +428,7 @@ def pin_tables(catalog: Catalog) -> None:
         rows = [row for row in map(catalog.pinned, map(state.rows.__getitem__, state.unpinned)) if row.pin is not None]
         if not rows:
             return
-        expects = [Expectation(row.object_id, catalog.version_of(row), row.incarnation) for row in rows]
+        expects = [Expectation(row.object_id, catalog.version_of(row), row.incarnation, seen=row) for row in rows]
         notes = Notes(f"pin {len(rows)} tables that were written past the lake")
         with contextlib.suppress(ExpectedVersionMismatch):  # one was written meanwhile: look again
             Publishing(catalog, Order(state, expects=expects, notes=notes)).run()

@@ -117,6 +117,20 @@ class Row:
         """Whether nobody has written it on its branch yet, so that its version is in another folder."""
         return bool(self.lineage) and self.pin is not None and self.pin.version == self.lineage[0][1]
 
+    def continues(self, earlier: Row) -> bool:
+        """Whether this row is on the line of versions of an earlier one: in its folder, with its older versions.
+
+        A table that was not written on its branch goes on with newer versions of the folder that it is inherited from.
+        """
+        if self.location != earlier.location:
+            return False
+        if self.lineage == earlier.lineage:
+            return True
+        if not self.lineage or not earlier.is_inherited:
+            return False
+        (folder, bound), (before, bound_before) = self.lineage[0], earlier.lineage[0]
+        return folder == before and bound >= bound_before and self.lineage[1:] == earlier.lineage[1:]
+
     def moved(self, location: str, lineage: tuple[tuple[str, int], ...]) -> Row:
         """The same table in another folder, with its older versions where they are; it gets a lock id of its own."""
         kept = {key: value for key, value in self.notes.items() if key not in (_LINEAGE, _LOCK)}

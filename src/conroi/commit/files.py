@@ -42,6 +42,10 @@ class TableFiles:
     def root(self) -> str:
         return self.objects.root
 
+    def holding(self, snapshot: Snapshot) -> TableFiles:  # noqa: ARG002 (a table of a lake may go on in another folder)
+        """The storage of the table that has this version."""
+        return self
+
     def head(self) -> Snapshot:
         """The newest version, loaded."""
         located = self.versions.latest()

@@ -40,21 +40,26 @@ def branch_folder(location: str, branch: str) -> str:
 # ------------------------------------------------------------------------------ manifests
 
 
-def seen_from(branch: str, folder: str, data: bytes) -> bytes:
-    """A manifest file of the table in this folder, as its branch has it."""
+def seen_from(own: str, branch: str, folder: str, data: bytes) -> bytes:
+    """A manifest file of the table in `folder`, as its branch has it in its `own` folder."""
     file = decode_manifest_file(data)
-    return encode_manifest_file(as_branch(branch, folder, file.manifest), file.transaction)
+    return encode_manifest_file(as_branch(own, branch, folder, file.manifest), file.transaction)
 
 
-def as_branch(branch: str, folder: str, manifest: Manifest) -> Manifest:
+def as_branch(own: str, branch: str, folder: str, manifest: Manifest) -> Manifest:
     """The manifest with the base path put in; it goes on saying who made it."""
-    before, _, other = folder.rpartition(f"/{TREE}/")
-    is_branch = bool(before) and other == manifest.head.branch
-    name = _NAMED + (f"{TREE}/{other}" if is_branch else _ROOT)
+    table = _table_of(own)
     clone = Clone(
-        is_shallow=True, ref_version=manifest.version, ref_path=folder, ref_name=name, branch_name=branch
-    ).apply(Manifest(b""), Step(manifest.version, source=manifest))
+        is_shallow=True,
+        ref_version=manifest.version,
+        ref_path=folder,
+        ref_name=_NAMED + relative_to(table, folder),
+        branch_name=branch,
+    ).apply(Manifest(b""), Step(manifest.version, source=resolved(folder, manifest)))
     head = clone.editable_head()
+    for base in head.base_paths:  # those of a branch in between were relative to its own table
+        if base.name.startswith(_NAMED):
+            base.name = _NAMED + relative_to(table, base.path)
     head.reader_feature_flags |= Flag.BASE_PATHS
     head.writer_feature_flags |= Flag.BASE_PATHS
     return clone.changed(head=head)
@@ -65,13 +70,42 @@ def resolved(folder: str, manifest: Manifest) -> Manifest:
     branch = manifest.head.branch
     if not branch or not folder.endswith(f"/{TREE}/{branch}"):
         return manifest
-    table = folder.removesuffix(f"/{TREE}/{branch}")
+    table = _table_of(folder)
     head = manifest.editable_head()
     for base in head.base_paths:
         if base.name.startswith(_NAMED):
-            inside = base.name.removeprefix(_NAMED)
-            base.path = table if inside == _ROOT else f"{table}/{inside}"
+            base.path = joined(table, base.name.removeprefix(_NAMED))
     return manifest if head.base_paths == manifest.head.base_paths else manifest.changed(head=head)
+
+
+def _table_of(folder: str) -> str:
+    """The folder of the table itself, of which this is the folder on a branch."""
+    return folder.rpartition(f"/{TREE}/")[0]
+
+
+def relative_to(table: str, folder: str) -> str:
+    """Where a folder is, seen from the folder of a table.
+
+    >>> relative_to("/lake/a.lance", "/lake/a.lance"), relative_to("/lake/a.lance", "/lake/a.lance/tree/dev")
+    ('.', 'tree/dev')
+    >>> relative_to("/lake/a.lance", "/lake/b.lance/tree/dev")
+    '../b.lance/tree/dev'
+    """
+    up, above = "", table
+    while folder != above and not folder.startswith(f"{above}/"):
+        up, above = f"../{up}", above.rpartition("/")[0]
+    return f"{up}{folder[len(above) + 1 :]}".rstrip("/") or _ROOT
+
+
+def joined(table: str, inside: str) -> str:
+    """The folder that is there, seen from the folder of a table.
+
+    >>> joined("s3://bucket/lake/a.lance", "../b.lance/tree/dev"), joined("/lake/a.lance", ".")
+    ('s3://bucket/lake/b.lance/tree/dev', '/lake/a.lance')
+    """
+    while inside.startswith("../"):
+        table, inside = table.rpartition("/")[0], inside.removeprefix("../")
+    return table if inside == _ROOT else f"{table}/{inside}"
 
 
 # ------------------------------------------------------------------------------ files
@@ -88,7 +122,7 @@ class Origin:
 class _Forked:
     """The files of a branch's folder; what they lack of the versions before the branch is read at their origin."""
 
-    def __init__(self, inner: Objects, branch: str, origins: Callable[[], Sequence[Origin]]) -> None:
+    def __init__(self, inner: Objects, branch: str, origins: Sequence[Origin]) -> None:
         self.inner = inner
         self._branch = branch
         self._origins = origins
@@ -144,7 +178,7 @@ class _Forked:
         for info in listing(self.inner):
             seen.add(info.path)
             yield info
-        for origin in self._origins():
+        for origin in self._origins:
             for info in listing(origin.objects):
                 version = _version_of(info.path)
                 if info.path not in seen and version is not None and version <= origin.version:
@@ -169,17 +203,17 @@ class _Forked:
             except NotFoundError:
                 continue
             is_manifest = path.startswith(VERSIONS_DIR)
-            return seen_from(self._branch, origin.objects.root, data) if is_manifest else data
+            return seen_from(self.inner.root, self._branch, origin.objects.root, data) if is_manifest else data
         return None
 
     def _holding(self, path: str) -> Iterator[Origin]:
         """The origins that may have the file."""
         if path.startswith(f"{TRANSACTIONS_DIR}/"):
-            yield from self._origins()
+            yield from self._origins
             return
         version = _version_of(path) if path.startswith(f"{VERSIONS_DIR}/") else None
         if version is not None:
-            yield from (origin for origin in self._origins() if version <= origin.version)
+            yield from (origin for origin in self._origins if version <= origin.version)
 
 
 def _named(objects: Objects, prefix: str, after: str | None) -> Iterator[ObjectInfo]:
@@ -196,7 +230,7 @@ def _version_of(path: str) -> int | None:
     return None if final is None or final.is_detached else final.version
 
 
-def forked_objects(inner: Objects, branch: str, origins: Callable[[], Sequence[Origin]]) -> Objects:
+def forked_objects(inner: Objects, branch: str, origins: Sequence[Origin]) -> Objects:
     """The files of a branch's folder, with the versions from before the branch."""
     return cast("Objects", _Forked(inner, branch, origins))
 

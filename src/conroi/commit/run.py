@@ -83,7 +83,7 @@ def run(
             head = known if settings.is_detached else _head_in_turn(files, known, baton, prepare)
             started = files.environment.monotonic()
             try:
-                done = _execute(files, head, verb, settings, baton, begun_at)
+                done = _execute(files.holding(head), head, verb, settings, baton, begun_at)
             except RetryableConflict as conflict:
                 took_s = files.environment.monotonic() - started
                 files.turns.worked(took_s, in_vain=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from pyroaring import BitMap
@@ -44,6 +44,8 @@ class Snapshot:
     """Whether it is a version that only a transaction sees, which never gets a file."""
     claims_too_much: bool = False
     """Whether an index in the file covers fragments that it cannot know; `manifest` has it without them."""
+    home: Objects | None = field(default=None, compare=False, repr=False)
+    """Of a table of a lake: the storage that has this version. A merge may let a table go on in another folder."""
 
     @property
     def version(self) -> int:

@@ -39,6 +39,7 @@ class Pinned:
     """Others write at the same time, so what depends on the newest version is best left to the commit."""
 
     def __post_init__(self, earlier: Pinned | None) -> None:
+        object.__setattr__(self, "files", self.files.holding(self.snapshot))
         known = None if earlier is None else earlier.__dict__.get("schema")
         if earlier is None or known is None:
             return

@@ -111,6 +111,11 @@ def field_path(field: pb.Field, by_id: Mapping[int, pb.Field]) -> str:
     return ".".join(outer.name for outer in reversed(list(lineage(field, by_id))))
 
 
+def has_dictionaries(fields: Iterable[pb.Field]) -> bool:
+    """Whether any field, at any depth, has values from a dictionary."""
+    return any(field.logical_type.startswith("dict:") for field in fields)
+
+
 def lineage(field: pb.Field, by_id: Mapping[int, pb.Field]) -> Iterator[pb.Field]:
     """The field, what it is in, and so on outwards."""
     seen: set[int] = set()

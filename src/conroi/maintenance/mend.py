@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from conroi.catalog.catalog import Catalog, LakeTableFiles, location_of, table_files
+from conroi.catalog.catalog import Catalog, LakeTableFiles, table_files
 from conroi.catalog.expectations import Expectation
 from conroi.catalog.names import shown
 from conroi.catalog.publishing import LakePublisher, Order, Publishing
@@ -60,7 +60,7 @@ def _is_forked(catalog: Catalog, row: Row) -> bool:
     if row.pin is None:
         return False
     try:
-        finalize(catalog.objects(location_of(row)), row.pin, catalog.environment)
+        finalize(catalog.objects_of(row), row.pin, catalog.environment)
     except ForkedTableError:
         return True
     return False
@@ -134,7 +134,7 @@ class _Mending:
         versions = ", ".join(str(each.version) for each in foreign)
         what = "leave out" if discard else "bring in"
         notes = Notes(f"mend {shown(row.object_id)}: {what} what was written past the lake as {versions}")
-        expected = Expectation(row.object_id, self._pin.version, self.row.incarnation)
+        expected = Expectation(row.object_id, self._pin.version, self.row.incarnation, seen=self.row)
         return Order(self.catalog.known_state(), rows={row.object_id: row}, expects=[expected], notes=notes)
 
     @property

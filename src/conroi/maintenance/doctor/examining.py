@@ -244,11 +244,11 @@ def _examine_folder(
     *,
     is_gone: bool,
 ) -> None:
-    listed = examination.folders.at(location)
+    listed, objects = examination.folders.at(location), catalog.objects(location)
     pin = None if is_gone else row.pin
     subject = Subject(
         examination,
-        TableFiles(catalog.objects(location), catalog.folder(location), catalog.environment),
+        TableFiles(objects, FolderVersions(objects, environment=catalog.environment), catalog.environment),
         listed,
         shown(row.object_id),
         is_in_lake=True,

@@ -1,0 +1,79 @@
+"""Folders of tables that a merge brings to a branch. A folder has one line of versions, and never gets another.
+
+Two tables, or one that was dropped and came back, would use the same version numbers for different versions in one
+folder: readers of older states, pylance by path, and all that is cached by folder and version would mix them up.
+"""
+
+from __future__ import annotations
+
+import json
+
+from conroi.catalog.catalog import Catalog, location_of
+from conroi.catalog.creating import new_location
+from conroi.catalog.forking import seen_on, table_of
+from conroi.catalog.ownership import MARK, mark_created
+from conroi.catalog.rows import Row
+from conroi.commit.forked import branch_folder
+from conroi.errors import NotFoundError
+from conroi.stores.forgotten import FORGOTTEN_DIR
+from conroi.stores.manifest_files import manifest_files
+from conroi.stores.objects import Objects
+from conroi.stores.swept import SWEPT_DIR
+
+
+def can_inherit(target: Catalog, source: Catalog, row: Row) -> bool:
+    """Whether the target may go on reading a table of the source where it is.
+
+    On the main branch a table stays; what only another branch has goes when that branch is deleted.
+    """
+    return target.branch is not None and (source.branch is None or row.is_inherited)
+
+
+def inherited_row(target: Catalog, source: Row, current: Row | None) -> Row:
+    """The row by which a branch reads a table of another branch where it is; `current` is its row of that table now.
+
+    It stays in its folder if the versions there go on with those of the source; otherwise the folder is a free one.
+    """
+    assert target.branch is not None, "the main branch has its tables in folders of its own"
+    row = seen_on(target.branch, source)
+    if current is not None and current.is_inherited and row.continues(current):
+        return row
+    if not _is_free(target, row):
+        row = row.moved(new_location(target, row.object_id), row.lineage)
+        mark_created(target, row)
+    target.objects(location_of(row)).put(MARK, _claim(row))
+    return row
+
+
+def brought_row(target: Catalog, source: Row) -> Row:
+    """The row of a table that is brought to a branch with its files, in a folder that has no versions and had none."""
+    table = table_of(location_of(source))
+    here = table if target.branch is None else branch_folder(table, target.branch)
+    row = source.moved(here, ())
+    return row if _is_free(target, row) else source.moved(new_location(target, source.object_id), ())
+
+
+def _is_free(target: Catalog, row: Row) -> bool:
+    """Whether the folder of the row has no line of versions, and had none before; or this very one."""
+    objects, location = target.objects(location_of(row)), location_of(row)
+    if _had_versions(objects):
+        return False
+    if target.branch is None:
+        return True
+    began = {each.location: each for each in target.at(target.identity.parent_version).tables()}
+    if location in began:  # not written, but read by older states of the branch
+        return row.continues(began[location])
+    try:
+        return objects.get(MARK) == _claim(row)
+    except NotFoundError:
+        return True
+
+
+def _had_versions(objects: Objects) -> bool:
+    listings = (manifest_files(objects), objects.list(FORGOTTEN_DIR), objects.list(SWEPT_DIR))
+    return any(next(iter(each), None) is not None for each in listings)
+
+
+def _claim(row: Row) -> bytes:
+    """What says in the folder of a table on a branch which line of versions it has, before there is a version."""
+    return json.dumps({"table": row.incarnation, "folder": row.location, "lineage": row.lineage}).encode()

@@ -1,0 +1,172 @@
+"""Where the versions of a table on a branch are: its lineage belongs to the row that pins it, its folder to one line.
+
+Rows are written by hand; what pylance reads by path is compared with them too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import lance
+import pyarrow as pa
+import pytest
+
+import conroi
+from conroi.errors import ConflictError, ExpectedVersionMismatch, RetryableConflict
+
+pytestmark = pytest.mark.contract("B20")
+
+
+def ids(lake: conroi.Lake, name: str = "t") -> list[int]:
+    return sorted(row["id"] for row in lake[name].to_arrow().to_pylist())
+
+
+def on_branch(rows: Any, key: str | None = "id") -> tuple[conroi.Lake, conroi.Lake]:
+    """A lake with one table `t`, and a branch `dev` of it."""
+    import uuid
+
+    lake = conroi.connect(f"memory://{uuid.uuid4().hex}")
+    lake.create_table("t", rows, key=key)
+    lake.branches.create("dev")
+    return lake, lake.branch("dev")
+
+
+def branched(lake: conroi.Lake, name: str, from_: str) -> conroi.Lake:
+    lake.branches.create(name, from_=from_)
+    return lake.branch(name)
+
+
+def again(lake: conroi.Lake, name: str) -> conroi.Lake:
+    """The branch, opened by another client."""
+    return conroi.connect(lake.uri, branch=name)
+
+
+def test_a_table_made_on_a_branch_is_read_and_written_on_a_branch_of_it() -> None:
+    """I7."""
+    lake, dev = on_branch([{"id": 1}])
+    dev.create_table("new", [{"id": 7}], key="id")
+    n = branched(lake, "n", "dev")
+
+    assert ids(n, "new") == ids(again(lake, "n"), "new") == [7]
+    n["new"].append([{"id": 8}])
+    dev["new"].append([{"id": 9}])
+    m = branched(lake, "m", "n")
+    m["new"].delete("id = 7")
+    for name, wanted in {"dev": [7, 9], "n": [7, 8], "m": [8]}.items():
+        opened = again(lake, name)
+        assert ids(opened, "new") == wanted
+        assert sorted(lance.dataset(opened["new"].uri).to_table()["id"].to_pylist()) == wanted
+
+
+def test_a_table_that_comes_back_gets_another_folder() -> None:
+    """I8: `tree/dev-…` has versions 2 of its own."""
+    lake, dev = on_branch([{"id": 1}])
+    dev["t"].append([{"id": 2}])
+    had, folder = dev.version, dev["t"].uri
+    dev.drop_table("t")
+    lake["t"].append([{"id": 3}])
+
+    dev.merge("main", prefer="source")
+
+    assert ids(dev) == ids(again(lake, "dev")) == [1, 3]
+    assert ids(dev.at(had)) == ids(again(lake, "dev").at(had)) == [1, 2]
+    assert dev["t"].uri != folder
+    dev["t"].append([{"id": 4}])
+    assert ids(dev) == ids(again(lake, "dev")) == [1, 3, 4]
+    assert ids(dev.at(had)) == [1, 2]
+    assert lake.doctor(deep=True).is_healthy
+
+
+@pytest.fixture
+def forwarded() -> tuple[conroi.Lake, conroi.Lake, int]:
+    """A branch of a branch that had version 3 of `t` from dev and then got version 3 from main; when it had dev's."""
+    lake, dev = on_branch([{"id": 1}])
+    dev["t"].append([{"id": 2}])
+    dev["t"].append([{"id": 3}])
+    lake.merge("dev")
+    n = branched(lake, "n", "dev")
+    assert ids(n) == [1, 2, 3]
+    had = n.version
+    lake["t"].append([{"id": 4}])
+    n.merge("main")
+    return lake, n, had
+
+
+def test_a_fast_forward_on_a_branch_of_a_branch_is_read_in_every_handle(
+    forwarded: tuple[conroi.Lake, conroi.Lake, int],
+) -> None:
+    """I9: both versions are number 3 of the table."""
+    lake, n, had = forwarded
+    for opened in (n, again(lake, "n")):
+        assert ids(opened) == [1, 2, 3, 4]
+        assert ids(opened.at(had)) == [1, 2, 3]
+        assert ids(opened) == [1, 2, 3, 4], "reading the past changes nothing"
+    n["t"].append([{"id": 5}])
+    for opened in (n, again(lake, "n")):
+        assert ids(opened) == [1, 2, 3, 4, 5]
+        assert ids(opened.at(had)) == [1, 2, 3]
+    assert sorted(lance.dataset(n["t"].uri).to_table()["id"].to_pylist()) == [1, 2, 3, 4, 5]
+
+
+def test_a_table_that_was_open_during_a_fast_forward_goes_on_with_the_new_line() -> None:
+    lake, dev = on_branch([{"id": 1}])
+    dev["t"].append([{"id": 2}])
+    dev["t"].append([{"id": 3}])
+    lake.merge("dev")
+    n = branched(lake, "n", "dev")
+    table = n["t"]
+    lake["t"].append([{"id": 4}])
+    n.merge("main")
+
+    assert sorted(table.to_arrow()["id"].to_pylist()) == [1, 2, 3], "it stays at its version"
+    assert sorted(table.at(2).to_arrow()["id"].to_pylist()) == [1, 2], "and on its line"
+    assert sorted(table.latest().to_arrow()["id"].to_pylist()) == [1, 2, 3, 4]
+    assert sorted(table.append([{"id": 5}]).to_arrow()["id"].to_pylist()) == [1, 2, 3, 4, 5]
+    assert ids(again(lake, "n")) == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("isolation", ["snapshot", "serializable"])
+def test_work_that_began_before_a_fast_forward_does_not_land_on_the_other_line(isolation: Any) -> None:
+    """Version 3 was read on one line; version 3 of the other line is not what was read."""
+    lake, dev = on_branch([{"id": 1}])
+    dev["t"].append([{"id": 2}])
+    dev["t"].append([{"id": 3}])
+    lake.merge("dev")
+    n = branched(lake, "n", "dev")
+    n.create_table("sums", [{"sum": 0}])
+    tx = n.begin(isolation=isolation)
+    sum_then = sum(tx["t"].to_arrow()["id"].to_pylist())
+    if isolation == "snapshot":
+        tx["t"].append([{"id": 5}])
+    else:
+        tx["sums"].append([{"sum": sum_then}])
+    lake["t"].append([{"id": 4}])
+    again(lake, "n").merge("main")
+
+    with pytest.raises((RetryableConflict, ExpectedVersionMismatch)) as refused:
+        tx.commit()
+    assert isinstance(refused.value, ConflictError)
+    assert ids(n) == [1, 2, 3, 4]
+    n.run(lambda tx: tx["t"].append([{"id": 5}]))
+    assert ids(again(lake, "n")) == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array(["a"]).dictionary_encode(),
+        pa.array([{"x": "a"}], pa.struct([("x", pa.dictionary(pa.int8(), pa.string()))])),
+    ],
+    ids=["column", "inside a struct"],
+)
+def test_dictionary_columns_are_read_on_a_branch_that_did_not_write_them(column: pa.Array[Any]) -> None:
+    """I10."""
+    lake, dev = on_branch(pa.table({"id": [1], "c": column}))
+    n = branched(lake, "n", "dev")
+    wanted = [{"id": 1, "c": column[0].as_py()}]
+    for opened in (dev, n, again(lake, "dev"), again(lake, "n"), dev.at(dev.version)):
+        assert opened["t"].to_arrow().to_pylist() == wanted
+        assert lance.dataset(opened["t"].uri).to_table().to_pylist() == wanted
+    n["t"].delete("id = 1")
+    assert again(lake, "n")["t"].count_rows() == 0
+    assert again(lake, "n").at(n.version - 1)["t"].to_arrow().to_pylist() == wanted
