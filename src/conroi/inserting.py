@@ -127,9 +127,8 @@ class Inserting:
         from conroi.catalog.catalog import table_files
         from conroi.catalog.publishing import LakePublisher
 
-        row = self._catalog.row(self._row.object_id, self._catalog.state())
-        files = table_files(self._catalog, row, LakePublisher(self._catalog))
-        return Pinned(files, self._catalog.snapshot(row))
+        row, snapshot = self._catalog.newest(lambda state: self._catalog.row(self._row.object_id, state))
+        return Pinned(table_files(self._catalog, row, LakePublisher(self._catalog)), snapshot)
 
     # ------------------------------------------------------------------------ one piece
 

@@ -17,7 +17,7 @@ from conroi.catalog.names import object_id, shown
 from conroi.catalog.opening import open_catalog
 from conroi.catalog.publishing import LakePublisher
 from conroi.catalog.records import Notes
-from conroi.catalog.rows import NAMESPACE, Row
+from conroi.catalog.rows import NAMESPACE
 from conroi.catalog.state import LakeState
 from conroi.commit.backoff import pause_s
 from conroi.commit.files import TableFiles
@@ -132,12 +132,14 @@ class Lake(LakeListing, LakeInserts, LakeScopes, LakeBranches, LakeUpkeep):
 
     def __getitem__(self, name: str) -> Table:
         """The table of this name, pinned at the version that the lake has now."""
-        return self._open(self._catalog.row(object_id(name), self._state()))
-
-    def _open(self, row: Row) -> Table:
-        files = table_files(self._catalog, row, self._publisher)
-        with about(shown(row.object_id)):
-            return Table(files, self._catalog.snapshot(row))
+        sought = object_id(name)
+        with about(shown(sought)):
+            if self._pinned is not None:
+                row = self._catalog.row(sought, self._pinned)
+                snapshot = self._catalog.snapshot(row)
+            else:
+                row, snapshot = self._catalog.newest(lambda state: self._catalog.row(sought, state))
+            return Table(table_files(self._catalog, row, self._publisher), snapshot)
 
     def files_at(self, folder: str) -> TableFiles | None:
         """The storage of the table in this folder of the lake; None if the lake has none there."""
@@ -155,9 +157,9 @@ class Lake(LakeListing, LakeInserts, LakeScopes, LakeBranches, LakeUpkeep):
         as_of: datetime | str | None = None,
     ) -> Table:
         """The table of this name; with a version or tag of its own, or as it was at a moment, that version."""
-        row = self._catalog.row(object_id(name), self._state())
         if version is None and tag is None and as_of is None:
-            return self._open(row)
+            return self[name]
+        row = self._catalog.row(object_id(name), self._state())
         files = table_files(self._catalog, row, self._publisher)
         with about(shown(row.object_id)):
             return Table(files, find(files, version, tag, as_of))

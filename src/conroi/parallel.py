@@ -1,9 +1,12 @@
-"""Parallel I/O: thread pools and locks that belong to one process.
+"""Parallel I/O: thread pools, locks and libraries that belong to one process.
 
 The threads of a pool are not there after a fork, and a lock that another thread held at that moment stays held in the
 child for ever. So pools and locks are bound to the process that made them, and a forked child begins with new ones.
 A pool takes no work while the interpreter shuts down, which a thread that outlives the main one meets: then the work is
 done in place, by the thread that asks for it.
+
+obstore and pylance have thread pools of their own, which cannot be made anew. A forked child that used them would wait
+for ever, or crash, so there they are refused.
 """
 
 from __future__ import annotations
@@ -17,8 +20,32 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Generic, TypeVar
 
+from conroi.errors import UnsupportedError
+
 T = TypeVar("T")
 R = TypeVar("R")
+
+
+class ProcessBound:
+    """A library that a forked child cannot use once its parent has used it."""
+
+    def __init__(self, uses: str, before: str) -> None:
+        self._uses = uses
+        self._before = before
+        self._used_in: int | None = None
+
+    def enter(self, table: str) -> None:
+        """Note that this process uses it; UnsupportedError in a child of a process that did."""
+        process = os.getpid()
+        if self._used_in is None:
+            self._used_in = process
+        if self._used_in != process:
+            raise UnsupportedError(
+                f"This process was forked from one that had {self._uses}, whose threads do not survive a fork.",
+                table=table,
+                hint='Start processes with multiprocessing.get_context("spawn") or "forkserver", or fork before the '
+                f"parent {self._before}.",
+            )
 
 
 class Running(Generic[T]):

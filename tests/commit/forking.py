@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import select
+import subprocess
 import sys
 import threading
 import time
@@ -41,8 +42,8 @@ def in_child(work: Callable[[], object]) -> str:
     answer = os.read(reading, 1 << 16).decode() if ready else "hangs"
     if not ready:
         os.kill(child, 9)
-    os.waitpid(child, 0)
-    return answer
+    _, status = os.waitpid(child, 0)
+    return answer or f"the child died with status {os.waitstatus_to_exitcode(status)}"
 
 
 def appended(lake: conroi.Lake, number: int) -> int:
@@ -64,6 +65,13 @@ def a_lake(uri: str) -> list[str]:
     lake = made(conroi.connect(uri))
     appended(lake, 1)
     return [in_child(lambda: appended(lake, 2)), str(appended(lake, 3))]
+
+
+def a_lake_first_used_in_the_child(uri: str) -> list[str]:
+    """The parent has loaded conroi, and connects only after the fork."""
+    program = "import conroi, sys; conroi.connect(sys.argv[1]).create_table('t', [{'n': 0}])"
+    subprocess.run([sys.executable, "-c", program, uri], check=True)
+    return [in_child(lambda: appended(conroi.connect(uri), 1)), str(appended(conroi.connect(uri), 2))]
 
 
 def a_lake_far_away(uri: str) -> list[str]:

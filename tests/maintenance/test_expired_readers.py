@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ import pytest
 import conroi
 from conroi.data.pinned import Pinned
 from conroi.stores.ages import other_ages
+from conroi.stores.objects import Objects
+from conroi.testing import FaultyObjects, Request, call_before, connect_through
 from conroi.verbs import update
 from conroi.verbs.plan import Plan
 
@@ -183,3 +186,47 @@ def test_a_missing_file_of_a_version_that_is_there_is_damage(tmp_path: Path) -> 
     for read in READS.values():
         with pytest.raises(conroi.CorruptionError, match="missing"):
             read(conroi.open_table(str(tmp_path / "t")))
+
+
+# ------------------------------------------------------------------------------ between a look and an opening
+
+NEWEST: dict[str, Callable[[conroi.Lake, conroi.Table], object]] = {
+    "lake[name]": lambda lake, _: lake["t"].count_rows(),
+    "lake.table": lambda lake, _: lake.table("t").count_rows(),
+    "latest": lambda _, table: table.latest().count_rows(),
+    "a transaction": lambda lake, _: lake.run(lambda tx: tx["t"].count_rows()),
+    "an append": lambda lake, table: (table.append([{"id": 9, "v": "x"}]), lake["t"].count_rows())[1] - 1,
+}
+
+
+@pytest.mark.parametrize("how", NEWEST)
+@pytest.mark.parametrize("store", STORES)
+def test_a_version_that_is_collected_between_the_look_and_the_opening_is_looked_up_again(
+    how: str, store: str, tmp_path: Path
+) -> None:
+    """The lake itself is not an old version: whoever asks for the newest gets the newest."""
+    plain = lake_at(tmp_path, store)
+    plain.create_table("t", rows(0))
+    hits: list[Request] = []
+
+    def collect(request: Request) -> None:
+        """Just before the manifest of the version that the lake had is read, it goes."""
+        hits.append(request)
+        supersede(plain["t"])
+        plain.expire(timedelta(0), keep=1, dry_run=False)
+        plain.gc(min_age=timedelta(0), dry_run=False)
+
+    def wrap(objects: Objects) -> Objects:
+        faults = [call_before(collect, "get*", "_versions/*", skip=armed[0])]
+        return FaultyObjects(objects, faults) if objects.root.endswith("t.lance") else objects
+
+    armed = [0]
+    address = f"sqlite:///{tmp_path}/lake.db" if store == "sqlite" else None
+    if how in ("latest", "an append"):
+        armed = [1]  # the first is the opening of the handle
+    lake = connect_through(str(tmp_path / "lake"), wrap, store=address)
+    table = lake["t"] if armed[0] else plain["t"]
+    if armed[0]:
+        plain["t"].append([{"id": 8, "v": "x"}])
+    assert NEWEST[how](lake, table) == 3, "id 1, 2 and 3"
+    assert hits, "nothing was collected"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 import conroi
+from conroi.stores.ages import other_ages
 from conroi.stores.forgotten import Fate, Forgetting, end_of_dead_collector, fate, is_running, watermark
 from conroi.stores.objects import Objects, open_objects
 from conroi.stores.swept import note_sweep, swept_until_ns
@@ -78,3 +80,20 @@ def test_the_sweep_never_goes_back(objects: Objects) -> None:
     assert swept_until_ns(objects) == 500
     note_sweep(objects, 900)
     assert len(list(objects.list_names("_conroi/swept"))) == 1
+
+
+def test_the_temporary_file_of_a_killed_collector_does_not_stop_the_next(tmp_path: Path) -> None:
+    """A collector that is killed while it writes its note leaves a temporary file, which may be cut off."""
+    lake = conroi.connect(tmp_path / "lake")
+    lake.create_table("t", [{"n": 1}])
+    with other_ages(0, 0):
+        for name in (".tmp_conroi_0123456789abcdef_1_1", ".tmp_conroi_fedcba9876543210_1_2"):
+            path = tmp_path / "lake" / "t.lance" / "_conroi" / "forgotten" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("" if name.endswith("1") else '{"versions": [[1, 1]]}')
+        lake["t"].append([{"n": 2}])
+        lake.expire(timedelta(0), keep=1, dry_run=False)
+        lake.gc(min_age=timedelta(0), dry_run=False)
+    assert not list(tmp_path.rglob(".tmp_conroi_*"))
+    assert lake["t"].to_arrow()["n"].to_pylist() == [1, 2]
+    assert lake.doctor().is_healthy

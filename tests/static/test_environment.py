@@ -32,7 +32,6 @@ EXCEPTIONS: dict[str, tuple[set[str], str]] = {
     "conroi.testing.environment": ({"Random"}, "is the environment of a test: seeded"),
     "conroi.testing.faults": ({"Random", "getpid"}, "draws faults from a seed; kills its own process"),
     "conroi.catalog.manifest_rows": ({"getpid"}, "a scratch folder belongs to one process"),
-    "conroi.stores.cloud_objects": ({"getpid"}, "obstore cannot be used after a fork"),
     "conroi.stores.local_files": ({"getpid"}, "temporary names of one process"),
     "conroi.stores.leases": ({"getpid"}, "says in the lease who holds it"),
     "conroi.stores.memory": ({"getpid"}, "a forked child must not delete its parent's tables"),

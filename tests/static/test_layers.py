@@ -43,7 +43,7 @@ MIDDLE = CORE | {"stores", "commit", "data"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "environment": set(),
-    "parallel": set(),
+    "parallel": {"errors"},
     "version": set(),
     "format": {"errors"},
     "operations": {"errors", "format"},

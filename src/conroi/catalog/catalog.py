@@ -19,7 +19,7 @@ from conroi.commit.pins import Pin, finalize, load_pinned, pin_of
 from conroi.commit.reservations import Reservations
 from conroi.commit.snapshot import Snapshot, load_snapshot, load_transaction
 from conroi.environment import LONG_AGO, Environment, Moment
-from conroi.errors import ConroiError, CorruptionError, NotFoundError
+from conroi.errors import ConroiError, CorruptionError, NotFoundError, VersionExpired
 from conroi.format.fields import has_dictionaries
 from conroi.format.naming import ManifestNaming, check_relative_path
 from conroi.history import newest_at
@@ -227,6 +227,18 @@ class Catalog:
 
             fork_to_read(self, row, loaded)
         return self.keep(row, row.pin, loaded)
+
+    def newest(self, find: Callable[[LakeState], Row]) -> tuple[Row, Snapshot]:
+        """A table of the newest state; looked up again if its version was collected between the look and the load."""
+        row = find(self.state())
+        while True:
+            try:
+                return row, self.snapshot(row)
+            except VersionExpired:
+                later = find(self.state())
+                if later.pin == row.pin:
+                    raise
+                row = later
 
     def _completed(self, row: Row, pin: Pin, snapshot: Snapshot) -> Snapshot:
         """A published version that is not final, made final by who finds it; its publisher may be dead.
@@ -441,8 +453,7 @@ class LakeTableFiles(TableFiles):
 
     def head(self) -> Snapshot:
         assert self.catalog is not None
-        row = self.row(self.catalog.state())
-        return self.catalog.snapshot(row)
+        return self.catalog.newest(self.row)[1]
 
     def newest(self, known: Snapshot) -> Snapshot:
         head = self.head()

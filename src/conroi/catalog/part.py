@@ -24,6 +24,7 @@ from conroi.errors import (
     ConroiError,
     IncompatibleConflict,
     RetryableConflict,
+    VersionExpired,
 )
 from conroi.stores.versions import Located
 
@@ -45,6 +46,10 @@ class Wanted:
     """Its row at the base, or the row that it is to get."""
     foreign: ForeignManifest | None = None
     """The next manifest, if other software has built it."""
+
+
+class StateSuperseded(Exception):
+    """Internal: the lake moved on from the state of an attempt, whose versions were collected. Look again."""
 
 
 class Part:
@@ -82,7 +87,12 @@ class Part:
         if self.is_new:
             return
         row = self._row(state)
-        snapshot = self._catalog.snapshot(row)
+        try:
+            snapshot = self._catalog.snapshot(row)
+        except VersionExpired as error:
+            if self._row(self._catalog.state()).pin == row.pin:
+                raise
+            raise StateSuperseded from error
         seen = self._seen()
         if snapshot.version > seen.version:
             self._refuse_mended(row)

@@ -20,7 +20,7 @@ from conroi.catalog.catalog import Catalog, LakeTableFiles
 from conroi.catalog.expectations import Expectation, ListingExpectation, TagsExpectation
 from conroi.catalog.heads import Published, Seen
 from conroi.catalog.names import parents, shown
-from conroi.catalog.part import Part, Wanted
+from conroi.catalog.part import Part, StateSuperseded, Wanted
 from conroi.catalog.prebuilt import PrebuiltPart
 from conroi.catalog.records import Notes
 from conroi.catalog.rows import NAMESPACE, Row
@@ -145,8 +145,7 @@ class Publishing:
     def _lost_to_same_table(self, state: LakeState) -> bool:
         """Whether who was faster changed a table of ours, too; what forbids ours altogether is raised."""
         self.check(state)
-        self._catch_up(state)
-        return any(part.moved for part in self._parts)
+        return not self._catch_up(state) or any(part.moved for part in self._parts)
 
     # ------------------------------------------------------------------------ what others did
 
@@ -205,9 +204,14 @@ class Publishing:
                 return published
         return None if seen.is_complete else self._published_before()
 
-    def _catch_up(self, state: LakeState) -> None:
-        for part in self._parts:
-            part.catch_up(state)
+    def _catch_up(self, state: LakeState) -> bool:
+        """Rebase all tables on this state; False if there is a newer one, and versions of this one were collected."""
+        try:
+            for part in self._parts:
+                part.catch_up(state)
+        except StateSuperseded:
+            return False
+        return True
 
     def _published_before(self) -> Published | None:
         key = self._order.notes.idempotency_key
@@ -221,7 +225,8 @@ class Publishing:
         pinned = self._pinned_by_check(state)
         settled = state.with_rows(pinned)
         self.check(settled)
-        self._catch_up(settled)
+        if not self._catch_up(settled):
+            return None
         for part in self._parts:
             part.build()
         changes = {**pinned, **self._changes(settled)}

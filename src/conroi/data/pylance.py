@@ -21,6 +21,7 @@ from conroi.errors import ConroiError, CorruptionError, InvalidInputError, Store
 from conroi.format import lance_pb2 as pb
 from conroi.format.manifest import Manifest
 from conroi.format.naming import DATA_DIR, DETACHED_BIT, check_relative_path
+from conroi.parallel import ProcessBound
 from conroi.stores.objects import Objects
 
 if TYPE_CHECKING:
@@ -143,9 +144,14 @@ _MISSING_FILE = re.compile(r"(not found:|no such file)[^\n]{0,1000}\.(lance|mani
 _SOURCE_POSITION = re.compile(r",? *(/[\w./\-]+|[\w\-]+(/[\w.\-]+)+)\.rs:\d+:\d+")
 
 
+_PYLANCE = ProcessBound("read or written Lance data", "connects to a lake or opens a table")
+"""pylance is not fork-safe: a child of a process that used it was seen to crash and to hang, without conroi too."""
+
+
 @contextmanager
 def pylance_errors(table: str) -> Generator[None]:
     """Turn what pylance raises into typed errors; ours pass through."""
+    _PYLANCE.enter(table)
     try:
         yield
     except ConroiError as error:

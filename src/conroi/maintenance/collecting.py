@@ -30,7 +30,7 @@ from conroi.maintenance.places import (
 from conroi.maintenance.reports import Collected, Garbage
 from conroi.maintenance.versions import BATCH, listed_versions, store_now_ns
 from conroi.stores.ages import ages
-from conroi.stores.forgotten import FORGOTTEN_DIR, Forgetting, end_of_dead_collector
+from conroi.stores.forgotten import Forgetting, end_of_dead_collector, is_running
 from conroi.stores.objects import ObjectInfo, Objects
 from conroi.stores.swept import note_sweep
 
@@ -166,7 +166,7 @@ def checked_age(min_age: Duration) -> float:
 
 
 def _delete(place: Place, batch: Sequence[ObjectInfo]) -> None:
-    dead = [info.path for info in batch if info.path.startswith(f"{FORGOTTEN_DIR}/") and not place.whole]
+    dead = [info.path for info in batch if is_running(info.path) and not place.whole]
     there = {aged.version for aged in listed_versions(place.objects)} if dead else set[int]()
     for path in dead:
         end_of_dead_collector(place.objects, path, there)

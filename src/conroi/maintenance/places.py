@@ -241,5 +241,5 @@ def _own_kind(place: Place, folder: str, name: str, info: ObjectInfo, horizon: H
     if info.modified_ns >= horizon.staged_ns:
         return None
     is_passing = folder == OWN_DIR and name.startswith(("clock-", "probe-"))
-    is_ended = folder == RESTORING_DIR or (folder == FORGOTTEN_DIR and is_running(name))
+    is_ended = folder == RESTORING_DIR or is_running(info.path)
     return "temporary" if is_passing or is_ended else None

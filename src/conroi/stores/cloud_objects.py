@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -13,7 +12,8 @@ import obstore
 from obstore.exceptions import BaseError
 
 from conroi.environment import SYSTEM, Environment
-from conroi.errors import InvalidInputError, NotFoundError, UnsupportedError
+from conroi.errors import InvalidInputError, NotFoundError
+from conroi.parallel import ProcessBound
 from conroi.stores.cloud_errors import OBSTORE_ERRORS, is_in_progress, is_past_the_end, is_range_ignored, translate
 from conroi.stores.cloud_options import CloudStore, open_store
 from conroi.stores.location import CloudLocation, check_path
@@ -189,7 +189,7 @@ class CloudObjects:
 
     def _ask(self, verb: str, path: str, request: Callable[[], T], source: str | None = None) -> T:
         check_path(path)
-        refuse_after_fork(self.root)
+        _OBSTORE.enter(self.root)
         attempt = 0
         while True:
             attempt += 1
@@ -204,21 +204,7 @@ class CloudObjects:
             self._environment.sleep(self._environment.uniform(0.0, CONFLICT_PAUSE_S * (1 << attempt)))
 
 
-_asked_in: int | None = None
-"""The process that first asked an object store for something: obstore's threads are there, and in no child of it."""
-
-
-def refuse_after_fork(root: str) -> None:
-    """UnsupportedError in a process that was forked after obstore was used: a request would wait for ever."""
-    global _asked_in
-    _asked_in = _asked_in or os.getpid()
-    if _asked_in != os.getpid():
-        raise UnsupportedError(
-            "This process was forked from one that had used an object store, whose threads do not survive a fork.",
-            table=root,
-            hint='Start processes with multiprocessing.get_context("spawn") or "forkserver", or fork before the '
-            "parent opens a table or lake on an object store.",
-        )
+_OBSTORE = ProcessBound("used an object store", "opens a table or lake on an object store")
 
 
 def _info(found: obstore.ObjectMeta) -> ObjectInfo:

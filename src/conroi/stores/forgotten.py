@@ -135,8 +135,9 @@ def ranges_of(versions: Iterable[int]) -> Ranges:
 
 
 def is_running(path: str) -> bool:
-    """Whether it is the note of a collector that is at work, or died."""
-    return path.rpartition("/")[2][_DIGITS : _DIGITS + 1] == "-"
+    """Whether it is the note of a collector that is at work, or died; not the temporary file of one."""
+    folder, _, name = path.rpartition("/")
+    return folder == FORGOTTEN_DIR and _is_number(name[:_DIGITS]) and name[_DIGITS : _DIGITS + 1] == "-"
 
 
 def _end(objects: Objects, running: str, versions: Ranges) -> None:
@@ -172,9 +173,13 @@ def _notes(objects: Objects) -> list[tuple[int, str]]:
         return found  # nothing was ever collected
     for path in objects.list_names(FORGOTTEN_DIR):
         digits = path.rpartition("/")[2][:_DIGITS]
-        if len(digits) == _DIGITS and digits.isascii() and digits.isdecimal():
+        if _is_number(digits):
             found.append((int(digits), path))
     return found
+
+
+def _is_number(digits: str) -> bool:
+    return len(digits) == _DIGITS and digits.isascii() and digits.isdecimal()
 
 
 def _has(runs: Ranges, version: int) -> bool:
