@@ -1,0 +1,546 @@
+"""The three-way merge of the model, from the specification of `lake.merge`; not from its code.
+
+Where the specification allows a conflict without demanding it (rewritten fragments, say), the model asks what the lake
+reported: `Settling.may`. Wrong rows are never allowed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from tests.branches.histories.model import (
+    Entry,
+    Notes,
+    Row,
+    State,
+    Table,
+    Version,
+    World,
+    fits,
+    fresh,
+    project,
+)
+from tests.branches.histories.values import CannotCast, Column
+
+Side = Literal["source", "target"]
+AMBIGUOUS: Any = object()
+"""Each side of a criss-cross merge had changed it: there is no base."""
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """One thing that both sides changed; `names` are those under which the lake may list the table."""
+
+    kind: str
+    names: frozenset[str]
+    key: tuple[Any, ...] | None = None
+    rows: tuple[Any, Any, Any] | None = None
+    """Base, source and target, where the columns are the same on all."""
+    kinds: frozenset[str] = frozenset()
+    """Kinds that will do as well."""
+    is_optional: bool = False
+
+    def fits_kind(self, kind: str) -> bool:
+        return kind == self.kind or kind in self.kinds
+
+
+@dataclass(frozen=True)
+class Reported:
+    """A conflict as the lake lists it."""
+
+    kind: str
+    table: str
+    key: tuple[Any, ...] | None
+
+
+@dataclass
+class Settling:
+    """The answers to conflicts, and how the specification is read where it can be read in two ways."""
+
+    answer: Callable[[str, Any], Side | None]
+    """By kind and key; None if there is no answer."""
+    reported: list[Reported] = field(default_factory=list[Reported])
+    undecided: Side = "target"
+    """How names go on after a conflict without an answer."""
+    whole: Literal["all", "rows"] = "all"
+    """Whether a side's table taken for its rows brings its settings too."""
+    conflicts: list[Conflict] = field(default_factory=list[Conflict])
+    is_refused: bool = False
+    used_readings: set[str] = field(default_factory=set[str])
+
+    def may(self, kind: str, names: Iterable[str]) -> bool:
+        """Whether the lake reported a conflict that is allowed here."""
+        wanted = set(names)
+        return any(each.kind == kind and each.table in wanted for each in self.reported)
+
+    def settle(self, conflict: Conflict) -> Side:
+        self.conflicts.append(conflict)
+        side = self.answer(conflict.kind, conflict.key)
+        if side is None:
+            self.is_refused = True
+            return self.undecided
+        return side
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the base knows of one table; each may be AMBIGUOUS."""
+
+    present: Any
+    name: Any
+    table: Any
+    whole: Any
+    """All three as one: an Entry, None or AMBIGUOUS."""
+
+
+def _distinct(values: list[Any], same: Callable[[Any, Any], bool]) -> list[Any]:
+    result = list[Any]()
+    for value in values:
+        if not any(same(value, each) for each in result):
+            result.append(value)
+    return result
+
+
+def _rule(values: list[Any], before: Any, same: Callable[[Any, Any], bool]) -> Any:
+    """Of the candidates' versions of something the one that is the base."""
+    distinct = _distinct(values, same)
+    if len(distinct) == 1:
+        return distinct[0]
+    moved = [each for each in distinct if before is AMBIGUOUS or not same(each, before)]
+    return moved[0] if len(moved) == 1 else AMBIGUOUS
+
+
+def _same_table(a: Any, b: Any) -> bool:
+    return a is b or (a is not None and b is not None and a.content == b.content)
+
+
+def _same_entry(a: Entry | None, b: Entry | None) -> bool:
+    return (a is None and b is None) or (
+        a is not None and b is not None and a.name == b.name and _same_table(a.table, b.table)
+    )
+
+
+def _same_version(a: Entry | None, b: Entry | None) -> bool:
+    return (a is None and b is None) or (
+        a is not None and b is not None and a.name == b.name and a.table.version == b.table.version
+    )
+
+
+class Base:
+    """The common base: one state, or after criss-cross merges what follows of each table from several."""
+
+    def __init__(self, world: World, versions: list[Version]) -> None:
+        self.candidates = world.bases(versions)
+        self.needed = list(self.candidates)
+        self._before: Base | None = None
+        if len(self.candidates) > 1:
+            self._before = Base(world, self.candidates)
+            self.needed += self._before.needed
+
+    def known(self, tid: int) -> Known:
+        entries = [each.state.tables.get(tid) for each in self.candidates]
+        if self._before is None:
+            entry = entries[0] if entries else None
+            return Known(entry is not None, entry and entry.name, entry and entry.table, entry)
+        before = self._before.known(tid)
+        return Known(
+            _rule([entry is not None for entry in entries], before.present, lambda a, b: a == b),
+            _rule([entry.name for entry in entries if entry] or [None], before.name, lambda a, b: a == b),
+            _rule([entry.table for entry in entries if entry] or [None], before.table, _same_table),
+            _rule(list(entries), before.whole, _same_entry),
+        )
+
+    def by_version(self, tid: int) -> Any:
+        """As `known(tid).whole`, if tables that were changed alike count as different."""
+        entries = [each.state.tables.get(tid) for each in self.candidates]
+        if self._before is None:
+            return entries[0] if entries else None
+        return _rule(list(entries), self._before.by_version(tid), _same_version)
+
+    def has_namespace(self, name: str) -> Any:
+        found = [name in each.state.namespaces for each in self.candidates]
+        if self._before is None:
+            return found[0] if found else False
+        return _rule(found, self._before.has_namespace(name), lambda a, b: a == b)
+
+
+def merged(base: Base, source: State, target: State, settling: Settling) -> State:
+    """What the target is after the merge, if it is not refused."""
+    return _Merge(base, source, target, settling).run()
+
+
+class _Merge:
+    def __init__(self, base: Base, source: State, target: State, settling: Settling) -> None:
+        self._base, self._source, self._target, self._settling = base, source, target, settling
+        self._names = dict[int, str]()
+        """The three-way names of tables that are there."""
+        self._whole = dict[int, Table]()
+        """Tables that come as they are on one side."""
+
+    def run(self) -> State:
+        for tid in sorted({*self._source.tables, *self._target.tables}):
+            self._presence(tid)
+        self._collisions()
+        result = dict[int, Entry]()
+        for tid, name in self._names.items():
+            result[tid] = Entry(name, self._content(tid))
+        return State(result, self._namespaces(result))
+
+    # ------------------------------------------------------------------ presence and names
+
+    def _presence(self, tid: int) -> None:
+        s, t = self._source.tables.get(tid), self._target.tables.get(tid)
+        names = frozenset(entry.name for entry in (s, t) if entry)
+        known = self._base.known(tid)
+        if _same_entry(s, t):
+            assert t is not None
+            self._keep(tid, t.name, t.table)
+            return
+        if self._is_history(tid, known, s, t, names):
+            others = frozenset[str]() if s and t else frozenset({"dropped"})
+            side = self._settling.settle(Conflict("history", names, kinds=others))
+            self._take(tid, s if side == "source" else t)
+            return
+        if isinstance(known.name, str):
+            names |= {known.name}
+        if s is not None and t is not None:
+            if not known.present:
+                self._created_on_both(tid, s, t, names)
+                return
+            self._names[tid] = self._three_way_name(known.name, s.name, t.name, names)
+            return
+        entry = s or t
+        assert entry is not None
+        is_source = s is not None
+        if not known.present:
+            self._take(tid, entry)
+            return
+        if entry.name == known.name and _same_table(entry.table, known.table):
+            return  # the other side dropped it, and here nothing happened
+        side = self._settling.settle(Conflict("dropped", names))
+        if (side == "source") == is_source:
+            self._take(tid, entry)
+
+    def _is_history(self, tid: int, known: Known, s: Entry | None, t: Entry | None, names: frozenset[str]) -> bool:
+        reported = self._settling.may("history", names)
+        if known.present is AMBIGUOUS:
+            return True
+        is_one_side = s is None or t is None
+        if known.table is AMBIGUOUS and (is_one_side or not _same_table(s.table, t.table)):
+            return True
+        if known.name is AMBIGUOUS and (is_one_side or s.name != t.name):
+            return True
+        return reported and (known.whole is AMBIGUOUS or self._base.by_version(tid) is AMBIGUOUS)
+
+    def _created_on_both(self, tid: int, s: Entry, t: Entry, names: frozenset[str]) -> None:
+        is_same = _same_table(s.table, t.table)
+        if is_same and s.name != t.name:
+            side = self._settling.settle(Conflict("name", names, kinds=frozenset({"created"})))
+            self._take(tid, s if side == "source" else t)
+        elif self._settling.may("name", names) and s.name != t.name:
+            name_side = self._settling.settle(Conflict("name", names))
+            side = self._settling.settle(Conflict("created", names))
+            self._keep(tid, (s if name_side == "source" else t).name, (s if side == "source" else t).table)
+        else:
+            side = self._settling.settle(Conflict("created", names))
+            self._take(tid, s if side == "source" else t)
+
+    def _take(self, tid: int, entry: Entry | None) -> None:
+        if entry is not None:
+            self._keep(tid, entry.name, entry.table)
+
+    def _keep(self, tid: int, name: str, table: Table) -> None:
+        self._names[tid], self._whole[tid] = name, table
+
+    def _three_way_name(self, b: Any, s: str, t: str, names: frozenset[str]) -> str:
+        if s in (t, b):
+            return t
+        if t == b:
+            return s
+        return s if self._settling.settle(Conflict("name", names)) == "source" else t
+
+    def _collisions(self) -> None:
+        names = {tid: self._all_names(tid) for tid in self._names}
+        counts = Counter(self._names.values())
+        colliding = {tid for tid, name in self._names.items() if counts[name] > 1}
+        while colliding:
+            group = {min(colliding)}
+            while True:
+                held = set[str]().union(*(names[tid] for tid in group))
+                more = {tid for tid in names if names[tid] & held}
+                if more == group:
+                    break
+                group = more
+            self._settle_group(group, frozenset(held))
+            colliding -= group
+
+    def _all_names(self, tid: int) -> set[str]:
+        entries = (self._source.tables.get(tid), self._target.tables.get(tid))
+        return {self._names[tid], *(entry.name for entry in entries if entry)}
+
+    def _settle_group(self, group: set[int], names: frozenset[str]) -> None:
+        counts = Counter(self._names[tid] for tid in group)
+        colliding = [tid for tid in group if counts[self._names[tid]] > 1]
+        only_source = [tid for tid in colliding if tid not in self._target.tables]
+        bases = [self._base.known(tid).present for tid in only_source]
+        is_created = bool(only_source) and all(
+            sum(1 for tid in colliding if self._names[tid] == name and tid in self._target.tables) <= 1
+            for name in {self._names[tid] for tid in colliding}
+        )
+        either = frozenset({"created", "name"}) if len(group) > 2 or any(bases) else frozenset[str]()
+        side = self._settling.settle(Conflict("created" if is_created else "name", names, kinds=either))
+        state = self._source if side == "source" else self._target
+        for tid in group:
+            if tid in state.tables:
+                self._names[tid] = state.tables[tid].name
+            else:
+                del self._names[tid]
+
+    # ------------------------------------------------------------------ contents
+
+    def _content(self, tid: int) -> Table:
+        if tid in self._whole:
+            return self._whole[tid]
+        s, t = self._source.tables[tid], self._target.tables[tid]
+        known = self._base.known(tid)
+        names = frozenset({s.name, t.name, self._names[tid]} | ({known.name} if isinstance(known.name, str) else set()))
+        return TableMerge(known.table, s.table, t.table, names, self._settling).run()
+
+    def _namespaces(self, tables: Mapping[int, Entry]) -> frozenset[str]:
+        needed = {entry.name.rpartition(".")[0] for entry in tables.values() if "." in entry.name}
+        result = set[str]()
+        for name in self._source.namespaces | self._target.namespaces:
+            on_source, on_target = name in self._source.namespaces, name in self._target.namespaces
+            before = self._base.has_namespace(name)
+            is_there = on_target if on_source == on_target or before is AMBIGUOUS or before == on_source else on_source
+            if is_there or name in needed:
+                result.add(name)
+        return frozenset(result | needed)
+
+
+def _shape(columns: tuple[Column, ...]) -> tuple[Any, ...]:
+    return tuple(column.shape for column in columns)
+
+
+class Schema(Exception):
+    """The table's columns, or its rows in the other side's columns, do not go together."""
+
+
+class TableMerge:
+    """The contents of one table that base, source and target have."""
+
+    def __init__(self, base: Table, source: Table, target: Table, names: frozenset[str], settling: Settling) -> None:
+        self._b, self._s, self._t, self._names, self._settling = base, source, target, names, settling
+
+    def run(self) -> Table:
+        b, s, t = self._b, self._s, self._t
+        if s.content == t.content:
+            return t
+        if s.content == b.content or t.content == b.content:
+            if self._may_rows() and self._settling.may("rows", self._names):
+                return self._whole("rows")
+            return t if s.content == b.content else s
+        try:
+            columns = self._columns()
+            if self._is_allowed_schema():
+                return self._whole("schema")
+            table = (
+                self._keyed(columns) if s.key and s.key == t.key and self._has_unique_keys() else self._unkeyed(columns)
+            )
+        except Schema:
+            return self._whole("schema")
+        if table is None:
+            return self._whole("rows")
+        return self._with_settings(table)
+
+    def _whole(self, kind: str) -> Table:
+        kinds = frozenset({"rows", "schema"}) if self._s.key != self._t.key else frozenset[str]()
+        conflict = Conflict(kind, self._names, kinds=kinds)
+        reported = [each.kind for each in self._settling.reported if each.table in self._names and each.kind in kinds]
+        if reported:  # a key was declared on one side: either name will do
+            conflict = Conflict(reported[0], self._names)
+        side = self._settling.settle(conflict)
+        table = self._s if side == "source" else self._t
+        return table if self._settling.whole == "all" else self._with_settings(table)
+
+    # ------------------------------------------------------------------ columns
+
+    def _columns(self) -> Table:
+        """The table whose columns and key the result has."""
+        b, s, t = self._b, self._s, self._t
+        if s.shape == t.shape:
+            if s.shape != b.shape and not s.fids <= b.fids:
+                raise Schema
+            return t
+        if s.shape == b.shape:
+            return t
+        if t.shape == b.shape:
+            return s
+        raise Schema
+
+    def _is_allowed_schema(self) -> bool:
+        """An added column that is never null, and rows of the other side which this side has too or had."""
+        for mine, other in ((self._s, self._t), (self._t, self._s)):
+            added = [column for column in mine.columns if column.fid not in self._b.fids and not column.nullable]
+            if added and other.shape == self._b.shape and other.bag() != self._b.bag():
+                return self._settling.may("schema", self._names)
+        return False
+
+    def _has_unique_keys(self) -> bool:
+        if self._b.key == self._s.key:
+            return True
+        keys = [tuple(row.get(fid) for fid in self._s.key) for row in self._b.rows.values()]
+        return len(set(keys)) == len(keys) and not self._settling.may("rows", self._names)
+
+    # ------------------------------------------------------------------ rows
+
+    def _keyed(self, columns: Table) -> Table:
+        b, s, t = self._b, self._s, self._t
+        shape = columns.columns
+        key = columns.key
+        common = [fid for fid in (column.fid for column in shape) if fid in b.fids and fid in s.fids and fid in t.fids]
+        befores = {tuple(row[fid] for fid in key): row for row in b.rows.values()}
+        sources, targets = s.by_key(), t.by_key()
+        result = list[Row]()
+        for each in befores.keys() | sources.keys() | targets.keys():
+            row = self._row(each, befores.get(each), sources.get(each), targets.get(each), shape, common)
+            if row is not None:
+                result.append(row)
+        return columns.changed(rows={fresh(): row for row in result}, rewrites=self._rewrites())
+
+    def _row(
+        self, key: tuple[Any, ...], before: Row | None, s: Row | None, t: Row | None,
+        shape: tuple[Column, ...], common: list[int],
+    ) -> Row | None:  # fmt: skip
+        b_cols, s_cols, t_cols = self._b.columns, self._s.columns, self._t.columns
+        s_row = self._in(shape, s, before, s_cols)
+        t_row = self._in(shape, t, before, t_cols)
+        try:
+            b_row = None if before is None else project(before, b_cols, shape)
+        except CannotCast:
+            b_row = AMBIGUOUS
+
+        def same(x: Any, y: Any) -> bool:
+            if x is AMBIGUOUS or y is AMBIGUOUS:
+                return False
+            return x is y or (x is not None and y is not None and all(x[fid] == y[fid] for fid in common))
+
+        # A row that its side left alone is the base's, also where the base's value has no equal in the new type.
+        s_same = s is not None and before is not None and _shape(s_cols) == _shape(b_cols) and s == before
+        t_same = t is not None and before is not None and _shape(t_cols) == _shape(b_cols) and t == before
+        if s_same or same(s_row, b_row):
+            chosen, other = t_row, s_row
+        elif t_same or same(t_row, b_row) or same(s_row, t_row):
+            chosen, other = s_row, t_row
+        else:
+            is_plain = self._b.shape == self._s.shape == self._t.shape
+            conflict = Conflict("row", self._names, key, (before, s, t) if is_plain else None)
+            side = self._settling.settle(conflict)
+            chosen, other = (s_row, t_row) if side == "source" else (t_row, s_row)
+        if chosen is None:
+            return None
+        return self._completed(chosen, other, shape, common)
+
+    def _in(self, shape: tuple[Column, ...], row: Row | None, before: Row | None, columns: tuple[Column, ...]) -> Any:
+        """A side's row in the columns of the result; Schema if it was written by that side and does not fit."""
+        if row is None:
+            return None
+        is_old = before is not None and _shape(columns) == _shape(self._b.columns) and row == before
+        try:
+            result = project(row, columns, shape)
+        except CannotCast:
+            if is_old:
+                return AMBIGUOUS
+            raise Schema from None
+        fids = {column.fid for column in columns}
+        if not is_old and not fits(result, tuple(each for each in shape if each.fid in fids)):
+            raise Schema
+        return result
+
+    def _completed(self, chosen: Row, other: Row | None, shape: tuple[Column, ...], common: list[int]) -> Row:
+        """Columns that only one side has keep that side's values."""
+        added = [column.fid for column in shape if column.fid not in common]
+        if added and other is not None and other is not AMBIGUOUS:
+            chosen = {**chosen, **{fid: other[fid] for fid in added if chosen[fid] is None}}
+        if not fits(chosen, shape):
+            raise Schema
+        return chosen
+
+    def _may_rows(self) -> bool:
+        if self._s.key and self._s.key == self._t.key:
+            return False
+        return self._is_overlapping() or self._is_rewritten()
+
+    def _is_overlapping(self) -> bool:
+        b, s, t = set(self._b.rows), set(self._s.rows), set(self._t.rows)
+        return bool((b - s) & (b - t)) and bool((s - b) or (t - b))
+
+    def _is_rewritten(self) -> bool:
+        return bool((self._s.rewrites | self._t.rewrites) - self._b.rewrites)
+
+    def _rewrites(self) -> frozenset[int]:
+        return self._s.rewrites | self._t.rewrites | {fresh()}
+
+    def _unkeyed(self, columns: Table) -> Table | None:
+        """None if it is a conflict of the whole table."""
+        b, s, t = self._b, self._s, self._t
+        if self._is_overlapping() or (self._is_rewritten() and self._settling.may("rows", self._names)):
+            return None
+        shape, result = columns.columns, dict[int, Row]()
+        for uid in set(s.rows) | set(t.rows):
+            if uid in b.rows and (uid not in s.rows or uid not in t.rows):
+                continue
+            s_row = self._in(shape, s.rows.get(uid), b.rows.get(uid), s.columns)
+            t_row = self._in(shape, t.rows.get(uid), b.rows.get(uid), t.columns)
+            row = (
+                s_row
+                if t_row is None or ((t_row is AMBIGUOUS or s.shape == columns.shape) and s_row is not None)
+                else t_row
+            )
+            if not fits(row, shape):
+                raise Schema
+            result[uid] = row
+        found = [tuple(row[fid] for fid in columns.key) for row in result.values()]
+        if columns.key and len(set(found)) < len(found):
+            raise Schema
+        return columns.changed(rows=result, rewrites=self._rewrites())
+
+    # ------------------------------------------------------------------ settings
+
+    def _with_settings(self, table: Table) -> Table:
+        b, s, t = self._b, self._s, self._t
+        noted = {column.fid: dict(column.notes) for column in b.columns}
+        on_s = {column.fid: dict(column.notes) for column in s.columns}
+        on_t = {column.fid: dict(column.notes) for column in t.columns}
+        columns = tuple(
+            replace(column, notes=tuple(sorted(self._notes(
+                noted.get(column.fid, {}),
+                on_s.get(column.fid, noted.get(column.fid, {})),
+                on_t.get(column.fid, noted.get(column.fid, {})),
+                "metadata",
+            ).items())))
+            for column in table.columns
+        )  # fmt: skip
+        return replace(
+            table,
+            columns=columns,
+            config=self._notes(b.config, s.config, t.config, "setting"),
+            notes=self._notes(b.notes, s.notes, t.notes, "metadata"),
+            schema_notes=self._notes(b.schema_notes, s.schema_notes, t.schema_notes, "metadata"),
+        )
+
+    def _notes(self, b: Notes, s: Notes, t: Notes, kind: str) -> Notes:
+        result = dict[str, str]()
+        for name in b.keys() | s.keys() | t.keys():
+            before, theirs, mine = b.get(name), s.get(name), t.get(name)
+            value = mine
+            if theirs not in (before, mine):
+                value = theirs
+                if mine != before and self._settling.settle(Conflict(kind, self._names)) == "target":
+                    value = mine
+            if value is not None:
+                result[name] = value
+        return result
