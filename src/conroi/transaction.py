@@ -116,6 +116,7 @@ class Transaction(LowerLayer):
         self._expects: list[Expectation] = []
         self._amendments: list[Amendment] = []
         self._own_rows: dict[str, Row | None] = {}
+        self._unchanged: dict[str, Row | None] = {}
         self._present: set[str] = set()
         """Names of the base that were found to be there."""
         self._missed: set[str] = set()
@@ -443,6 +444,8 @@ class Transaction(LowerLayer):
             base=self._began_with,
             tables=tables,
             rows={**self._names.rows({wanted.object_id for wanted in tables}), **self._own_rows},
+            as_they_are=frozenset(self._own_rows),
+            unchanged=self._unchanged,
             leaving=self._names.leaving(),
             expects=[*self._expects, *self._isolation_expects()],
             listing=ListingExpectation(names) if is_serializable and self._is_listed else None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from conroi.catalog.publishing import LakePublisher
 from conroi.catalog.records import Notes
 from conroi.catalog.renaming import Names
 from conroi.catalog.rows import Row
+from conroi.catalog.state import LakeState
 from conroi.handles import Handle, Life
 from conroi.staging import Statements
 from conroi.verbs.plan import Plan
@@ -30,6 +31,8 @@ class LowerLayer:
     _handles: dict[str, Handle]
     _amendments: list[Amendment]
     _own_rows: dict[str, Row | None]
+    _unchanged: dict[str, Row | None]
+    _base: LakeState
     _lock: threading.RLock
     _life: Life
 
@@ -63,11 +66,27 @@ class LowerLayer:
         statements = Statements(files, None).then(plan(files))
         with self._lock:
             self._life.check_open()
-            self._names.add(row)
+            self._names.put(row)
             self._handles[row.object_id] = self._new_handle(shown(row.object_id), row, files, statements)
 
-    def set_row(self, row: Row) -> None:
-        """The lower layer of merges: a row that is published as it is, with no new version of a table."""
+    def arrange(self, moves: Mapping[str, str | None]) -> None:
+        """The lower layer of merges: new names of tables by their old ones, None for those dropped, all at once.
+
+        It comes before any table is opened; names may be swapped.
+        """
         with self._lock:
             self._life.check_open()
-            self._own_rows[row.object_id] = row
+            assert not self._handles, "a table was opened under its old name"
+            self._names.arrange(moves)
+
+    def set_row(self, object_id: str, row: Row | None) -> None:
+        """The lower layer of merges: a row that is published as it is, with no new version; None takes one out."""
+        with self._lock:
+            self._life.check_open()
+            self._own_rows[object_id] = row
+
+    def expect_row(self, object_id: str) -> None:
+        """The lower layer of merges: the row must not change until the transaction commits."""
+        with self._lock:
+            self._life.check_open()
+            self._unchanged[object_id] = self._base.rows.get(object_id)

@@ -1,15 +1,22 @@
-"""What two branches of a lake had in common last.
+"""The merge base of two branches of a lake: the newest states that both come from, found by vector clocks.
 
-A branch knows of every other one the newest version that went into it: those from which it was made, and those that
-were merged into it. The newest version of any branch that both know is what they have in common.
+A branch knows of every other one the newest version that went into it: of those from which it was made, and of those
+that were merged into it. Where merges crossed each other there are several newest common states; then the base is
+chosen table by table, and for a table that each of them changed there is none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
+from typing import TypeAlias, TypeVar
 
-from conroi.branching.diff import Side
+from conroi.branching.contents import is_same_content
+from conroi.branching.states import Side, TableVersion
 from conroi.catalog.branches import BranchedLake
+from conroi.catalog.forking import LINEAGE
 from conroi.catalog.opening import MANIFEST
 from conroi.catalog.rows import NAMESPACE, Row
 from conroi.errors import CorruptionError, NotFoundError
@@ -18,18 +25,21 @@ from conroi.refs.branches import MAIN, MAIN_BRANCH, Branch
 MERGES = "__merges"
 """The row of a lake in which it is noted what was merged into it; pylance takes it for an empty namespace."""
 
+T = TypeVar("T")
+Lineage: TypeAlias = tuple[tuple[str, int], ...]
+"""The folders that have the versions from before a branch, and up to which, nearest first."""
 Clock = Mapping[str, int]
 """By branch (as pylance calls it; `main` for the main one): the newest version of it that went into this one."""
 
 
 def clock_of(side: Side) -> dict[str, int]:
     """What went into this state of a branch, itself included."""
-    branch = side.catalog.identity
-    clock = {_name_of(folder): version for folder, version in branch.lineage}
+    branch, version = side.catalog.identity, side.state.version
+    clock = {_name_of(folder): min(bound, version) for folder, bound in branch.lineage}
     noted = side.state.rows.get(MERGES)
-    for name, version in ({} if noted is None else noted.notes).items():
-        clock[name] = max(clock.get(name, 0), int(version))
-    clock[_name(branch)] = side.state.version
+    for name, merged in ({} if noted is None else noted.notes).items():
+        clock[name] = max(clock.get(name, 0), int(merged))
+    clock[_name(branch)] = version
     return clock
 
 
@@ -46,44 +56,121 @@ def is_merged(source: Side, target: Side) -> bool:
     return clock_of(target).get(_name(source.catalog.identity), 0) >= source.state.version
 
 
-def common_base(branched: BranchedLake, source: Side, target: Side) -> Side:
-    """The newest state that both come from: the merge base.
+# ---------------------------------------------------------------------------------- the base
 
-    Never an older one in its place: rows that the target changed back since would look unchanged, and the merge would
-    undo that. So if a state that may be the base was collected, and no other has all that both share, it is refused.
+
+@dataclass(frozen=True)
+class BaseTable:
+    """What a base says of one table."""
+
+    version: TableVersion | None
+    """None if merges that crossed each other left several."""
+    name: str | None
+    """None if they left several names."""
+
+
+class Base:
+    """The newest states that some states have in common; usually one."""
+
+    def __init__(self, branched: BranchedLake, sides: Sequence[Side]) -> None:
+        self._branched = branched
+        self.sides = _newest_common(branched, sides)
+
+    @property
+    def label(self) -> str:
+        return ", ".join(side.label for side in self.sides)
+
+    @cached_property
+    def _before(self) -> Base:
+        """The base of the states, if there are several."""
+        return Base(self._branched, self.sides)
+
+    @cached_property
+    def tables(self) -> dict[str, BaseTable]:
+        """By identity."""
+        states = [side.tables for side in self.sides]
+        found: dict[str, BaseTable] = {}
+        for identity in reduce(set[str].union, map(set[str], states), set[str]()):
+            table = self._table(identity, [state.get(identity) for state in states])
+            if table is not None:
+                found[identity] = table
+        return found
+
+    def _table(self, identity: str, versions: Sequence[TableVersion | None]) -> BaseTable | None:
+        there = [version for version in versions if version is not None]
+        if len(there) < len(versions) and identity in self._before.tables:
+            return None  # one of them dropped it
+        then = self._before.tables.get(identity) if len(self.sides) > 1 else None
+        names = {version.name for version in there}
+        name = _only_new(sorted(names), None if then is None else then.name, str.__eq__)
+        version = _only_new(there, None if then is None else then.version, _is_same)
+        return BaseTable(version, name)
+
+    @cached_property
+    def namespaces(self) -> set[str]:
+        """By identity."""
+        states = [set(side.namespaces) for side in self.sides]
+        everywhere, anywhere = reduce(set.intersection, states), reduce(set.union, states)
+        if everywhere == anywhere:
+            return everywhere
+        before = self._before.namespaces
+        return {each for each in anywhere if each in everywhere or each not in before}
+
+
+def _only_new(values: Sequence[T], before: T | None, is_same: Callable[[T, T], bool]) -> T | None:
+    """The one value that all have, or the one that is not what it was before; None if there are several."""
+    distinct: list[T] = []
+    for value in values:
+        if not any(is_same(value, known) for known in distinct):
+            distinct.append(value)
+    if len(distinct) > 1 and before is not None:
+        distinct = [value for value in distinct if not is_same(value, before)]
+    return distinct[0] if len(distinct) == 1 else None
+
+
+def _is_same(one: TableVersion, other: TableVersion) -> bool:
+    return one.is_same_version(other) or is_same_content(one.pinned, other.pinned)
+
+
+# ---------------------------------------------------------------------------------- which states
+
+
+def _newest_common(branched: BranchedLake, sides: Sequence[Side]) -> list[Side]:
+    """The newest states that all of these come from.
+
+    Never an older one in their place: rows that the target changed back since would look unchanged, and the merge would
+    undo that. So if one of them was collected, the merge is refused.
     """
-    mine, theirs = clock_of(source), clock_of(target)
-    shared = {name: min(mine[name], theirs[name]) for name in mine.keys() & theirs.keys()}
-    found: list[Side] = []
-    lost: list[str] = []
-    for name, side in _opened(branched, shared):
-        if side is None:
-            lost.append(name)
-            continue
-        clock = clock_of(side)
-        if all(clock.get(each, 0) >= version for each, version in shared.items()):
-            return side
-        found.append(side)
-    if lost or not found:
-        names = ", ".join(f"version {shared[name]} of {_shown(name)}" for name in sorted(lost))
+    clocks = [clock_of(side) for side in sides]
+    names = reduce(set[str].intersection, map(set[str], clocks))
+    shared = {name: min(clock[name] for clock in clocks) for name in names}
+    found = dict(_opened(branched, shared, sides))
+    known = {name: clock_of(side) for name, side in found.items() if side is not None}
+    newest = [
+        name
+        for name in sorted(shared)
+        if not any(clock.get(name, 0) >= shared[name] for other, clock in known.items() if other != name)
+    ]
+    lost = [f"version {shared[name]} of {_shown(name)}" for name in newest if name not in known]
+    if lost or not newest:
+        labels = " and ".join(side.label for side in sides)
         raise NotFoundError(
-            f"What {source.label} and {target.label} have in common was collected: {names or 'every common state'}.",
+            f"What {labels} have in common was collected: {', '.join(lost) or 'every common state'}.",
             hint="They cannot be merged any more. Bring the rows over by hand, or onto a new branch of the target.",
         )
-    # Each was merged into the other at the same time: of several bases the newest.
-    return max(found, key=lambda side: side.state.timestamp_ns)
+    return [side for name in newest if (side := found[name]) is not None]
 
 
-def _opened(branched: BranchedLake, shared: Clock) -> Iterator[tuple[str, Side | None]]:
-    """The states that may be the base, living branches first; None for one that cannot be read any more.
+def _opened(branched: BranchedLake, shared: Clock, sides: Sequence[Side]) -> Iterator[tuple[str, Side | None]]:
+    """The states that may be the base; None for one that cannot be read any more.
 
     Of a branch that was deleted all states may still be there, or none, or what a collector has left of them.
     """
-    known: dict[str, Branch] = {_name(branch): branch for branch in branched.names.all()}
-    known[MAIN] = MAIN_BRANCH
-    for name in sorted(shared, key=lambda each: (each not in known, each)):
-        branch = known.get(name) or Branch(name, name, lance_name=name)
+    known = {_name(branch): branch for branch in (MAIN_BRANCH, *branched.names.all())}
+    lineages = _lineages([*known.values(), *(side.catalog.identity for side in sides)])
+    for name in sorted(shared):
         try:
+            branch = known.get(name) or _deleted(branched, name, lineages.get(name))
             catalog, _ = branched.opened(branch)
             yield name, Side(catalog, catalog.at(shared[name]))
         except NotFoundError:
@@ -92,6 +179,26 @@ def _opened(branched: BranchedLake, shared: Clock) -> Iterator[tuple[str, Side |
             if name in known:
                 raise
             yield name, None
+
+
+def _lineages(branches: Sequence[Branch]) -> dict[str, Lineage]:
+    """Where branches began, as the branches that were made from them know it."""
+    found: dict[str, Lineage] = {}
+    for branch in branches:
+        for number, (folder, _) in enumerate(branch.lineage):
+            found[_name_of(folder)] = branch.lineage[number + 1 :]
+    return found
+
+
+def _deleted(branched: BranchedLake, name: str, lineage: Lineage | None) -> Branch:
+    """A branch whose name is gone; where it began is told by others, or by the setting that ended it."""
+    branch = Branch(name, name, lance_name=name)
+    if lineage is None:
+        _, files = branched.opened(branch)
+        noted = files.head().manifest.head.config.get(LINEAGE, "[]")
+        lineage = tuple((str(folder), int(version)) for folder, version in json.loads(noted))
+        branched.main.branches.pop(name, None)
+    return replace(branch, lineage=lineage)
 
 
 def _shown(name: str) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from conroi.catalog.branches import BranchedLake
-from conroi.catalog.forking import DELETED
+from conroi.catalog.forking import DELETED, LINEAGE
 from conroi.catalog.lance_tags import protection_of
 from conroi.catalog.publishing import pin_tables
 from conroi.errors import InvalidInputError, NotFoundError
@@ -83,7 +84,8 @@ class Branches:
         last = files.head()
         if DELETED not in last.manifest.head.config:
             now = datetime.fromtimestamp(files.environment.now_ns() / 1e9, UTC).isoformat()
-            Table(files, last).set_config({DELETED: now}, message=f"delete branch {name}")
+            ended = {DELETED: now, LINEAGE: json.dumps(branch.lineage)}
+            Table(files, last).set_config(ended, message=f"delete branch {name}")
         self._branched.forget(branch, last)
         protection = protection_of(self._branched.main)
         if protection is not None:

@@ -133,6 +133,11 @@ class Bringing:
             item.base_id = reachable[0]
 
 
+def brought(source: Pinned, at: Pinned) -> Plan:
+    """The version of the source as the next one of a table that the target has."""
+    return Bringing(source, at.files, at.manifest).plan()
+
+
 def appended_fragments(source: Pinned, fragments: Mapping[int, pb.DataFragment], at: Pinned) -> Plan:
     """Bring fragments that have no deletions, as an append to the target."""
     bringing = Bringing(source, at.files, at.manifest)

@@ -10,15 +10,14 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyroaring import BitMap
 
+from conroi.branching.columns import Carry, Columns, Flags, columns_of
 from conroi.commit.deletions import load_deletions
-from conroi.data.keys import key_columns_of, matches
+from conroi.data.keys import key_columns_of, matches, same_values
 from conroi.data.pinned import Pinned
 from conroi.data.pylance import pylance_errors
 from conroi.format import lance_pb2 as pb
-from conroi.format.fields import TOP_LEVEL, column_field_ids, fields_by_path, key_columns
 
 Rows: TypeAlias = Mapping[int, "BitMap | None"]
 """By fragment: the offsets of rows; None for all that are there."""
@@ -27,58 +26,56 @@ Positions: TypeAlias = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Comparison:
-    """One table in two versions, which may be on different branches."""
+    """One table in two versions, which may be on different branches; compared in the columns that both have."""
 
     before: Pinned
     after: Pinned
-    is_descent: bool = True
-    """Whether the one after came from the one before; else two new columns may have the same number."""
+    carry: Carry
+    """The columns before, as they are after."""
 
-    # ------------------------------------------------------------------------ columns
-
-    @cached_property
-    def columns(self) -> tuple[tuple[str, str], ...]:
-        """The columns that both have, by their names before and after."""
-        then = {field.id: field.name for field in _top(self.before)}
-        pairs = [(then[field.id], field.name) for field in _top(self.after) if field.id in then]
-        pairs = [(a, b) for a, b in pairs if self.is_descent or a == b]
-        old, new = self.before.schema, self.after.schema
-        return tuple((a, b) for a, b in pairs if old.field(a).type == new.field(b).type)
-
-    @cached_property
-    def key(self) -> tuple[str, ...]:
-        """The key, if both have the same one, as it is called after."""
-        now, then = key_columns(self.after.manifest.fields), key_columns(self.before.manifest.fields)
-        ids = [_ids(self.after, now), _ids(self.before, then)]
-        return now if ids[0] == ids[1] else ()
-
-    @cached_property
-    def _common_ids(self) -> frozenset[int]:
-        return frozenset(column_field_ids(self.after.manifest.fields, [after for _, after in self.columns]))
+    @staticmethod
+    def of(before: Pinned, after: Pinned) -> Comparison:
+        """Of a version and a later one."""
+        return Comparison(before, after, Carry.between(columns_of(before), columns_of(after)))
 
     # ------------------------------------------------------------------------ which rows
 
     @cached_property
+    def pairs(self) -> dict[int, int]:
+        """By fragment before: the fragment after with the same physical rows.
+
+        All files of a fragment have the same rows in the same order, and names of files are never used twice: two
+        fragments that share one file have the same rows at the same offsets.
+        """
+        holders = {file.path: fragment for fragment in self.before.manifest.fragments for file in fragment.files}
+        found: dict[int, int] = {}
+        for fragment in self.after.manifest.fragments:
+            shared = next((holders[file.path] for file in fragment.files if file.path in holders), None)
+            if shared is not None and shared.physical_rows == fragment.physical_rows:
+                found.setdefault(shared.id, fragment.id)
+        return found
+
+    @cached_property
     def touched(self) -> tuple[Rows, Rows]:
-        """The rows before that are gone or elsewhere after, and the rows after that were not there or elsewhere."""
+        """The rows before that are gone or have other values after, and the rows after that are new or have them."""
         gone: dict[int, BitMap | None] = {}
         came: dict[int, BitMap | None] = {}
-        then = {self.place(fragment): fragment for fragment in self.before.manifest.fragments}
-        for fragment in self.after.manifest.fragments:
-            earlier = then.pop(self.place(fragment), None)
-            if earlier is None:
-                came[fragment.id] = None
+        after = self.after.manifest.fragments_by_id
+        for fragment in self.before.manifest.fragments:
+            later = after[self.pairs[fragment.id]] if fragment.id in self.pairs else None
+            if later is None:
+                gone[fragment.id] = None
                 continue
-            lost, back = self._moved(earlier, fragment)
-            gone |= {earlier.id: lost} if lost else {}
-            came |= {fragment.id: back} if back else {}
-        gone |= {fragment.id: None for fragment in then.values()}
+            lost, back = self._moved(fragment, later)
+            rewritten = self._rewritten(fragment, later)
+            if rewritten:
+                changed = self._changed(fragment, later, rewritten)
+                lost, back = lost | changed, back | changed
+            gone |= {fragment.id: lost} if lost else {}
+            came |= {later.id: back} if back else {}
+        kept = set(self.pairs.values())
+        came |= {number: None for number in after if number not in kept}
         return gone, came
-
-    def place(self, fragment: pb.DataFragment) -> tuple[object, ...]:
-        """What holds the common columns: names of files are never used twice, so the same names mean the same rows."""
-        files = [file.path for file in fragment.files if not self._common_ids.isdisjoint(file.fields)]
-        return (*sorted(files), *fragment.overlays)
 
     def _moved(self, earlier: pb.DataFragment, later: pb.DataFragment) -> tuple[BitMap, BitMap]:
         if _same_vector(earlier, later):
@@ -86,19 +83,50 @@ class Comparison:
         then, now = _deleted(self.before, earlier), _deleted(self.after, later)
         return now - then, then - now
 
+    def _rewritten(self, earlier: pb.DataFragment, later: pb.DataFragment) -> list[str]:
+        """The columns, as they are called after, whose values are in other files."""
+        if list(earlier.overlays) != list(later.overlays):
+            return self.carry.there
+        return [new.name for old, new in self.carry.pairs if _files(earlier, old.ids) != _files(later, new.ids)]
+
+    def _changed(self, earlier: pb.DataFragment, later: pb.DataFragment, columns: Sequence[str]) -> BitMap:
+        """The offsets of rows that are there in both and differ in these columns."""
+        carry = self.carry.only(columns)
+        then = _live(earlier) - _deleted(self.before, earlier)
+        now = _live(later) - _deleted(self.after, later)
+        both = then & now
+        if not both:
+            return BitMap()
+        before = take(read_rows(self.before, {earlier.id: None}, carry.here), _ranks(both, then))
+        after = take(read_rows(self.after, {later.id: None}, carry.there), _ranks(both, now))
+        carried, bad = carry.carried(before)
+        differs = ~same_rows(carried, after.select(carry.there)) | bad
+        return BitMap(np.asarray(both.to_array(), dtype=np.uint32)[differs])
+
+    @property
+    def is_identical(self) -> bool:
+        """Whether both consist of the same files, so that all rows are the same; nothing is read for it."""
+        then, now = self.before.manifest.fragments_by_id, self.after.manifest.fragments_by_id
+        pairs = [(then[old], now[new]) for old, new in self.pairs.items()]
+        return len(pairs) == len(then) == len(now) and not any(
+            self._rewritten(old, new) or any(self._moved(old, new)) for old, new in pairs
+        )
+
     def counted(self) -> tuple[int, int]:
-        """How many rows there are in what is gone, and in what came; from metadata alone."""
+        """How many rows there are in what is gone, and in what came."""
         gone, came = self.touched
-        return _count(self.before, gone), _count(self.after, came)
+        return count_rows_in(self.before, gone), count_rows_in(self.after, came)
 
     # ------------------------------------------------------------------------ reading
 
-    def read(self) -> tuple[pa.Table, pa.Table]:
-        """The rows that are gone and the rows that came, in the common columns as they are called after."""
+    def read(self) -> tuple[pa.Table, Flags, pa.Table]:
+        """The rows that are gone and the rows that came, in the common columns as they are after.
+
+        Between them, which of the rows that are gone have values that do not fit the columns after.
+        """
         gone, came = self.touched
-        names = [after for _, after in self.columns]
-        before = read_rows(self.before, gone, [name for name, _ in self.columns]).rename_columns(names)
-        return before, read_rows(self.after, came, names)
+        before, bad = self.carry.carried(read_rows(self.before, gone, self.carry.here))
+        return before, bad, read_rows(self.after, came, self.carry.there)
 
 
 @dataclass(frozen=True)
@@ -112,34 +140,42 @@ class KeyedChanges:
     new: pa.Table
     """The same rows, in the same order, as they are now."""
     deleted: pa.Table
+    bad: Flags
+    """Which of the old rows have values that cannot be compared with the new ones."""
 
     @property
     def counts(self) -> tuple[int, int, int]:
         """Rows inserted, updated, deleted."""
         return self.inserted.num_rows, self.new.num_rows, self.deleted.num_rows
 
+    @cached_property
+    def upserts(self) -> pa.Table:
+        """The rows that came, updated ones first."""
+        return pa.concat_tables([self.new, self.inserted])
 
-def keyed_changes(compared: Comparison) -> KeyedChanges:
-    """Row by row, for two versions with the same key."""
-    gone, came = compared.read()
-    key = compared.key
+
+def keyed_changes(compared: Comparison, key: tuple[str, ...]) -> KeyedChanges:
+    """Row by row, for two versions with the same key; `key` is what it is called after."""
+    gone, bad, came = compared.read()
     then, now = matches(key_columns_of(gone, key), key_columns_of(came, key))
-    differ = ~same_rows(take(gone, then), take(came, now))
+    differ = ~same_rows(take(gone, then), take(came, now)) | bad[then]
     return KeyedChanges(
         key=key,
         inserted=_without(came, now),
         old=take(gone, then[differ]),
         new=take(came, now[differ]),
         deleted=_without(gone, then),
+        bad=bad[then[differ]],
     )
 
 
 def read_rows(pinned: Pinned, rows: Rows, columns: Sequence[str]) -> pa.Table:
-    """These rows of a version."""
-    if not columns:
-        return pa.Table.from_batches([], pinned.schema).select([])
+    """These rows of a version, fragment by fragment, each in its order."""
+    empty = pa.schema([pinned.schema.field(name).with_nullable(True) for name in columns]).empty_table()
+    if not columns or not rows:
+        return empty
     whole = [number for number, offsets in rows.items() if offsets is None]
-    parts: list[pa.Table] = [pa.Table.from_batches([], pinned.schema).select(list(columns))]
+    parts: list[pa.Table] = [empty]
     with pylance_errors(pinned.root):
         if whole:
             fragments = [pinned.dataset.get_fragment(number) for number in whole]
@@ -148,7 +184,7 @@ def read_rows(pinned: Pinned, rows: Rows, columns: Sequence[str]) -> pa.Table:
             if offsets is not None:
                 fragment = cast("Any", pinned.dataset.get_fragment(number))
                 parts.append(fragment.take(_among_live(pinned, number, offsets), columns=list(columns)))
-    return pa.concat_tables([part.select(list(columns)).cast(parts[0].schema) for part in parts])
+    return pa.concat_tables([part.select(list(columns)).cast(empty.schema) for part in parts])
 
 
 def _among_live(pinned: Pinned, number: int, offsets: BitMap) -> list[int]:
@@ -160,27 +196,12 @@ def _among_live(pinned: Pinned, number: int, offsets: BitMap) -> list[int]:
 # ---------------------------------------------------------------------------------- comparing rows
 
 
-def same_rows(left: pa.Table, right: pa.Table) -> npt.NDArray[np.bool_]:
+def same_rows(left: pa.Table, right: pa.Table) -> Flags:
     """For each row of two tables of the same columns and length: whether all values are the same."""
     same = np.ones(left.num_rows, dtype=bool)
     for one, other in zip(left.columns, right.columns, strict=True):
-        same &= _same(one.combine_chunks(), other.combine_chunks())
+        same &= same_values(cast("Any", one.combine_chunks()), cast("Any", other.combine_chunks()))
     return same
-
-
-def _same(one: Any, other: Any) -> npt.NDArray[np.bool_]:
-    compute = cast("Any", pc)
-    try:
-        equal = compute.fill_null(compute.equal(one, other), False)
-    except pa.ArrowNotImplementedError:  # lists and structs
-        pairs = zip(one.to_pylist(), other.to_pylist(), strict=True)
-        return np.fromiter((a == b for a, b in pairs), dtype=bool, count=len(one))
-    both_null = compute.and_(compute.is_null(one), compute.is_null(other))
-    equal = compute.or_(equal, both_null)
-    if pa.types.is_floating(one.type):
-        both_nan = compute.and_(compute.is_nan(one), compute.is_nan(other))
-        equal = compute.or_(equal, compute.fill_null(both_nan, False))
-    return equal.to_numpy(zero_copy_only=False)
 
 
 def take(table: pa.Table, rows: Positions) -> pa.Table:
@@ -197,13 +218,29 @@ def _without(table: pa.Table, rows: Positions) -> pa.Table:
 # ---------------------------------------------------------------------------------- small facts
 
 
-def _top(pinned: Pinned) -> list[pb.Field]:
-    return [field for field in pinned.manifest.fields if field.parent_id == TOP_LEVEL]
+def key_ids(columns: Columns, key: Sequence[str]) -> list[int]:
+    """The field ids of key columns; nested ones by their path."""
+    found: list[int] = []
+    for path in key:
+        at, inside = None, columns
+        for part in path.split("."):
+            at = next(column for column in inside if column.name == part)
+            inside = at.inside
+        found.append(-1 if at is None else at.id)
+    return found
 
 
-def _ids(pinned: Pinned, columns: Sequence[str]) -> list[int]:
-    known = fields_by_path(pinned.manifest.fields)
-    return [known[column].id for column in columns]
+def _files(fragment: pb.DataFragment, ids: frozenset[int]) -> set[str]:
+    return {file.path for file in fragment.files if not ids.isdisjoint(file.fields)}
+
+
+def _live(fragment: pb.DataFragment) -> BitMap:
+    return BitMap(range(fragment.physical_rows))
+
+
+def _ranks(some: BitMap, among: BitMap) -> Positions:
+    """Where these offsets are among others that include them."""
+    return np.searchsorted(np.asarray(among.to_array()), np.asarray(some.to_array())).astype(np.int64)
 
 
 def _same_vector(one: pb.DataFragment, other: pb.DataFragment) -> bool:
@@ -218,7 +255,8 @@ def _deleted(pinned: Pinned, fragment: pb.DataFragment) -> BitMap:
     return load_deletions(pinned.files.objects, pinned.manifest, fragment)
 
 
-def _count(pinned: Pinned, rows: Rows) -> int:
+def count_rows_in(pinned: Pinned, rows: Rows) -> int:
+    """How many rows of a version these are."""
     known = pinned.manifest.fragments_by_id
     return sum(
         known[number].physical_rows - known[number].deletion_file.num_deleted_rows if offsets is None else len(offsets)

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from conroi.branching.comparing import Comparison, keyed_changes
-from conroi.catalog.catalog import Catalog, table_files
+from conroi.branching.columns import Carry, columns_of
+from conroi.branching.comparing import Comparison, key_ids, keyed_changes
+from conroi.branching.states import Side, TableVersion
 from conroi.catalog.names import shown
-from conroi.catalog.publishing import LakePublisher
-from conroi.catalog.rows import Row
-from conroi.catalog.state import LakeState
 from conroi.data.pinned import Pinned
 from conroi.data.rows import count_rows
-from conroi.errors import about
+from conroi.format.fields import key_columns
 from conroi.views.diffs import diff_details, diff_page
 from conroi.views.grid import to_html
 
@@ -150,89 +148,59 @@ class LakeDiff:
         return "\n".join([f"{self.before} -> {self.after}", *lines])
 
 
-@dataclass(frozen=True)
-class Side:
-    """One state of a lake, with what it takes to read its tables."""
-
-    catalog: Catalog
-    state: LakeState
-
-    @staticmethod
-    def of(lake: Lake) -> Side:
-        return Side(lake.catalog, lake.pinned or lake.catalog.current())
-
-    @property
-    def label(self) -> str:
-        return f"{self.catalog.identity.name}@{self.state.version}"
-
-    def by_incarnation(self) -> dict[str, Row]:
-        """The tables, whatever they are called."""
-        return {row.incarnation: row for row in self.state.tables()}
-
-    def pinned(self, row: Row) -> Pinned:
-        """The version that this state has of a table."""
-        with about(shown(row.object_id)):
-            files = table_files(self.catalog, row, LakePublisher(self.catalog))
-            return Pinned(files, self.catalog.snapshot(row))
-
-
 def lake_diff(before: Lake, after: Lake, *, keys: bool) -> LakeDiff:
     """Compare two states; tables that both pin at the same version are not looked at."""
     one, other = Side.of(before), Side.of(after)
-    then, now = one.by_incarnation(), other.by_incarnation()
+    then, now = one.tables, other.tables
     found: list[TableDiff] = []
     for incarnation in then.keys() | now.keys():
         old, new = then.get(incarnation), now.get(incarnation)
-        if old is None or new is None or not is_same_version(old, new) or old.object_id != new.object_id:
-            found.append(_table_diff(one, old, other, new, keys=keys))
+        if old is None or new is None or not old.is_same_version(new) or old.name != new.name:
+            found.append(_table_diff(old, new, keys=keys))
     differing = sorted((table for table in found if table.is_different), key=lambda table: table.name)
     return LakeDiff(one.label, other.label, tuple(differing))
 
 
-def is_same_version(one: Row, other: Row) -> bool:
-    """Whether two branches have the very same version of a table: transactions have ids of their own."""
-    if one.pin is None or other.pin is None:
-        return False
-    return (one.pin.version, one.pin.transaction) == (other.pin.version, other.pin.transaction)
-
-
-def _table_diff(one: Side, old: Row | None, other: Side, new: Row | None, *, keys: bool) -> TableDiff:
-    before = None if old is None else one.pinned(old)
-    after = None if new is None else other.pinned(new)
-    if before is None or after is None or old is None or new is None:
-        return _only_one(old, before, new, after)
-    compared = Comparison(before, after, is_descent=False)
+def _table_diff(old: TableVersion | None, new: TableVersion | None, *, keys: bool) -> TableDiff:
+    if old is None or new is None:
+        return _only_one(old, new)
+    before, after = old.pinned, new.pinned
+    columns = columns_of(before), columns_of(after)
+    compared = Comparison(before, after, Carry.by_name(*columns))
+    key, then = (key_columns(each.manifest.fields) for each in (after, before))
+    if key != then or key_ids(columns[1], key) != key_ids(columns[0], then):
+        key = ()
     changes = None
-    removed, added = (None, None) if compared.key and keys else compared.counted()
-    if compared.key and keys:
-        rows = keyed_changes(compared)
-        changes = KeyChanges(*(each.select(_tops(rows.key)) for each in (rows.inserted, rows.new, rows.deleted)))
+    removed, added = (None, None) if key and keys else compared.counted()
+    if key and keys:
+        rows = keyed_changes(compared, key)
+        changes = KeyChanges(*(each.select(_tops(key)) for each in (rows.inserted, rows.new, rows.deleted)))
     return TableDiff(
-        name=shown(new.object_id),
+        name=shown(new.name),
         kind="changed",
         version_before=before.version,
         version_after=after.version,
         rows_before=_rows(before),
         rows_after=_rows(after),
-        renamed_from=None if old.object_id == new.object_id else shown(old.object_id),
+        renamed_from=None if old.name == new.name else shown(old.name),
         columns_added=_columns_only_in(after.schema, before.schema),
         columns_dropped=_columns_only_in(before.schema, after.schema),
         columns_changed=_columns_changed(before.schema, after.schema),
-        key=compared.key,
+        key=key,
         keys=changes,
         rows_removed=removed,
         rows_added=added,
     )
 
 
-def _only_one(old: Row | None, before: Pinned | None, new: Row | None, after: Pinned | None) -> TableDiff:
-    row, there = (new, after) if new is not None else (old, before)
-    assert row is not None
-    assert there is not None
+def _only_one(old: TableVersion | None, new: TableVersion | None) -> TableDiff:
+    version = new or old
+    assert version is not None
+    there = version.pinned
     columns = {each.name: str(each.type) for each in there.schema}
     is_added = new is not None
     return TableDiff(
-        name=shown(row.object_id),
+        name=shown(version.name),
         kind="added" if is_added else "dropped",
         version_before=None if is_added else there.version,
         version_after=there.version if is_added else None,

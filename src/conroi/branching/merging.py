@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from conroi.branching.ancestry import common_base, is_merged, merged_row
-from conroi.branching.diff import Side
-from conroi.branching.planning import Planned, Planning
+from conroi.branching.ancestry import MERGES, Base, Clock, clock_of, is_merged, merged_row
+from conroi.branching.planning import Merging
 from conroi.branching.results import Choice, Conflict, LakeMerge, Prefer
+from conroi.branching.states import Side
 from conroi.catalog.branches import BranchedLake
 from conroi.commit.backoff import pause_s
 from conroi.errors import (
     AlreadyExistsError,
     ExpectedVersionMismatch,
+    IncompatibleConflict,
     InvalidInputError,
     MergeConflict,
     RetryableConflict,
 )
+from conroi.refs.branches import MAIN
 
 if TYPE_CHECKING:
     from conroi.lake import Lake
 
 RETRIES = 10
-"""So often a merge is worked out again because somebody published to the target meanwhile."""
+"""How often a merge is worked out again because a concurrent writer published to the target."""
 SHOWN = 5
-"""So many conflicts the message of an error names."""
+"""How many conflicts the message of an error names."""
 SOURCE = "conroi.merge.source"
 SOURCE_VERSION = "conroi.merge.version"
 
@@ -33,19 +36,29 @@ SOURCE_VERSION = "conroi.merge.version"
 def merge(
     source: Lake, target: Lake, *, dry_run: bool, prefer: Prefer, message: str | None, author: str | None
 ) -> LakeMerge:
-    """Work out what each table needs, and publish it all; again, if somebody was faster."""
+    """Work out what each table needs, and publish it all; again, if a concurrent writer was faster."""
     _check(source, target, prefer)
     taken = Side.of(source)  # once: what is published on the source from now on is for the next merge
+    before = clock_of(Side.of(target))
     environment = target.catalog.environment
     for attempt in range(1, RETRIES + 2):
         started = environment.monotonic()
         try:
-            return _Merge(taken, target, prefer).run(dry_run=dry_run, message=message, author=author)
-        except (RetryableConflict, ExpectedVersionMismatch, AlreadyExistsError):
+            done = _Merge(taken, target, prefer).run(dry_run=dry_run, message=message, author=author)
+            return replace(done, left_out=(*done.left_out, *_left_out_tags(source, taken, before)))
+        except (RetryableConflict, ExpectedVersionMismatch, IncompatibleConflict, AlreadyExistsError):
             if attempt > RETRIES:
                 raise
             environment.sleep(pause_s(environment, attempt, environment.monotonic() - started))
     raise AssertionError("unreachable")
+
+
+def _left_out_tags(source: Lake, taken: Side, before: Clock) -> list[str]:
+    """Tags of what is merged: they go on naming versions of the source."""
+    branch = taken.catalog.identity.lance_name
+    known = before.get(branch or MAIN, 0)
+    tags = [tag for tag in source.tags if tag.branch == branch and known < tag.version <= taken.state.version]
+    return [f"tag {tag.name} of {taken.catalog.identity.name}@{tag.version}" for tag in tags]
 
 
 def _check(source: Lake, target: Lake, prefer: Prefer) -> None:
@@ -72,92 +85,63 @@ class _Merge:
         self._lake = target
         self._target = Side.of(target)
         self._prefer: Prefer = prefer
+        self._open: list[Conflict] = []
+        """Conflicts that nothing settled."""
 
     def run(self, *, dry_run: bool, message: str | None, author: str | None) -> LakeMerge:
         source, target = self._source, self._target
+        result = LakeMerge(
+            source=source.catalog.identity.name,
+            target=target.catalog.identity.name,
+            version=target.state.version,
+            source_version=source.state.version,
+            base=source.label,
+            is_dry_run=dry_run,
+        )
         if is_merged(source, target):
-            return self._result(source, [], target.state.version, [], dry_run=dry_run)
+            return result
         main = target.catalog.main
         assert main.manifest is not None, "a lake with branches has a __manifest"
-        base = common_base(BranchedLake(main, main.manifest), source, target)
-        planning = Planning(base, source, target)
-        planned = list(planning.tables())
-        choices: list[list[Choice | None]] = [
-            [self._choice(conflict) for conflict in each.conflicts] for each in planned
-        ]
-        found = [conflict for each in planned for conflict in each.conflicts]
-        made = [choice for each in choices for choice in each]
-        open_ = [conflict for conflict, choice in zip(found, made, strict=True) if choice is None]
-        if open_ and not dry_run:
-            raise self._refused(open_)
-        if dry_run or not (planned or planning.namespaces()):
-            return self._result(base, planned, target.state.version, open_, dry_run=dry_run)
-        settled: list[list[Choice]] = [[choice for choice in each if choice is not None] for each in choices]
-        return self._publish(base, planning, planned, settled, message, author)
+        base = Base(BranchedLake(main, main.manifest), [source, target])
+        merging = Merging(base, source, target, self._choose)
+        if self._open and not dry_run:
+            raise self._refused(self._open)
+        tables, left_out = tuple(merging.summaries()), tuple(merging.left_out)
+        result = replace(result, base=base.label, tables=tables, conflicts=tuple(self._open), left_out=left_out)
+        return result if dry_run or merging.is_empty else self._publish(merging, result, message, author)
 
-    def _choice(self, conflict: Conflict) -> Choice | None:
+    def _choose(self, conflict: Conflict) -> Choice | None:
         prefer = self._prefer
-        if not callable(prefer):
-            return prefer
-        answer = prefer(conflict)
-        if answer not in ("source", "target"):
+        answer = prefer(conflict) if callable(prefer) else prefer
+        if callable(prefer) and answer not in ("source", "target"):
             raise InvalidInputError(
                 f"The function for conflicts answered {answer!r}.",
                 table=conflict.table,
                 hint='It must answer "source" or "target".',
             )
+        if answer is None:
+            self._open.append(conflict)
         return answer
 
-    def _publish(
-        self,
-        base: Side,
-        planning: Planning,
-        planned: Sequence[Planned],
-        choices: Sequence[Sequence[Choice]],
-        message: str | None,
-        author: str | None,
-    ) -> LakeMerge:
+    def _publish(self, merging: Merging, result: LakeMerge, message: str | None, author: str | None) -> LakeMerge:
         source, target = self._source, self._target
         properties = {
             SOURCE: source.catalog.identity.lance_name or source.catalog.identity.name,
             SOURCE_VERSION: str(source.state.version),
         }
-        text = message or f"merge {source.catalog.identity.name} into {target.catalog.identity.name}"
+        text = message or f"merge {result.source} into {result.target}"
         with self._lake.begin(text, author=author, properties=properties) as tx:
             if tx.base_version != target.state.version:
                 raise RetryableConflict(
-                    "Somebody published to the target while the merge was worked out.",
+                    "A concurrent writer published to the target while the merge was worked out.",
                     version=tx.base_version,
                     base_version=target.state.version,
                     hint="Merge again.",
                 )
-            done = [each.stage(tx, made) for each, made in zip(planned, choices, strict=True)]
-            for row in planning.namespaces():
-                tx.set_row(row)
-            tx.set_row(merged_row(source, target))
-        return LakeMerge(
-            source=source.catalog.identity.name,
-            target=target.catalog.identity.name,
-            version=tx.result.version,
-            source_version=source.state.version,
-            base=base.label,
-            tables=tuple(done),
-            properties=properties,
-        )
-
-    def _result(
-        self, base: Side, planned: Sequence[Planned], version: int, conflicts: Sequence[Conflict], *, dry_run: bool
-    ) -> LakeMerge:
-        return LakeMerge(
-            source=self._source.catalog.identity.name,
-            target=self._target.catalog.identity.name,
-            version=version,
-            source_version=self._source.state.version,
-            base=base.label,
-            tables=tuple(each.summary for each in planned),
-            conflicts=tuple(conflicts),
-            is_dry_run=dry_run,
-        )
+            merging.stage(tx)
+            tx.expect_row(MERGES)  # of two merges at once the second one must know what the first one brought
+            tx.set_row(MERGES, merged_row(source, target))
+        return replace(result, version=tx.result.version, properties=properties)
 
     def _refused(self, conflicts: Sequence[Conflict]) -> MergeConflict:
         source, target = self._source.catalog.identity.name, self._target.catalog.identity.name

@@ -1,293 +1,221 @@
-"""What a merge does to each table: decided before anything is written."""
+"""From two states of a lake and their base to a plan, and from the plan to the statements of one transaction."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
+from conroi.branching.ancestry import Base, BaseTable
 from conroi.branching.bringing import Bringing
-from conroi.branching.comparing import Comparison
-from conroi.branching.diff import Side, is_same_version
-from conroi.branching.results import Choice, Conflict, TableMerge
-from conroi.branching.three_way import KeyedMerge, PlacedMerge, ThreeWay, same_columns
+from conroi.branching.contents import (
+    ContentMerge,
+    ThreeVersions,
+    has_same_rows,
+    is_same_content,
+    merge_contents,
+    taking,
+)
+from conroi.branching.plan import UNKNOWN, Choose, Facts, MergePlan, TableFact, TablePlan, is_changed, plan
+from conroi.branching.results import TableMerge
+from conroi.branching.states import Side, TableVersion
+from conroi.catalog.creating import new_location
+from conroi.catalog.forking import seen_on, table_of
 from conroi.catalog.names import shown
-from conroi.catalog.placing import brought_row, can_inherit, inherited_row
 from conroi.catalog.rows import Row
-from conroi.data.pinned import Pinned
-from conroi.operations.indices import is_system
+from conroi.commit.forked import branch_folder
 
 if TYPE_CHECKING:
     from conroi.transaction import Transaction
 
-Stage = Callable[["Transaction", Sequence[Choice]], TableMerge]
+NAMESPACE_FACT = ""
+"""Namespaces have no content: two of one name are the same."""
 
 
 @dataclass(frozen=True)
-class Planned:
-    """What is to happen to one table; `stage` gets the choice for each conflict."""
+class MergeFacts:
+    """What the pure plan is made of."""
 
-    summary: TableMerge
-    stage: Stage
-    conflicts: Sequence[Conflict] = ()
+    base: Facts
+    source: Facts
+    target: Facts
+    left_out: tuple[str, ...] = ()
+
+    @staticmethod
+    def of(base: Base, source: Side, target: Side) -> MergeFacts:
+        """Label the contents of each table in the three states; manifests are compared, rows only where it matters."""
+        facts: tuple[dict[str, TableFact], ...] = ({}, {}, {})
+        left_out: list[str] = []
+        for identity in base.tables.keys() | source.tables.keys() | target.tables.keys():
+            then = base.tables.get(identity)
+            theirs, mine = source.tables.get(identity), target.tables.get(identity)
+            if theirs is not None and theirs.row.pin is None:  # not managed, so no branch has written it
+                left_out += [f"table {shown(theirs.name)}, which the lake does not manage yet"] if then is None else []
+                theirs = None if then is None else then.version
+            for state, fact in zip(facts, _labelled(then, theirs, mine), strict=True):
+                state.update({} if fact is None else {identity: fact})
+        namespaces = (base.namespaces, source.namespaces, target.namespaces)
+        for state, known in zip(facts, namespaces, strict=True):
+            state.update({each: TableFact(each.partition(" ")[2], NAMESPACE_FACT, is_table=False) for each in known})
+        return MergeFacts(*facts, left_out=tuple(sorted(left_out)))
 
 
-class Planning:
-    """A merge of one state of a lake into another, with the one that both come from."""
+def _labelled(
+    base: BaseTable | None, source: TableVersion | None, target: TableVersion | None
+) -> tuple[TableFact | None, TableFact | None, TableFact | None]:
+    """The facts of one table; its content goes by the number of the first version that has the same."""
+    versions = (None if base is None else base.version, source, target)
+    is_everywhere = None not in (base, source, target)
+    labels: list[object] = []
+    for number, version in enumerate(versions):
+        earlier = [(label, other) for label, other in enumerate(versions[:number]) if other is not None]
+        same = [label for label, other in earlier if version is not None and _is_same(other, version, is_everywhere)]
+        labels.append(UNKNOWN if version is None else labels[same[0]] if same else number)
+    names = (None if base is None else base.name, *(None if each is None else each.name for each in versions[1:]))
+    there = (base, source, target)
+    facts = [
+        None if each is None else TableFact(name, label) for each, name, label in zip(there, names, labels, strict=True)
+    ]
+    return facts[0], facts[1], facts[2]
 
-    def __init__(self, base: Side, source: Side, target: Side) -> None:
+
+def _is_same(one: TableVersion, other: TableVersion, is_everywhere: bool) -> bool:
+    """Of a table that one side dropped, compaction and indices are no change; else they come with a fast-forward."""
+    if one.is_same_version(other) or is_same_content(one.pinned, other.pinned):
+        return True
+    return not is_everywhere and has_same_rows(one.pinned, other.pinned)
+
+
+class Merging:
+    """A merge of one state of a lake into another: worked out, and not written yet."""
+
+    def __init__(self, base: Base, source: Side, target: Side, choose: Choose) -> None:
         self._base = base
         self._source = source
         self._target = target
+        facts = MergeFacts.of(base, source, target)
+        self.plan: MergePlan = plan(facts.base, facts.source, facts.target, choose)
+        self._contents: Mapping[str, ContentMerge] = {
+            each.identity: self._content(each, choose)
+            for each in self.plan.tables
+            if each.name is not None and each.content == "both"
+        }
+        self.has_news = is_changed(facts.base, facts.source)
+        """Whether the source differs from the base in anything: then the target must remember that it was merged."""
+        kept = [f"dropping namespace {shown(each)}, which is not empty" for each in self.plan.kept_namespaces]
+        indices = [line for content in self._contents.values() for line in content.left_out]
+        self.left_out = [*facts.left_out, *kept, *indices]
 
-    def tables(self) -> Iterator[Planned]:
-        """All tables for which there is anything to do."""
-        base, source, target = (side.by_incarnation() for side in (self._base, self._source, self._target))
-        for incarnation in sorted(base.keys() | source.keys()):
-            planned = self._table(base.get(incarnation), source.get(incarnation), target.get(incarnation))
-            if planned is not None:
-                yield planned
+    def _content(self, table: TablePlan, choose: Choose) -> ContentMerge:
+        base = self._base.tables[table.identity].version
+        assert base is not None, "without a base one side is taken whole"
+        source, target = self._source.tables[table.identity], self._target.tables[table.identity]
+        name = shown(target.name)
+        return merge_contents(ThreeVersions(name, base.pinned, source.pinned, target.pinned), choose)
 
-    def namespaces(self) -> list[Row]:
-        """Namespaces that were made on the source."""
-        there = self._base.state.rows.keys() | self._target.state.rows.keys()
-        rows = self._source.state.rows.values()
-        new = [row for row in rows if not row.is_table and row.object_id not in there]
-        return [row for row in new if not row.object_id.startswith("__")]
+    def summaries(self) -> list[TableMerge]:
+        """What happens to each table for which there is anything to do."""
+        found = [self._summary(each) for each in self.plan.tables if each.is_changed]
+        return [each for each in found if each is not None]
 
-    def _table(self, base: Row | None, source: Row | None, target: Row | None) -> Planned | None:
-        if source is None:
-            return None if base is None or target is None else self._dropped(base, target)
-        if source.pin is None:  # not managed, so no branch has written it
-            return None
-        if base is None:
-            return self._created(source) if target is None else self._both_created(source, target)
-        is_changed = not self._is_same(self._base, base, self._source, source)
-        is_renamed = base.object_id != source.object_id
-        if not is_changed and not is_renamed:
-            return None
-        if target is None:
-            return self._dropped_on_target(source)
-        planned = self._changed(base, source, target) if is_changed else None
-        return self._with_name(base, source, target, planned) if is_renamed else planned
+    def _summary(self, table: TablePlan) -> TableMerge | None:
+        before = _shown_name(table)
+        settled = table.conflicts
+        if table.is_created or table.is_dropped:
+            return TableMerge(before, "created" if table.is_created else "dropped", conflicts=settled)
+        content = self._contents.get(table.identity)
+        if content is not None and not content.is_empty:
+            return content.summary.with_conflicts(settled)
+        if table.name is not None and table.content == "source":
+            return TableMerge(before, "fast-forward", conflicts=settled)
+        if table.is_renamed:
+            assert table.name is not None
+            return TableMerge(shown(table.name), "renamed", conflicts=settled)
+        return TableMerge(before, "kept", conflicts=settled) if settled else None
 
-    # ------------------------------------------------------------------------ has it changed?
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to write and nothing to remember."""
+        return not (self.has_news or self.summaries() or any(each.is_changed for each in self.plan.namespaces))
 
-    def _is_same(self, one: Side, then: Row, other: Side, now: Row) -> bool:
-        """Whether a table is the same in two states, by its id or, if it was brought over, by what it consists of."""
-        if is_same_version(then, now):
-            return True
-        before, after = one.pinned(then), other.pinned(now)
-        return (
-            same_columns(before, after)
-            and not any(Comparison(before, after).touched)
-            and _settings(before) == _settings(after)
-            and _indices(before) == _indices(after)
-        )
+    # ------------------------------------------------------------------------ publishing
 
-    # ------------------------------------------------------------------------ dropped and created
+    def stage(self, tx: Transaction) -> None:
+        """Stage it all: names first, so that every table is changed under the name that it will have."""
+        tables = [each for each in self.plan.tables if each.is_changed]
+        dropped = [_target_name(each) for each in tables if each.is_dropped]
+        for name in dropped:
+            tx.expect(shown(name))
+        moved = {_target_name(each): each.name for each in tables if each.is_renamed}
+        tx.arrange({**dict.fromkeys(dropped), **moved})
+        for namespace in self.plan.namespaces:
+            if namespace.is_created:
+                assert namespace.name is not None
+                tx.set_row(namespace.name, self._source.state.rows[namespace.name])
+            elif namespace.is_dropped:
+                tx.set_row(_target_name(namespace), None)
+        for table in tables:
+            if table.name is not None:
+                self._stage_table(tx, table, table.name)
 
-    def _dropped(self, base: Row, target: Row) -> Planned | None:
-        name = shown(target.object_id)
+    def _stage_table(self, tx: Transaction, table: TablePlan, name: str) -> None:
+        if table.is_created:
+            self._bring(tx, self._source.tables[table.identity], name)
+        elif table.content == "both":
+            content = self._contents[table.identity]
+            if not content.is_empty:
+                content.stage(tx[shown(name)])
+        elif table.content == "source":
+            self._fast_forward(tx, self._source.tables[table.identity], self._target.tables[table.identity], name)
 
-        def drop(tx: Transaction, choices: Sequence[Choice]) -> TableMerge:
-            if "target" in choices:
-                return TableMerge(name, "kept", conflicts=1)
-            tx.expect(name)
-            tx.drop_table(name)
-            return TableMerge(name, "dropped", conflicts=len(choices))
-
-        conflicts: list[Conflict] = []
-        if not self._is_same(self._base, base, self._target, target):
-            conflicts.append(Conflict(name, "dropped", "dropped on the source, changed on the target"))
-        return Planned(TableMerge(name, "dropped"), drop, conflicts)
-
-    def _created(self, source: Row) -> Planned:
-        name = shown(source.object_id)
-        taken = self._target.state.rows.get(source.object_id)
-        conflicts = [] if taken is None else [Conflict(name, "created", "the target has another table of this name")]
-
-        def create(tx: Transaction, choices: Sequence[Choice]) -> TableMerge:
-            if "target" in choices:
-                return TableMerge(name, "kept", conflicts=1)
-            if taken is not None:
-                tx.expect(name)
-                tx.drop_table(name)
-            self._bring(tx, source)
-            return TableMerge(name, "created", conflicts=len(choices))
-
-        return Planned(TableMerge(name, "created"), create, conflicts)
-
-    def _both_created(self, source: Row, target: Row) -> Planned | None:
-        """The target got it by an earlier merge which nobody remembers."""
-        if self._is_same(self._source, source, self._target, target):
-            return None
-        name = shown(target.object_id)
-        return self._one_side(source, target, Conflict(name, "created", "both branches changed it since it was made"))
-
-    def _dropped_on_target(self, source: Row) -> Planned:
-        name = shown(source.object_id)
-
-        def create(tx: Transaction, choices: Sequence[Choice]) -> TableMerge:
-            if "target" in choices:
-                return TableMerge(name, "kept", conflicts=1)
-            fresh = str(self._target.catalog.environment.new_uuid())
-            self._bring(tx, source.with_notes({"conroi.incarnation": fresh}))
-            return TableMerge(name, "created", conflicts=1)
-
-        conflict = Conflict(name, "dropped", "dropped on the target, changed on the source")
-        return Planned(TableMerge(name, "created"), create, [conflict])
-
-    def _bring(self, tx: Transaction, source: Row) -> None:
+    def _bring(self, tx: Transaction, source: TableVersion, name: str) -> None:
         """Make a table of the source on the target: as it is if that can be, else with copies of its files."""
-        if self._can_inherit(source):
-            tx.set_row(inherited_row(self._target.catalog, source, None))
+        if self._can_inherit(source.row):
+            assert self._target.catalog.branch is not None
+            tx.set_row(name, seen_on(self._target.catalog.branch, source.row).renamed(name))
             return
-        pinned = self._source.pinned(source)
-        tx.bring_table(brought_row(self._target.catalog, source), lambda files: Bringing(pinned, files, None).plan())
+        row = source.row.moved(self._location(source.row), ()).renamed(name)
+        tx.bring_table(row, lambda files: Bringing(source.pinned, files, None).plan())
+
+    def _fast_forward(self, tx: Transaction, source: TableVersion, target: TableVersion, name: str) -> None:
+        """The target gets the source's version: by looking at it where it is, or as its own next one."""
+        if not target.row.is_inherited or not self._can_inherit(source.row):
+            taking(source.pinned)(tx[shown(name)])
+            return
+        assert self._target.catalog.branch is not None
+        tx.expect(shown(target.name))
+        row = seen_on(self._target.catalog.branch, source.row).renamed(name)
+        tx.set_row(name, row if target.row.lock is None else row.with_lock(target.row.lock))
 
     def _can_inherit(self, source: Row) -> bool:
-        return can_inherit(self._target.catalog, self._source.catalog, source)
+        """Whether a branch may go on reading the table where it is: on the main branch it stays."""
+        catalog = self._target.catalog
+        if catalog.branch is None or not (self._source.catalog.branch is None or source.is_inherited):
+            return False
+        return self._is_free(branch_folder(table_of(source.location or ""), catalog.branch))
 
-    # ------------------------------------------------------------------------ changed
+    def _is_free(self, location: str) -> bool:
+        """Whether a folder has no versions: those of another life of the table would be taken for its own."""
+        return next(iter(self._target.catalog.opened(location).list_names("_versions/")), None) is None
 
-    def _changed(self, base: Row, source: Row, target: Row) -> Planned | None:
-        if self._is_same(self._source, source, self._target, target):
-            return None
-        if self._is_same(self._base, base, self._target, target):
-            return self._fast_forward(source, target)
-        three = ThreeWay(
-            shown(target.object_id),
-            self._base.pinned(base),
-            self._source.pinned(source),
-            self._target.pinned(target),
-        )
-        clash = three.schema_conflict()
-        if clash is not None:
-            return self._one_side(source, target, clash)
-        if three.is_keyed:
-            return self._by_key(three, KeyedMerge.of(three))
-        placed = PlacedMerge(three)
-        if placed.conflicts:
-            return self._one_side(source, target, placed.conflicts[0])
-        return self._by_place(three, placed)
-
-    def _fast_forward(self, source: Row, target: Row) -> Planned:
-        name = shown(target.object_id)
-
-        def forward(tx: Transaction, choices: Sequence[Choice]) -> TableMerge:
-            if target.is_inherited and self._can_inherit(source):
-                tx.expect(name)
-                moved = inherited_row(self._target.catalog, source, target).renamed(target.object_id)
-                tx.set_row(moved if target.lock is None else moved.with_lock(target.lock))
-            else:
-                tx[name].do(partial(_brought, self._source.pinned(source)))
-            return TableMerge(name, "fast-forward", conflicts=len(choices))
-
-        return Planned(TableMerge(name, "fast-forward"), forward)
-
-    def _one_side(self, source: Row, target: Row, conflict: Conflict) -> Planned:
-        """A table of which only one side can be had."""
-        name = shown(target.object_id)
-
-        def choose(tx: Transaction, choices: Sequence[Choice]) -> TableMerge:
-            if "target" in choices:
-                return TableMerge(name, "kept", conflicts=1)
-            tx[name].do(partial(_brought, self._source.pinned(source)))
-            return TableMerge(name, "fast-forward", conflicts=1)
-
-        return Planned(TableMerge(name, "merged"), choose, [conflict])
-
-    def _by_key(self, three: ThreeWay, merge: KeyedMerge) -> Planned:
-        rows, settings = merge.conflicts, _Settings.of(three)
-
-        def put(tx: Transaction, choices: Sequence[Choice]) -> TableMerge:
-            loses: Choice = "source" if three.is_swapped else "target"
-            losing = [c.key for c, choice in zip(rows, choices, strict=False) if choice == loses and c.key is not None]
-            if three.is_swapped:
-                tx[three.name].do(partial(_brought, three.source))
-            counts = merge.stage(tx[three.name], losing)
-            settings.stage(tx, three, choices[len(rows) :])
-            return TableMerge(three.name, "merged", *counts, conflicts=len(choices))
-
-        over = merge.over.counts
-        return Planned(TableMerge(three.name, "merged", *over), put, [*rows, *settings.conflicts])
-
-    def _by_place(self, three: ThreeWay, merge: PlacedMerge) -> Planned:
-        settings = _Settings.of(three)
-
-        def put(tx: Transaction, choices: Sequence[Choice]) -> TableMerge:
-            if three.is_swapped:
-                tx[three.name].do(partial(_brought, three.source))
-            counts = merge.stage(tx[three.name])
-            settings.stage(tx, three, choices)
-            return TableMerge(three.name, "merged", *counts, conflicts=len(choices))
-
-        gone, came = three.over.counted()
-        return Planned(TableMerge(three.name, "merged", came, 0, gone), put, settings.conflicts)
-
-    # ------------------------------------------------------------------------ names
-
-    def _with_name(self, base: Row, source: Row, target: Row, planned: Planned | None) -> Planned | None:
-        """The same, and the name that the source gave the table."""
-        then, now, wanted = shown(base.object_id), shown(target.object_id), shown(source.object_id)
-        if now == wanted:
-            return planned
-        conflicts: list[Conflict] = []
-        if now != then:
-            conflicts = [Conflict(now, "name", f"renamed to {wanted} on the source, to {now} on the target")]
-        elif source.object_id in self._target.state.rows:
-            conflicts = [Conflict(now, "name", f"renamed to {wanted}, which the target has already")]
-        can_be = source.object_id not in self._target.state.rows
-        inner = list(planned.conflicts) if planned is not None else []
-
-        def rename(tx: Transaction, choices: Sequence[Choice]) -> TableMerge:
-            done = None if planned is None else planned.stage(tx, choices[: len(inner)])
-            if "target" not in choices[len(inner) :] and can_be:
-                tx.rename_table(now, wanted)
-            return done or TableMerge(wanted, "renamed", conflicts=len(choices))
-
-        summary = TableMerge(wanted, "renamed") if planned is None else planned.summary
-        return Planned(summary, rename, [*inner, *conflicts])
+    def _location(self, source: Row) -> str:
+        catalog = self._target.catalog
+        table = table_of(source.location or "")
+        here = table if catalog.branch is None else branch_folder(table, catalog.branch)
+        return here if self._is_free(here) else new_location(catalog, source.object_id)
 
 
-def _brought(source: Pinned, at: Pinned):
-    return Bringing(source, at.files, at.manifest).plan()
+def _target_name(table: TablePlan) -> str:
+    assert table.target is not None
+    assert table.target.name is not None
+    return table.target.name
 
 
-def _settings(pinned: Pinned) -> dict[str, str]:
-    return dict(pinned.manifest.head.config)
-
-
-def _indices(pinned: Pinned) -> set[bytes]:
-    return {index.uuid.uuid for index in pinned.manifest.indices if not is_system(index)}
-
-
-@dataclass(frozen=True)
-class _Settings:
-    """The settings that the source changed."""
-
-    wanted: dict[str, str | None]
-    conflicts: list[Conflict]
-    names: list[str]
-
-    @staticmethod
-    def of(three: ThreeWay) -> _Settings:
-        base, source, target = (_settings(each) for each in (three.base, three.source, three.target))
-        changed = {key: source.get(key) for key in base.keys() | source.keys() if base.get(key) != source.get(key)}
-        wanted = {key: value for key, value in changed.items() if target.get(key) != value}
-        names = sorted(key for key in wanted if target.get(key) != base.get(key))
-        found = [Conflict(three.name, "setting", f"both branches changed the setting {key}") for key in names]
-        return _Settings(wanted, found, names)
-
-    def stage(self, tx: Transaction, three: ThreeWay, choices: Sequence[Choice]) -> None:
-        kept = {key for key, choice in zip(self.names, choices, strict=True) if choice == "target"}
-        if three.is_swapped:  # the source's settings are there already; bring the target's own back
-            base, target = _settings(three.base), _settings(three.target)
-            mine = {key: target.get(key) for key in base.keys() | target.keys() if base.get(key) != target.get(key)}
-            changes = {key: value for key, value in mine.items() if key not in self.wanted or key in kept}
-        else:
-            changes = {key: value for key, value in self.wanted.items() if key not in kept}
-        if changes:
-            tx[three.name].set_config(changes)
+def _shown_name(table: TablePlan) -> str:
+    """The name on the target, else that which it gets, else that on the source."""
+    names: Sequence[str | None] = (
+        None if table.target is None else table.target.name,
+        table.name,
+        None if table.source is None else table.source.name,
+    )
+    return shown(next(name for name in names if name is not None))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from conroi.views.grid import to_html
@@ -18,7 +18,8 @@ class Conflict:
 
     table: str
     kind: str
-    """`row` (one key), `rows` (of a table without a key), `schema`, `setting`, `name`, `dropped` or `created`."""
+    """`row` (one key), `rows` (of a table without a key), `schema`, `setting`, `metadata`, `name`, `dropped`,
+    `created`, or `history` (merges that crossed each other left no common state of the table)."""
     message: str
     key: Mapping[str, Any] | None = None
     """The key of the row, for a table with a key."""
@@ -59,6 +60,10 @@ class TableMerge:
     conflicts: int = 0
     """How many were settled by preferring one side."""
 
+    def with_conflicts(self, more: int) -> TableMerge:
+        """The same, with so many more conflicts settled."""
+        return replace(self, conflicts=self.conflicts + more)
+
     def to_dict(self) -> dict[str, object]:
         """The facts as plain values."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
@@ -85,6 +90,8 @@ class LakeMerge:
     tables: tuple[TableMerge, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
     """Of a dry run: what the merge would be refused for."""
+    left_out: tuple[str, ...] = ()
+    """What the source has and a merge does not bring: tags, indices of merged tables, namespaces that are not empty."""
     is_dry_run: bool = False
     properties: Mapping[str, str] = field(default_factory=dict[str, str])
 
@@ -104,6 +111,7 @@ class LakeMerge:
             "is_dry_run": self.is_dry_run,
             "tables": [table.to_dict() for table in self.tables],
             "conflicts": [conflict.to_dict() for conflict in self.conflicts],
+            "left_out": list(self.left_out),
         }
 
     def _repr_html_(self) -> str:
@@ -114,4 +122,5 @@ class LakeMerge:
         head = f"{would} {self.source}@{self.source_version} into {self.target}@{self.version}"
         lines = [f"  {table}" for table in self.tables]
         lines += [f"  conflict: {conflict}" for conflict in self.conflicts]
-        return "\n".join([head, *(lines or ["  nothing to do"])])
+        lines = lines or ["  nothing to do"]
+        return "\n".join([head, *lines, *(f"  left out: {each}" for each in self.left_out)])

@@ -20,6 +20,8 @@ _log = logging.getLogger(__name__)
 
 DELETED = "conroi.deleted"
 """The setting of a branch's `__manifest` that ends it: whoever reads it afterwards, or loses a race to it, stops."""
+LINEAGE = "conroi.lineage"
+"""The setting that is left with it: where the branch began, which its name does not tell any more."""
 _ON_BRANCH = re.compile(rf"(?P<table>.+)/{TREE}/(?P<branch>[^/]+-[0-9a-f]{{8}})")
 
 

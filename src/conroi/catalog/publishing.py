@@ -36,6 +36,7 @@ from conroi.errors import (
     ExpectedVersionMismatch,
     IncompatibleConflict,
     InvalidInputError,
+    RetryableConflict,
     TooMuchContention,
 )
 from conroi.parallel import later, together
@@ -62,6 +63,10 @@ class Order:
     tables: Sequence[Wanted] = ()
     rows: Mapping[str, Row | None] = field(default_factory=dict[str, "Row | None"])
     """Rows without a new version: names that are registered or renamed, None for those dropped."""
+    as_they_are: frozenset[str] = frozenset()
+    """Of those rows, the ones that are published as they are, whatever others publish of the table meanwhile."""
+    unchanged: Mapping[str, Row | None] = field(default_factory=dict[str, "Row | None"])
+    """Rows that must be what they are here when the publication happens."""
     leaving: frozenset[str] = frozenset()
     """Names whose tables are dropped or renamed; other tables may come in under them at the same time."""
     expects: Sequence[Expectation] = ()
@@ -274,6 +279,12 @@ class Publishing:
         """Names that go must be there, names that come in must be free."""
         leaving = self._leaving
         self._check_leaving(leaving, state)
+        for object_id, row in self._order.unchanged.items():
+            if state.rows.get(object_id) != row:
+                raise RetryableConflict(
+                    f"A concurrent publication changed {shown(object_id)!r}, on which this one depends.",
+                    hint="Run the work again.",
+                )
         new = {wanted.object_id for wanted in self._order.tables if wanted.was != wanted.object_id}
         new |= {key for key, row in self._order.rows.items() if row is not None and key not in self._order.base.rows}
         for object_id in sorted(new - leaving):
@@ -321,7 +332,8 @@ class Publishing:
     def _changes(self, state: LakeState) -> dict[str, Row | None]:
         changes: dict[str, Row | None] = {}
         for object_id, row in self._order.rows.items():
-            changes[object_id] = None if row is None else self._moved_on(row, state)
+            is_fixed = object_id in self._order.as_they_are
+            changes[object_id] = row if row is None or is_fixed else self._moved_on(row, state)
         for part in self._parts:
             was = part.wanted.was
             if was is not None and was != part.wanted.object_id:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from conroi.catalog.catalog import no_table
@@ -78,6 +78,18 @@ class Names:
         self._changed[key] = None
         self._changed[wanted] = Named(named.row.renamed(wanted), named.was)
         return Named(named.row.renamed(wanted), named.was)
+
+    def arrange(self, moves: Mapping[str, str | None]) -> None:
+        """Give tables other names, or take them out (None), all at once: names may be swapped."""
+        tables = {key: self.require(key) for key in moves}
+        self._changed |= dict.fromkeys(moves)
+        for key, wanted in moves.items():
+            if wanted is not None:
+                self._changed[wanted] = Named(tables[key].row.renamed(wanted), tables[key].was)
+
+    def put(self, row: Row) -> None:
+        """A table that comes in under a name which `arrange` has made free."""
+        self._changed[row.object_id] = Named(row, None)
 
     def all(self) -> list[str]:
         """The names of all tables."""

@@ -25,6 +25,11 @@ def chunked(chunks: Sequence[pa.Array[Any]], type_: pa.DataType) -> pa.ChunkedAr
     return pa.chunked_array(chunks, cast("Any", type_))
 
 
+def nulls(count: int, type_: pa.DataType) -> pa.Array[Any]:
+    """So many nulls of a type; the stubs want to know the type by name."""
+    return pa.nulls(count, cast("Any", type_))
+
+
 def table_of(columns: Mapping[str, pa.ChunkedArray[Any]]) -> pa.Table:
     """A table of columns by name; the stubs know only those of one chunk."""
     return pa.table(cast("dict[str, Any]", columns))

@@ -66,6 +66,71 @@ def _comparable(column: pa.ChunkedArray[Any]) -> pa.ChunkedArray[Any]:
     return column
 
 
+def same_values(one: pa.Array[Any], other: pa.Array[Any]) -> npt.NDArray[np.bool_]:
+    """Where two columns of one type have the same value, as keys compare: one null, one NaN, one zero; also nested."""
+    one, other = _plain(one), _plain(other)
+    valid, other_valid = _mask(one.is_valid()), _mask(other.is_valid())
+    both = valid & other_valid
+    return (valid == other_valid) & (~both | _same_where_valid(one, other, both))
+
+
+def _plain(column: pa.Array[Any]) -> pa.Array[Any]:
+    """Without extension types and dictionaries."""
+    while isinstance(column, pa.ExtensionArray):
+        column = cast("pa.Array[Any]", column.storage)
+    return column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column
+
+
+def _mask(column: Any) -> npt.NDArray[np.bool_]:
+    return np.asarray(column.to_numpy(zero_copy_only=False), dtype=bool)
+
+
+def _same_where_valid(one: pa.Array[Any], other: pa.Array[Any], both: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    if pa.types.is_null(one.type):
+        return both
+    if isinstance(one, pa.StructArray) and isinstance(other, pa.StructArray):
+        same = both.copy()
+        for mine, theirs in zip(one.flatten(), other.flatten(), strict=True):
+            same &= same_values(mine, theirs)
+        return same
+    if pa.types.is_nested(one.type):
+        return _same_lists(one, other, both)
+    left, right = _comparable(pa.chunked_array([one])), _comparable(pa.chunked_array([other]))
+    same = _mask(pc.equal(left, right).fill_null(False))
+    if pa.types.is_floating(one.type):
+        same |= _mask(pc.and_(pc.is_nan(left), pc.is_nan(right)).fill_null(False))
+    return same
+
+
+def _same_lists(one: Any, other: Any, both: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Lists and maps: as many elements, and the same ones in the same order."""
+    (starts, lengths), (other_starts, other_lengths) = _extents(one), _extents(other)
+    same = both & (lengths == other_lengths)
+    rows = np.flatnonzero(same)
+    counts = lengths[rows]
+    within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    left = _elements(one).take(pa.array(np.repeat(starts[rows], counts) + within, pa.int64()))
+    right = _elements(other).take(pa.array(np.repeat(other_starts[rows], counts) + within, pa.int64()))
+    same[np.repeat(rows, counts)[~same_values(left, right)]] = False
+    return same
+
+
+def _extents(lists: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Where the elements of each list begin, and how many there are."""
+    if pa.types.is_fixed_size_list(lists.type):
+        size = lists.type.list_size
+        return (np.arange(len(lists), dtype=np.int64) + lists.offset) * size, np.full(len(lists), size, np.int64)
+    offsets = np.asarray(lists.offsets).astype(np.int64)
+    return offsets[:-1], np.diff(offsets)
+
+
+def _elements(lists: Any) -> Any:
+    """All elements that the lists point into."""
+    if not isinstance(lists, pa.MapArray):
+        return lists.values
+    return pa.StructArray.from_arrays([lists.keys, lists.items], names=["key", "value"])
+
+
 def scan_keys(
     pinned: Pinned,
     columns: Sequence[str],

@@ -30,6 +30,10 @@ class ColumnChange(TypedDict, total=False):
     nullable: bool
 
 
+RETYPED = "conroi.retyped"
+"""In the metadata of a field that replaced another one because its type was altered: the ids that it had, newest first.
+By it a merge of branches knows that the two are one column."""
+
 NewColumns: TypeAlias = "Columns | pa.Field[Any] | Sequence[pa.Field[Any]] | pa.Schema"
 
 
@@ -286,11 +290,22 @@ def _retyped_fields(
             )
         nullable = next(f.nullable for f in fields if f.id == old.id)
         columns.append(pa.field(name, type_, nullable=nullable, metadata=current.metadata))
-        replaced[old.id] = numbered_from(pinned, first_id, [columns[-1]])
+        replaced[old.id] = _marked(numbered_from(pinned, first_id, [columns[-1]]), fields, old)
         first_id += len(replaced[old.id])
     gone = {child for i in replaced for child in descendants(fields, i)}
     result = [new for f in fields if f.id not in gone for new in replaced.get(f.id, [f])]
     return result, pa.schema(columns)
+
+
+def _marked(new: list[pb.Field], before: Sequence[pb.Field], old: pb.Field) -> list[pb.Field]:
+    """The fields of a retyped column, each with a mark that names the field that it was."""
+    known = {_path(before, field): field for field in before}
+    for field in new:
+        was = known.get(".".join([old.name, *_path(new, field).split(".")[1:]]))
+        if was is not None:
+            earlier = was.metadata.get(RETYPED, b"")
+            field.metadata[RETYPED] = b",".join([str(was.id).encode(), *([earlier] if earlier else [])])
+    return new
 
 
 def _refuse_key_change(pinned: Pinned, field_ids: set[int], what: str) -> None:

@@ -1,0 +1,192 @@
+"""Three-way merge of one table that both branches changed: columns, rows by key or by place, settings and metadata.
+
+The rows that one side changed are put on top of the other side as it is. The side whose columns are those of the result
+is the one below. A conflict of the columns, or of rows without a key, is one of the whole table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
+
+from conroi.branching.bringing import brought
+from conroi.branching.columns import Carry, Columns, columns_of, is_same, side_with_columns
+from conroi.branching.comparing import Comparison, key_ids, keyed_changes
+from conroi.branching.keyed_rows import KeyedRows
+from conroi.branching.placed_rows import PlacedRows
+from conroi.branching.plan import Choose
+from conroi.branching.results import Choice, Conflict, TableMerge
+from conroi.branching.settings import SettingsMerge, settings_of
+from conroi.data.pinned import Pinned
+from conroi.format.fields import key_columns
+from conroi.operations.indices import is_system
+
+if TYPE_CHECKING:
+    from conroi.handles import TransactionTable
+
+Stage = Callable[["TransactionTable"], None]
+
+
+@dataclass(frozen=True)
+class ThreeVersions:
+    """A table as both had it, as the source has it, and as the target has it."""
+
+    name: str
+    base: Pinned
+    source: Pinned
+    target: Pinned
+
+    @cached_property
+    def columns(self) -> tuple[Columns, Columns, Columns]:
+        return columns_of(self.base), columns_of(self.source), columns_of(self.target)
+
+    @cached_property
+    def under(self) -> Choice | None:
+        """The side whose table stays as it is; None if both changed the columns, and not alike."""
+        return side_with_columns(*self.columns)
+
+    @property
+    def is_swapped(self) -> bool:
+        """Whether the target's rows go on top of the source, because the source has other columns."""
+        return self.under == "source"
+
+    @property
+    def below(self) -> Pinned:
+        return self.source if self.is_swapped else self.target
+
+    @property
+    def above(self) -> Pinned:
+        return self.target if self.is_swapped else self.source
+
+    @cached_property
+    def carry(self) -> Carry:
+        """What is put on top, in the columns below."""
+        base, source, target = self.columns
+        if not is_same(base, source) and not is_same(base, target):
+            return Carry.by_name(columns_of(self.above), columns_of(self.below))  # they are alike
+        return Carry.between(columns_of(self.above), columns_of(self.below))
+
+    @cached_property
+    def changes_above(self) -> Comparison:
+        """What was done by the side on top, in the columns that both sides have."""
+        every = Comparison.of(self.base, self.above)
+        return Comparison(every.before, every.after, every.carry.only(self.carry.here))
+
+    @cached_property
+    def changes_below(self) -> Comparison:
+        every = Comparison.of(self.base, self.below)
+        return Comparison(every.before, every.after, every.carry.only(self.carry.there))
+
+    @cached_property
+    def key(self) -> tuple[str, ...]:
+        """The key, if both sides have the same one, as it is called below."""
+        above, below = (key_columns(each.manifest.fields) for each in (self.above, self.below))
+        is_one = key_ids(columns_of(self.above), above) == key_ids(columns_of(self.below), below)
+        return below if is_one else ()
+
+
+@dataclass(frozen=True)
+class ContentMerge:
+    """What a merge makes of the content of one table."""
+
+    summary: TableMerge
+    stage: Stage
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the target's table stays what it is, and nothing was settled."""
+        return self.summary.kind == "same"
+
+
+def merge_contents(three: ThreeVersions, choose: Choose) -> ContentMerge:
+    """Work out the merge of one table; conflicts without an answer count as answered by `target`."""
+    if three.under is None:
+        return _whole(three, choose, "schema", "both branches changed its columns")
+    rows = KeyedRows(three) if three.key else PlacedRows(three)
+    problem = rows.problem
+    if problem is not None:
+        return _whole(three, choose, "schema", problem)
+    clash = rows.conflict
+    if clash is not None:
+        return _whole(three, choose, "rows", clash)
+    settled = rows.settle(choose)
+    problem = rows.problem
+    if problem is not None:  # a row that was chosen does not fit
+        return _whole(three, choose, "schema", problem)
+    settings = SettingsMerge.of(three)
+    settled += settings.settle(choose)
+    left_out = tuple(_left_out_indices(three))
+    if not three.is_swapped and not settled and rows.is_empty and settings.is_empty:
+        return ContentMerge(TableMerge(three.name, "same"), _nothing, left_out)
+
+    def stage(table: TransactionTable) -> None:
+        if three.is_swapped:
+            table.do(partial(brought, three.source))
+        rows.stage(table)
+        settings.stage(table)
+
+    return ContentMerge(TableMerge(three.name, "merged", *rows.counts, conflicts=settled), stage, left_out)
+
+
+def _whole(three: ThreeVersions, choose: Choose, kind: str, message: str) -> ContentMerge:
+    """A table of which only one side can be had."""
+    answer = choose(Conflict(three.name, kind, message))
+    if answer == "source":
+        return ContentMerge(TableMerge(three.name, "fast-forward", conflicts=1), taking(three.source))
+    return ContentMerge(TableMerge(three.name, "kept", conflicts=answer is not None), _nothing)
+
+
+def taking(source: Pinned) -> Stage:
+    """The source's version whole, as the next one of the target."""
+
+    def stage(table: TransactionTable) -> None:
+        table.do(partial(brought, source))
+
+    return stage
+
+
+def _nothing(table: TransactionTable) -> None:
+    """The target's table stays what it is."""
+
+
+def _left_out_indices(three: ThreeVersions) -> list[str]:
+    """Indices that only the side on top has: what is below keeps its own."""
+    above, below, base = (_index_names(each) for each in (three.above, three.below, three.base))
+    return [f"index {name} of table {three.name}" for name in sorted(above - below - base)]
+
+
+def _index_names(pinned: Pinned) -> set[str]:
+    return {index.name for index in pinned.manifest.indices if not is_system(index)}
+
+
+# ---------------------------------------------------------------------------------- is it the same?
+
+
+def is_same_content(one: Pinned, other: Pinned) -> bool:
+    """Whether two versions consist of the same files, settings and indices; nothing is read for it."""
+    return (
+        _is_same_but_rows(one, other)
+        and Comparison.of(one, other).is_identical
+        and _index_ids(one) == _index_ids(other)
+    )
+
+
+def has_same_rows(one: Pinned, other: Pinned) -> bool:
+    """Whether two versions have the same columns, settings and rows; with a key, wherever the rows are."""
+    if not _is_same_but_rows(one, other):
+        return False
+    compared = Comparison.of(one, other)
+    key = key_columns(other.manifest.fields)
+    return not any(keyed_changes(compared, key).counts if key else compared.touched)
+
+
+def _is_same_but_rows(one: Pinned, other: Pinned) -> bool:
+    columns = columns_of(one), columns_of(other)
+    return is_same(*columns) and settings_of(one, columns[0]) == settings_of(other, columns[0])
+
+
+def _index_ids(pinned: Pinned) -> Mapping[bytes, str]:
+    return {index.uuid.uuid: index.name for index in pinned.manifest.indices if not is_system(index)}

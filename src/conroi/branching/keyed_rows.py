@@ -1,0 +1,214 @@
+"""Three-way merge of rows by key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from conroi.branching.columns import columns_of, null_where_forbidden
+from conroi.branching.comparing import Flags, KeyedChanges, Positions, keyed_changes, same_rows, take
+from conroi.branching.plan import Choose
+from conroi.branching.results import Choice, Conflict
+from conroi.data.keys import key_columns_of, matches, repeated
+from conroi.format.fields import key_columns
+
+if TYPE_CHECKING:
+    from conroi.branching.contents import ThreeVersions
+    from conroi.handles import TransactionTable
+
+
+@dataclass(frozen=True, slots=True)
+class _Clash:
+    """A change on top that meets another change of the same key below."""
+
+    is_delete: bool
+    """Whether the row was deleted on top."""
+    above: int
+    """Its position among the rows that were deleted on top, or that came."""
+    below: int | None
+    """The position of the row that came below; None if it was deleted there."""
+
+
+class KeyedRows:
+    """The rows of one side, put on top of the other by key: values are compared in the columns that both have."""
+
+    conflict: str | None = None
+    """Rows with a key are settled one by one."""
+
+    def __init__(self, three: ThreeVersions) -> None:
+        self._three = three
+        above = three.carry.key(three.key)
+        self._above = keyed_changes(three.changes_above, above)
+        self._below = keyed_changes(three.changes_below, three.key)
+        self._losing = set(self._clashes)
+        """Conflicts that the side below won, or that nothing settled."""
+
+    # ------------------------------------------------------------------------ what was done on top
+
+    @cached_property
+    def _carried(self) -> tuple[KeyedChanges, Flags]:
+        """The changes of the side on top in the columns below; which of the rows that came do not fit there."""
+        carry, changes = self._three.carry, self._above
+        old, bad_old = carry.carried(changes.old)
+        new, bad_new = carry.carried(changes.new)
+        inserted, bad_inserted = carry.carried(changes.inserted)
+        deleted, _ = carry.carried(changes.deleted)
+        bad = changes.bad | bad_old
+        left = np.flatnonzero(~same_rows(old, new) | bad | bad_new)  # what differs after the cast, too
+        carried = KeyedChanges(self._three.key, inserted, take(old, left), take(new, left), deleted, bad[left])
+        return carried, np.concatenate([bad_new[left], bad_inserted])
+
+    @property
+    def _changes(self) -> KeyedChanges:
+        return self._carried[0]
+
+    @cached_property
+    def _found_below(self) -> tuple[Positions, Positions, Positions, Positions, Positions, Positions]:
+        """Rows that came on top and that came below too, and those deleted below; the same for rows deleted on top."""
+        came, gone = self._keys(self._changes.upserts), self._keys(self._changes.deleted)
+        changed, deleted = self._keys(self._below.upserts), self._keys(self._below.deleted)
+        lost, _ = matches(came, deleted)
+        gone_twice, _ = matches(gone, deleted)
+        return *matches(came, changed), lost, *matches(gone, changed), gone_twice
+
+    def _keys(self, rows: pa.Table) -> pa.Table:
+        return key_columns_of(rows, self._three.key)
+
+    @cached_property
+    def _clashes(self) -> list[_Clash]:
+        came, changed, lost, gone, kept, _ = self._found_below
+        differs = ~same_rows(take(self._changes.upserts, came), take(self._below.upserts, changed))
+        found = [_Clash(False, int(a), int(b)) for a, b in zip(came[differs], changed[differs], strict=True)]
+        found += [_Clash(False, int(a), None) for a in lost]
+        return found + [_Clash(True, int(a), int(b)) for a, b in zip(gone, kept, strict=True)]
+
+    @property
+    def is_empty(self) -> bool:
+        return not any(self.counts)
+
+    # ------------------------------------------------------------------------ what does not fit
+
+    @property
+    def problem(self) -> str | None:
+        """Why the rows on top do not fit the table below; None if they do."""
+        if not key_columns(self._three.base.manifest.fields) and self._is_broken_before():
+            return "its key was declared on both branches, and rows that broke it were changed"
+        if self._carried[1].any():
+            return "one branch changed the type of a column, and the other wrote a value that does not fit it"
+        columns = columns_of(self._three.below)
+        rows, new = self._upserts, self._insertions
+        column = null_where_forbidden(rows, tuple(each for each in columns if each.name in rows.column_names))
+        column = column or null_where_forbidden(new, columns)
+        return None if column is None else f"a row of one branch has no value for {column}, which may not be null"
+
+    def _is_broken_before(self) -> bool:
+        for changes in (self._changes, self._below):
+            keys = self._keys(pa.concat_tables([changes.old, changes.deleted]))
+            if repeated(keys).num_rows or any(column.null_count for column in keys.columns):
+                return True
+        return False
+
+    # ------------------------------------------------------------------------ what is done
+
+    @property
+    def _upserts(self) -> pa.Table:
+        """The rows that are put on top, without those that are there already or lose."""
+        return take(self._changes.upserts, self._winning(is_delete=False))
+
+    @property
+    def _insertions(self) -> pa.Table:
+        """Of those, the rows of which there is none below."""
+        changes = self._changes
+        positions = self._winning(is_delete=False)
+        new = (positions >= changes.new.num_rows) | np.isin(positions, self._found_below[2])
+        new &= ~np.isin(positions, self._found_below[0])
+        return take(changes.upserts, positions[new])
+
+    @property
+    def _deletes(self) -> pa.Table:
+        return take(self._changes.deleted, self._winning(is_delete=True))
+
+    def _winning(self, *, is_delete: bool) -> Positions:
+        count = (self._changes.deleted if is_delete else self._changes.upserts).num_rows
+        left = np.ones(count, dtype=bool)
+        came, _, _, _, _, gone_twice = self._found_below
+        left[gone_twice if is_delete else came] = False  # done on both sides alike, or a clash
+        for clash in self._clashes:
+            if clash.is_delete == is_delete:
+                left[clash.above] = clash not in self._losing
+        return np.flatnonzero(left)
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """Rows inserted, updated and deleted on the side below."""
+        inserted = self._insertions.num_rows
+        return inserted, self._upserts.num_rows - inserted, self._deletes.num_rows
+
+    def settle(self, choose: Choose) -> int:
+        """Ask about each row that both changed; how many were settled."""
+        settled = 0
+        winning: Choice = "target" if self._three.is_swapped else "source"
+        for clash, conflict in zip(self._clashes, self._conflicts(), strict=True):
+            answer = choose(conflict)
+            settled += answer is not None
+            if (answer or "target") == winning:
+                self._losing.discard(clash)
+        return settled
+
+    def _conflicts(self) -> list[Conflict]:
+        updated = self._changes.new.num_rows
+        upserts = [each.above for each in self._clashes if not each.is_delete]
+        before = _rows_at(self._changes.old, [position for position in upserts if position < updated])
+        came = _rows_at(self._changes.upserts, upserts)
+        gone = _rows_at(self._changes.deleted, [each.above for each in self._clashes if each.is_delete])
+        there = _rows_at(self._below.upserts, [each.below for each in self._clashes if each.below is not None])
+        return [
+            self._conflict(
+                gone[clash.above] if clash.is_delete else before.get(clash.above),
+                None if clash.is_delete else came[clash.above],
+                None if clash.below is None else there[clash.below],
+            )
+            for clash in self._clashes
+        ]
+
+    def _conflict(
+        self, base: Mapping[str, Any] | None, above: Mapping[str, Any] | None, below: Mapping[str, Any] | None
+    ) -> Conflict:
+        row = above or below
+        assert row is not None
+        source, target = (below, above) if self._three.is_swapped else (above, below)
+        if above is None or below is None:
+            message = f"deleted on the {'source' if source is None else 'target'}, changed on the other branch"
+        else:
+            message = "inserted on both branches" if base is None else "changed on both branches"
+        return Conflict(self._three.name, "row", message, _key_of(row, self._three.key), base, source, target)
+
+    def stage(self, table: TransactionTable) -> None:
+        """Put the rows on top."""
+        key = list(self._three.key)
+        upserts, deletes = self._upserts, self._deletes
+        if upserts.num_rows:
+            table.merge(upserts, on=key).when_matched_update_all().when_not_matched_insert_all().execute()
+        if deletes.num_rows:
+            tops = list(dict.fromkeys(column.partition(".")[0] for column in key))
+            table.merge(deletes.select(tops), on=key).when_matched_delete().execute()
+
+
+def _rows_at(table: pa.Table, positions: Sequence[int]) -> dict[int, Mapping[str, Any]]:
+    rows = take(table, np.array(positions, dtype=np.int64)).to_pylist()
+    return dict(zip(positions, rows, strict=True))
+
+
+def _key_of(row: Mapping[str, Any], key: Sequence[str]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for column in key:
+        value: Any = row
+        for part in [column] if column in row else column.split("."):
+            value = value[part]
+        values[column] = value
+    return values
