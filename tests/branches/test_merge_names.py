@@ -129,9 +129,7 @@ def test_names_that_go_round_while_one_is_dropped_and_one_is_new() -> None:
 # ---------------------------------------------------------------------------- both sides
 
 
-@pytest.mark.parametrize(
-    ("prefer", "expected"), [("source", {"t": [9]}), ("target", {"t": [1, 2]})]
-)
+@pytest.mark.parametrize(("prefer", "expected"), [("source", {"t": [9]}), ("target", {"t": [1, 2]})])
 def test_made_again_on_the_source_and_changed_on_the_target(prefer: Prefer, expected: dict[str, list[int]]) -> None:
     lake, dev = lake_of(t=[1])
     dev.drop_table("t")
@@ -220,9 +218,7 @@ def test_a_table_that_a_branch_wrote_and_dropped_can_be_brought_back(is_settled_
     assert ids(lake)["t"] == ids(dev)["t"]
 
 
-@pytest.mark.parametrize(
-    ("prefer", "expected"), [("source", {"x": [1]}), ("target", {"x": [2]})]
-)
+@pytest.mark.parametrize(("prefer", "expected"), [("source", {"x": [1]}), ("target", {"x": [2]})])
 def test_both_gave_one_name_to_different_tables(prefer: Prefer, expected: dict[str, list[int]]) -> None:
     """Each side dropped the other table's competitor: tables that collide are one group."""
     lake, dev = lake_of(a=[1], b=[2])

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import TypeAlias, TypeVar
 
-from conroi.branching.contents import is_same_content
+from conroi.branching.contents import has_same_rows, is_same_content
 from conroi.branching.states import Side, TableVersion
 from conroi.catalog.branches import BranchedLake
 from conroi.catalog.forking import LINEAGE
@@ -129,7 +129,9 @@ def _only_new(values: Sequence[T], before: T | None, is_same: Callable[[T, T], b
 
 
 def _is_same(one: TableVersion, other: TableVersion) -> bool:
-    return one.is_same_version(other) or is_same_content(one.pinned, other.pinned)
+    if one.is_same_version(other) or is_same_content(one.pinned, other.pinned):
+        return True
+    return has_same_rows(one.pinned, other.pinned)
 
 
 # ---------------------------------------------------------------------------------- which states

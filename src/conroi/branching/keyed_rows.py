@@ -156,7 +156,7 @@ class KeyedRows:
         for clash, conflict in zip(self._clashes, self._conflicts(), strict=True):
             answer = choose(conflict)
             settled += answer is not None
-            if (answer or "target") == winning:
+            if answer == winning:
                 self._losing.discard(clash)
         return settled
 

@@ -24,12 +24,10 @@ from conroi.catalog.forking import seen_on, table_of
 from conroi.catalog.names import shown
 from conroi.catalog.rows import Row
 from conroi.commit.forked import branch_folder
+from conroi.format.naming import VERSIONS_DIR
 
 if TYPE_CHECKING:
     from conroi.transaction import Transaction
-
-NAMESPACE_FACT = ""
-"""Namespaces have no content: two of one name are the same."""
 
 
 @dataclass(frozen=True)
@@ -53,10 +51,12 @@ class MergeFacts:
                 left_out += [f"table {shown(theirs.name)}, which the lake does not manage yet"] if then is None else []
                 theirs = None if then is None else then.version
             for state, fact in zip(facts, _labelled(then, theirs, mine), strict=True):
-                state.update({} if fact is None else {identity: fact})
+                if fact is not None:
+                    state[identity] = fact
         namespaces = (base.namespaces, source.namespaces, target.namespaces)
         for state, known in zip(facts, namespaces, strict=True):
-            state.update({each: TableFact(each.partition(" ")[2], NAMESPACE_FACT, is_table=False) for each in known})
+            for each in known:
+                state[each] = TableFact(each.partition(" ")[2], is_table=False)
         return MergeFacts(*facts, left_out=tuple(sorted(left_out)))
 
 
@@ -65,11 +65,11 @@ def _labelled(
 ) -> tuple[TableFact | None, TableFact | None, TableFact | None]:
     """The facts of one table; its content goes by the number of the first version that has the same."""
     versions = (None if base is None else base.version, source, target)
-    is_everywhere = None not in (base, source, target)
+    is_merged = None not in versions
     labels: list[object] = []
     for number, version in enumerate(versions):
         earlier = [(label, other) for label, other in enumerate(versions[:number]) if other is not None]
-        same = [label for label, other in earlier if version is not None and _is_same(other, version, is_everywhere)]
+        same = [label for label, other in earlier if version is not None and _is_same(other, version, is_merged)]
         labels.append(UNKNOWN if version is None else labels[same[0]] if same else number)
     names = (None if base is None else base.name, *(None if each is None else each.name for each in versions[1:]))
     there = (base, source, target)
@@ -79,11 +79,11 @@ def _labelled(
     return facts[0], facts[1], facts[2]
 
 
-def _is_same(one: TableVersion, other: TableVersion, is_everywhere: bool) -> bool:
-    """Of a table that one side dropped, compaction and indices are no change; else they come with a fast-forward."""
+def _is_same(one: TableVersion, other: TableVersion, is_merged: bool) -> bool:
+    """Of a table that one side has to be taken of, compaction and indices are no change; else they are brought."""
     if one.is_same_version(other) or is_same_content(one.pinned, other.pinned):
         return True
-    return not is_everywhere and has_same_rows(one.pinned, other.pinned)
+    return not is_merged and has_same_rows(one.pinned, other.pinned)
 
 
 class Merging:
@@ -196,7 +196,7 @@ class Merging:
 
     def _is_free(self, location: str) -> bool:
         """Whether a folder has no versions: those of another life of the table would be taken for its own."""
-        return next(iter(self._target.catalog.opened(location).list_names("_versions/")), None) is None
+        return next(iter(self._target.catalog.opened(location).list_names(f"{VERSIONS_DIR}/")), None) is None
 
     def _location(self, source: Row) -> str:
         catalog = self._target.catalog

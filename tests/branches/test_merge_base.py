@@ -1,0 +1,118 @@
+"""What two branches had in common last, also where merges crossed each other and where branches were deleted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import conroi
+from tests.branches.conftest import numbers, upsert
+
+
+@pytest.fixture
+def crossed(lake: conroi.Lake) -> dict[str, conroi.Lake]:
+    """p and q, made from main, and a and b, into each of which both are merged: two newest common states."""
+    for name in ("p", "q", "a", "b"):
+        lake.branches.create(name)
+    return {name: lake.branch(name) for name in ("p", "q", "a", "b")}
+
+
+def cross(lake: conroi.Lake, prefer: Any = None) -> None:
+    for source, target in (("p", "a"), ("q", "b"), ("q", "a"), ("p", "b")):
+        lake.merge(source, into=target, prefer=prefer)
+
+
+@pytest.mark.contract("B9")
+def test_of_tables_that_one_of_the_common_states_changed_that_version_is_the_base(
+    lake: conroi.Lake, crossed: dict[str, conroi.Lake]
+) -> None:
+    upsert(crossed["p"], {1: 11})
+    crossed["q"]["log"].append([{"text": "q"}])
+    cross(lake)
+    upsert(crossed["a"], {1: 10})  # changed back: from an older base it would look unchanged
+    upsert(crossed["b"], {2: 22})
+    result = lake.merge("b", into="a")
+    assert numbers(crossed["a"]) == {1: 10, 2: 22, 3: 30}
+    assert sorted(crossed["a"]["log"].to_arrow()["text"].to_pylist()) == ["a", "b", "q"]
+    assert sorted(part.partition("@")[0] for part in result.base.split(", ")) == ["p", "q"]
+
+
+@pytest.mark.parametrize(("prefer", "value"), [("source", 2), ("target", 1)])
+@pytest.mark.contract("B9")
+def test_a_table_that_each_of_them_changed_is_a_conflict_of_its_history(
+    lake: conroi.Lake, crossed: dict[str, conroi.Lake], prefer: conroi.branching.results.Choice, value: int
+) -> None:
+    upsert(crossed["p"], {1: 11})
+    upsert(crossed["q"], {2: 22})
+    cross(lake)
+    assert not lake.merge("b", into="a", dry_run=True).conflicts, "both have the same rows"
+    upsert(crossed["a"], {3: 1})
+    upsert(crossed["b"], {3: 2})
+    with pytest.raises(conroi.MergeConflict) as caught:
+        lake.merge("b", into="a")
+    assert [(each.table, each.kind) for each in caught.value.conflicts] == [("orders", "history")]
+    lake.merge("b", into="a", prefer=prefer)
+    assert numbers(crossed["a"]) == {1: 11, 2: 22, 3: value}
+    assert not lake.merge("b", into="a").has_changes
+
+
+@pytest.mark.contract("B9")
+def test_names_and_presence_where_merges_crossed(lake: conroi.Lake, crossed: dict[str, conroi.Lake]) -> None:
+    crossed["p"].rename_table("orders", "sales")
+    crossed["q"].drop_table("log")
+    crossed["p"].create_table("fresh", [{"id": 1}], key="id")
+    cross(lake)
+    for each in ("a", "b"):
+        assert crossed[each].tables() == ["fresh", "sales"]
+    crossed["a"].rename_table("sales", "orders")  # back to the old name
+    crossed["a"].drop_table("fresh")
+    crossed["b"].create_table("more", [{"id": 1}])
+    lake.merge("b", into="a")
+    assert crossed["a"].tables() == ["more", "orders"]
+
+
+@pytest.mark.contract("B9")
+def test_what_was_settled_does_not_come_again(lake: conroi.Lake, dev: conroi.Lake) -> None:
+    upsert(dev, {1: 11})
+    upsert(lake, {1: 12})
+    lake.merge("dev", prefer="target")
+    upsert(dev, {2: 22})
+    lake.merge("dev")
+    assert numbers(lake) == {1: 12, 2: 22, 3: 30}
+    assert not lake.merge("dev").has_changes
+
+
+@pytest.mark.contract("B9")
+def test_a_branch_that_was_deleted_is_still_the_base_and_it_is_known_where_it_began(
+    lake: conroi.Lake, dev: conroi.Lake
+) -> None:
+    """I4: main and n both have dev, which knows main; without that main would look like a second base."""
+    upsert(lake, {1: 1})
+    dev.merge("main")
+    upsert(dev, {1: 11})
+    lake.branches.create("n")
+    lake.merge("dev", into="n")
+    lake.merge("dev")
+    lake.branches.delete("dev")
+    upsert(lake, {1: 1})
+    upsert(lake.branch("n"), {3: 33})
+    result = lake.merge("n")
+    assert numbers(lake) == {1: 1, 2: 20, 3: 33}
+    assert result.base.startswith("dev")
+
+
+def test_a_past_state_of_a_branch_from_before_it_began_is_one_of_its_parent(
+    lake: conroi.Lake, dev: conroi.Lake
+) -> None:
+    upsert(dev, {1: 11})
+    lake.branches.create("other")
+    upsert(lake, {2: 22})
+    past = lake.version
+    upsert(lake, {2: 2})
+    lake.branches.create("late")
+    result = lake.merge(lake.branch("late").at(version=past), into="other")
+    assert numbers(lake.branch("other")) == {1: 10, 2: 22, 3: 30}
+    assert result.source_version == past
+    lake.merge("late", into="other")
+    assert numbers(lake.branch("other")) == {1: 10, 2: 2, 3: 30}
