@@ -24,7 +24,7 @@ from conroi.catalog.forking import seen_on, table_of
 from conroi.catalog.names import shown
 from conroi.catalog.rows import Row
 from conroi.commit.forked import branch_folder
-from conroi.format.naming import VERSIONS_DIR
+from conroi.stores.versions import FolderVersions
 
 if TYPE_CHECKING:
     from conroi.transaction import Transaction
@@ -196,7 +196,8 @@ class Merging:
 
     def _is_free(self, location: str) -> bool:
         """Whether a folder has no versions: those of another life of the table would be taken for its own."""
-        return next(iter(self._target.catalog.opened(location).list_names(f"{VERSIONS_DIR}/")), None) is None
+        catalog = self._target.catalog
+        return FolderVersions(catalog.opened(location), environment=catalog.environment).latest() is None
 
     def _location(self, source: Row) -> str:
         catalog = self._target.catalog
