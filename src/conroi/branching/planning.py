@@ -19,12 +19,8 @@ from conroi.branching.contents import (
 from conroi.branching.plan import UNKNOWN, Choose, Facts, MergePlan, TableFact, TablePlan, is_changed, plan
 from conroi.branching.results import TableMerge
 from conroi.branching.states import Side, TableVersion
-from conroi.catalog.creating import new_location
-from conroi.catalog.forking import seen_on, table_of
 from conroi.catalog.names import shown
-from conroi.catalog.rows import Row
-from conroi.commit.forked import branch_folder
-from conroi.stores.versions import FolderVersions
+from conroi.catalog.placing import brought_row, can_inherit, inherited_row
 
 if TYPE_CHECKING:
     from conroi.transaction import Transaction
@@ -170,40 +166,22 @@ class Merging:
 
     def _bring(self, tx: Transaction, source: TableVersion, name: str) -> None:
         """Make a table of the source on the target: as it is if that can be, else with copies of its files."""
-        if self._can_inherit(source.row):
-            assert self._target.catalog.branch is not None
-            tx.set_row(name, seen_on(self._target.catalog.branch, source.row).renamed(name))
+        catalog = self._target.catalog
+        if can_inherit(catalog, self._source.catalog, source.row):
+            tx.set_row(name, inherited_row(catalog, source.row, None).renamed(name))
             return
-        row = source.row.moved(self._location(source.row), ()).renamed(name)
+        row = brought_row(catalog, source.row).renamed(name)
         tx.bring_table(row, lambda files: Bringing(source.pinned, files, None).plan())
 
     def _fast_forward(self, tx: Transaction, source: TableVersion, target: TableVersion, name: str) -> None:
         """The target gets the source's version: by looking at it where it is, or as its own next one."""
-        if not target.row.is_inherited or not self._can_inherit(source.row):
+        catalog = self._target.catalog
+        if not target.row.is_inherited or not can_inherit(catalog, self._source.catalog, source.row):
             taking(source.pinned)(tx[shown(name)])
             return
-        assert self._target.catalog.branch is not None
         tx.expect(shown(target.name))
-        row = seen_on(self._target.catalog.branch, source.row).renamed(name)
+        row = inherited_row(catalog, source.row, target.row).renamed(name)
         tx.set_row(name, row if target.row.lock is None else row.with_lock(target.row.lock))
-
-    def _can_inherit(self, source: Row) -> bool:
-        """Whether a branch may go on reading the table where it is: on the main branch it stays."""
-        catalog = self._target.catalog
-        if catalog.branch is None or not (self._source.catalog.branch is None or source.is_inherited):
-            return False
-        return self._is_free(branch_folder(table_of(source.location or ""), catalog.branch))
-
-    def _is_free(self, location: str) -> bool:
-        """Whether a folder has no versions: those of another life of the table would be taken for its own."""
-        catalog = self._target.catalog
-        return FolderVersions(catalog.opened(location), environment=catalog.environment).latest() is None
-
-    def _location(self, source: Row) -> str:
-        catalog = self._target.catalog
-        table = table_of(source.location or "")
-        here = table if catalog.branch is None else branch_folder(table, catalog.branch)
-        return here if self._is_free(here) else new_location(catalog, source.object_id)
 
 
 def _target_name(table: TablePlan) -> str:
