@@ -141,6 +141,13 @@ class Lake(LakeListing, LakeInserts, LakeScopes, LakeBranches, LakeUpkeep):
                 row, snapshot = self._catalog.newest(lambda state: self._catalog.row(sought, state))
             return Table(table_files(self._catalog, row, self._publisher), snapshot)
 
+    def _published(self, name: str) -> Table:
+        """The table as this lake has just published it. The storage is not asked again: it may not answer now, and a
+        failure after the commit would read as a refusal."""
+        with about(name):
+            row = self._catalog.row(object_id(name), self._catalog.known_state())
+            return Table(table_files(self._catalog, row, self._publisher), self._catalog.snapshot(row))
+
     def files_at(self, folder: str) -> TableFiles | None:
         """The storage of the table in this folder of the lake; None if the lake has none there."""
         for row in self._state().tables():
@@ -187,7 +194,7 @@ class Lake(LakeListing, LakeInserts, LakeScopes, LakeBranches, LakeUpkeep):
                 data_format=data_format,
                 progress=progress,
             )
-        return self[name]
+        return self._published(name)
 
     def drop_table(self, name: str, *, message: str | None = None) -> None:
         """Take a table out of the lake; `lake.at(older)` still has it."""
@@ -196,9 +203,11 @@ class Lake(LakeListing, LakeInserts, LakeScopes, LakeBranches, LakeUpkeep):
 
     def rename_table(self, name: str, new_name: str, *, message: str | None = None) -> Table:
         """Give a table another name."""
+        self._refuse_pinned()
+        _ = self[name]  # loaded before the commit
         with self.begin(message or f"rename {name} to {new_name}") as tx:
             tx.rename_table(name, new_name)
-        return self[new_name]
+        return self._published(new_name)
 
     def mend(self, name: str, *, discard: bool = False) -> Table:
         """Bring a forked table together again (see ForkedTableError): what was written by its path, on top of the lake.
@@ -209,7 +218,7 @@ class Lake(LakeListing, LakeInserts, LakeScopes, LakeBranches, LakeUpkeep):
         self._refuse_pinned()
         with about(name):
             mend(self._catalog, object_id(name), discard=discard)
-        return self[name]
+        return self._published(name)
 
     def doctor(self, *, fix: bool = False, deep: bool = False, progress: Progress | None = None) -> Diagnosis:
         """Look at everything the lake is made of, and say what is wrong; `fix` puts right what is safe.

@@ -34,7 +34,7 @@ class LakeInserts:
 
     if TYPE_CHECKING:
 
-        def __getitem__(self, name: str) -> Table: ...
+        def _published(self, name: str) -> Table: ...
         def __contains__(self, name: str) -> bool: ...
         def _refuse_pinned(self) -> None: ...
 
@@ -70,7 +70,7 @@ class LakeInserts:
         """Add the rows of many sources, in this order, as one unbroken run."""
         self._refuse_pinned()
         insert(self._catalog, object_id(name), Insert(list(sources), chunk_rows, wait_s, message, remains))
-        return self[name]
+        return self._published(name)
 
     def write(
         self,

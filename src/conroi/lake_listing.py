@@ -31,7 +31,7 @@ class LakeListing:
 
     if TYPE_CHECKING:
 
-        def __getitem__(self, name: str) -> Table: ...
+        def _published(self, name: str) -> Table: ...
         def _state(self) -> LakeState: ...
         def _refuse_pinned(self) -> None: ...
 
@@ -53,8 +53,10 @@ class LakeListing:
         """Bring a Lance table that is in a folder of this lake into its list, at its newest version."""
         key = object_id(name)
         location = self._checked_location(location)
-        self._publish_new({key: found_row(self._catalog, key, location)}, message or f"register {name}")
-        return self[name]
+        row = found_row(self._catalog, key, location)
+        self._catalog.snapshot(row)  # loaded before the commit
+        self._publish_new({key: row}, message or f"register {name}")
+        return self._published(name)
 
     def _checked_location(self, location: str) -> str:
         """A folder that no table of the lake has."""

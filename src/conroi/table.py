@@ -167,8 +167,8 @@ class Table(ReadableTable):
         """Add rows as one unbroken run, under the table's insert lock: see lake.insert(). For tables of a lake."""
         from conroi.table_inserting import insert_into
 
-        insert_into(self._files, data, chunk_rows=chunk_rows, wait_s=wait_s, message=message)
-        return self.latest()
+        done = insert_into(self._files, data, chunk_rows=chunk_rows, wait_s=wait_s, message=message)
+        return Table(self._files, done, self._pinned)
 
     def overwrite(
         self,

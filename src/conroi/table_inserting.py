@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 
 def insert_into(
     files: TableFiles, data: Data, *, chunk_rows: int | None, wait_s: float | None, message: str | None
-) -> None:
-    """Insert into this very table."""
+) -> Snapshot:
+    """Insert into this very table; the answer is its version afterwards, for which the storage is not asked again."""
     if not isinstance(files, LakeTableFiles) or files.catalog is None:
         raise InvalidInputError(
             "insert() is for tables of a lake.", table=files.root, hint="Use append(), which is one commit."
         )
     insert(files.catalog, files.object_id, Insert([data], chunk_rows, wait_s, message, incarnation=files.incarnation))
+    return files.catalog.snapshot(files.row(files.catalog.known_state()))
 
 
 def unfinished(files: TableFiles, snapshot: Snapshot) -> tuple[int, int] | None:
