@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -19,7 +20,7 @@ from tests.support.proxy import proxy_to
 from tests.support.servers import S3Server
 
 LATENCY_S = 0.05
-LONG_S = 0.2
+LONG_S = 0.3
 """Where time is measured: long beside all that a busy machine adds."""
 TABLES = ("a", "b", "c")
 
@@ -161,7 +162,8 @@ def test_on_a_slow_line_a_publication_takes_two_round_trips(seaweedfs: S3Server)
     with proxy_to(int(seaweedfs.endpoint.rpartition(":")[2])) as proxy:
         far = Far(replace(seaweedfs, endpoint=f"http://127.0.0.1:{proxy.port}"), latency_s=0)
         took: list[tuple[float, float]] = []
-        for number in range(3):
+        to_begin = to_commit = math.inf
+        for number in range(15):  # a busy machine only adds to the time
             proxy.latency_s = 0
             far.settle()
             proxy.latency_s = LONG_S
@@ -170,9 +172,11 @@ def test_on_a_slow_line_a_publication_takes_two_round_trips(seaweedfs: S3Server)
             began = time.monotonic()
             stage(tx, number)
             took.append((began - started, timed_commit(far, tx)[1]))
+            to_begin, to_commit = min(each[0] for each in took), min(each[1] for each in took)
+            if to_begin < 2 * LONG_S and to_commit < 3 * LONG_S:
+                break
         proxy.latency_s = 0
         far.settle()
-    to_begin, to_commit = min(each[0] for each in took), min(each[1] for each in took)
     assert LONG_S <= to_begin < 2 * LONG_S, f"{to_begin / LONG_S:.1f} round trips"
     assert 2 * LONG_S <= to_commit < 3 * LONG_S, f"{to_commit / LONG_S:.1f} round trips"
 
