@@ -6,6 +6,7 @@ import datetime
 from decimal import Decimal
 from typing import Any
 
+import lance
 import pyarrow as pa
 import pytest
 
@@ -250,3 +251,47 @@ def test_a_value_that_does_not_fit_is_refused(uri: str) -> None:
     table = conroi.create_table(uri, pa.table({"id": [1], "n": pa.array([1], pa.int8())}))
     with refused(table, InvalidInputError, "1000"):
         table.merge([{"id": 1}], on="id").when_matched_update({"n": "1000"}).execute()
+
+
+# ----------------------------------------------------------------------------------- vectors
+
+VECTOR = pa.list_(pa.float32(), 2)
+PLAIN = pa.list_(pa.float32())
+
+
+@pytest.mark.parametrize(
+    ("type_", "given", "value"),
+    [
+        (VECTOR, PLAIN, [1.0, 2.0]),
+        (pa.struct([("v", VECTOR)]), pa.struct([("v", PLAIN)]), {"v": [1.0, 2.0]}),
+        (pa.list_(VECTOR), pa.list_(PLAIN), [[1.0, 2.0]]),
+        (pa.list_(VECTOR, 1), pa.list_(PLAIN), [[1.0, 2.0]]),
+    ],
+    ids=["vector", "in a struct", "in a list", "in a vector"],
+)
+def test_null_vectors_come_in_by_expression(tmp_path: Any, type_: pa.DataType, given: pa.DataType, value: Any):
+    """I11: pyarrow's cast crashes the process for lists of pylance whose values have no memory."""
+    table = conroi.create_table(
+        str(tmp_path / "t"), pa.table({"id": [1, 2], "x": pa.array([value, value], type_)}), key="id"
+    )
+    source = pa.table({"id": [1, 3], "x": pa.array([None, None], given)})
+
+    table = (
+        table.merge(source, on="id")
+        .when_matched_update({"x": "source.x"})
+        .when_not_matched_insert({"id": "source.id", "x": "source.x"})
+        .execute()
+        .table
+    )
+
+    rows = sorted(table.to_arrow().to_pylist(), key=lambda row: row["id"])
+    assert rows == [{"id": 1, "x": None}, {"id": 2, "x": value}, {"id": 3, "x": None}]
+
+
+def test_null_vectors_that_pylance_read_are_taken_for_a_column_of_vectors(tmp_path: Any):
+    lance.write_dataset(pa.table({"id": [5, 6], "x": pa.array([None, None], PLAIN)}), tmp_path / "lists")
+    table = conroi.create_table(str(tmp_path / "t"), pa.table({"id": [1], "x": pa.array([[1.0, 2.0]], VECTOR)}))
+
+    table = table.append(lance.dataset(tmp_path / "lists").to_table())
+
+    assert table.to_arrow()["x"].to_pylist() == [[1.0, 2.0], None, None]

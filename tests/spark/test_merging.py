@@ -422,3 +422,18 @@ def test_a_transaction_mixes_spark_and_arrow_over_many_tables(spark: SparkSessio
     assert {row["name"] for row in found if row["id"] >= 30} == {f"new{n}" for n in range(30, 50)}
     assert by_pylance(lake["days"].uri).sort_by("day")["total"].to_pylist() == [10, 25, 5]
     assert {row["text"] for row in by_pylance(lake["notes"].uri).to_pylist()} == {"first", "second"}
+
+
+@pytest.mark.contract("S3")
+@pytest.mark.parametrize("way", WAYS)
+def test_null_vectors_of_a_frame_come_in_by_expression(spark: SparkSession, tmp_path: Path, way: Way):
+    """I11: killed the driver, or a Python worker."""
+    vectors = pa.array([[1.0, 2.0], [3.0, 4.0]], pa.list_(pa.float32(), 2))
+    table = conroi.create_table(str(tmp_path / "t"), pa.table({"id": [1, 2], "x": vectors}), key="id")
+    frame = spark.createDataFrame([(1, None), (9, None)], "id bigint, x array<float>")
+
+    merging = table.merge(frame, on="id").when_matched_update({"x": "source.x"})
+    merging.when_not_matched_insert({"id": "source.id", "x": "source.x"}).execute(plan=way)
+
+    found = {row["id"]: row["x"] for row in by_pylance(str(tmp_path / "t")).to_pylist()}
+    assert found == {1: None, 2: [3.0, 4.0], 9: None}

@@ -20,6 +20,22 @@ def metadata_of(of: pa.Schema | pa.Field[Any]) -> dict[bytes | str, bytes | str]
     return cast("dict[bytes | str, bytes | str] | None", of.metadata)
 
 
+def cast_array(column: pa.Array[Any], type_: pa.DataType) -> pa.Array[Any]:
+    """The column in another type.
+
+    pyarrow's cast to lists of fixed size crashes the process for lists without memory for their values, as pylance
+    gives where all are null. A copy has that memory.
+    """
+    if _holds_fixed_lists(type_) and not column.type.equals(type_):
+        column = pa.concat_arrays([column, column.slice(0, 0)])
+    return column.cast(cast("Any", type_))
+
+
+def _holds_fixed_lists(type_: pa.DataType) -> bool:
+    inside = (type_.field(number).type for number in range(type_.num_fields))
+    return pa.types.is_fixed_size_list(type_) or any(map(_holds_fixed_lists, inside))
+
+
 def chunked(chunks: Sequence[pa.Array[Any]], type_: pa.DataType) -> pa.ChunkedArray[Any]:
     """A column of these chunks, maybe of none; the stubs want to know the type by name."""
     return pa.chunked_array(chunks, cast("Any", type_))

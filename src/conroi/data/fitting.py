@@ -7,7 +7,7 @@ from typing import Any, TypeGuard, cast
 
 import pyarrow as pa
 
-from conroi.data.arrow_types import metadata_of
+from conroi.data.arrow_types import cast_array, metadata_of
 from conroi.errors import InvalidInputError
 from conroi.format.fields import BLOB_EXTENSION
 
@@ -146,7 +146,7 @@ def _cast_column(column: pa.Array[Any], field: pa.Field[Any], table: str) -> pa.
         plain = column.storage if isinstance(column, pa.ExtensionArray) else column
         if _holds_blobs(field.type):
             return _with_blobs(plain, field.type)
-        converted = _to_dictionary(plain, storage) if pa.types.is_dictionary(storage) else plain.cast(storage)
+        converted = _to_dictionary(plain, storage) if pa.types.is_dictionary(storage) else cast_array(plain, storage)
         if isinstance(field.type, pa.BaseExtensionType):
             return pa.ExtensionArray.from_storage(field.type, converted)
         return converted
@@ -171,7 +171,7 @@ def _with_blobs(column: pa.Array[Any], type_: pa.DataType) -> pa.Array[Any]:
         storage = _to_blob(storage) if _is_bytes(storage.type) else storage
         return pa.ExtensionArray.from_storage(type_, _blob_parts(storage, type_.storage_type))
     if not _holds_blobs(type_):
-        return column.cast(type_)
+        return cast_array(column, type_)
     if isinstance(column, pa.StructArray) and pa.types.is_struct(type_):
         fields = [type_.field(number) for number in range(type_.num_fields)]
         parts = [_with_blobs(column.field(field.name), field.type) for field in fields]
@@ -183,7 +183,7 @@ def _with_blobs(column: pa.Array[Any], type_: pa.DataType) -> pa.Array[Any]:
         offsets = pa.array(column.offsets.to_numpy() - first, pa.int64() if is_large else pa.int32())
         kind = cast("Any", pa.LargeListArray if is_large else pa.ListArray)
         return kind.from_arrays(offsets, values, type=type_, mask=column.is_null())
-    return column.cast(type_)
+    return cast_array(column, type_)
 
 
 def _blob_parts(storage: pa.Array[Any], type_: pa.DataType) -> pa.Array[Any]:
