@@ -51,10 +51,6 @@ EXCEPTIONS: dict[str, tuple[set[str], str]] = {
     "conroi.export.journal": ({"getpid"}, "names the worker in the journal"),
     "conroi.maintenance.doctor.subject": ({"ThreadPoolExecutor"}, "not moved to conroi.parallel yet"),
     "conroi.maintenance.collecting": ({"ThreadPoolExecutor"}, "not moved to conroi.parallel yet"),
-    "conroi.maintenance.roots": ({"ThreadPoolExecutor"}, "not moved to conroi.parallel yet"),
-    "conroi.maintenance.lake_expiring": ({"ThreadPoolExecutor"}, "not moved to conroi.parallel yet"),
-    "conroi.maintenance.lake_collecting": ({"ThreadPoolExecutor"}, "not moved to conroi.parallel yet"),
-    "conroi.maintenance.places": ({"ThreadPoolExecutor"}, "not moved to conroi.parallel yet"),
     "conroi.spark.fragment_jobs": ({"ThreadPoolExecutor"}, "jobs of one driver, by the driver's threads"),
     "conroi.spark.saving": ({"uuid4"}, "names a save of a driver that has no environment"),
 }
@@ -105,3 +101,45 @@ def test_no_exception_is_stale() -> None:
 )
 def test_control_each_of_them_is_noticed(source: str) -> None:
     assert len(used(Module.parse("conroi.example", source))) == 1
+
+
+# ------------------------------------------------------------------------------ the system's own environment
+
+SYSTEM_IN = {
+    "conroi.environment": "is its home",
+    "conroi.stores.attaching": "copies a lake into a store before it is opened",
+    "conroi.export.clickhouse": "a table that stands alone, given without an environment",
+    "conroi.spark.pins": "a task on an executor, which has no environment",
+    "conroi.spark.tasks": "a task on an executor, which has no environment",
+}
+"""Where the system's environment is used other than as a default that the caller can replace. May only shrink."""
+
+
+def uses_system(module: Module) -> bool:
+    """Whether code takes the system's environment although it could be given another one."""
+    defaults = {
+        id(default)
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        for default in (*node.args.defaults, *node.args.kw_defaults)
+    }
+    fields = {
+        id(keyword.value)
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "field"
+        for keyword in node.keywords
+        if keyword.arg == "default"
+    }
+    names = [node for node in ast.walk(module.tree) if isinstance(node, ast.Name) and node.id == "SYSTEM"]
+    return any(id(node) not in defaults | fields for node in names)
+
+
+def test_the_given_environment_is_used() -> None:
+    assert {module.name for module in conroi_modules() if uses_system(module)} == set(SYSTEM_IN)
+
+
+def test_control_the_systems_environment_is_noticed() -> None:
+    assert uses_system(Module.parse("conroi.example", "def f(objects):\n    return TableFiles(objects, SYSTEM)"))
+    assert not uses_system(
+        Module.parse("conroi.example", "def f(objects, environment=SYSTEM):\n    return environment")
+    )

@@ -24,7 +24,7 @@ from conroi.catalog.namespace_errors import answered
 from conroi.catalog.namespace_requests import Request
 from conroi.catalog.namespace_view import LakeLike, View
 from conroi.catalog.opening import open_catalog
-from conroi.environment import SYSTEM
+from conroi.environment import SYSTEM, Environment
 from conroi.errors import InvalidInputError
 
 KNOWN = ("root", "uri", "version", "store")
@@ -46,8 +46,8 @@ class ConroiNamespace(ln.LanceNamespace):
     ['orders']
     """
 
-    def __init__(self, lake: LakeLike | None = None, **properties: str) -> None:
-        self._view = _opened(properties) if lake is None else View(lake.catalog, lake.pinned)
+    def __init__(self, lake: LakeLike | None = None, *, environment: Environment = SYSTEM, **properties: str) -> None:
+        self._view = _opened(properties, environment) if lake is None else View(lake.catalog, lake.pinned)
 
     def namespace_id(self) -> str:
         pinned = self._view.pinned
@@ -165,7 +165,7 @@ class ConroiNamespace(ln.LanceNamespace):
         return ln.BatchDeleteTableVersionsResponse(deleted_count=versions.delete_versions(self._view, Request(request)))
 
 
-def _opened(properties: dict[str, str]) -> View:
+def _opened(properties: dict[str, str], environment: Environment) -> View:
     """The lake that these properties name."""
     root = properties.get("root") or properties.get("uri")
     unknown = sorted(
@@ -176,7 +176,7 @@ def _opened(properties: dict[str, str]) -> View:
         raise InvalidInputError(what, hint="Give root, and maybe version, store and storage.*.")
     options = {key.removeprefix(STORAGE): value for key, value in properties.items() if key.startswith(STORAGE)}
     catalog, _ = open_catalog(
-        root, store=properties.get("store"), storage_options=options or None, durable=False, environment=SYSTEM
+        root, store=properties.get("store"), storage_options=options or None, durable=False, environment=environment
     )
     version = properties.get("version")
     return View(catalog, None if version is None else catalog.at(_number(version)))

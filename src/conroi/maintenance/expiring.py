@@ -33,9 +33,9 @@ def expire_table(
     files.versions.latest()  # a store may have one that is not complete
     now_ns = files.environment.now_ns() if dry_run else store_now_ns(files.objects, files.environment)
     versions = listed_versions(files.objects)
-    going = chosen(versions, now_ns - older_ns, checked_keep(keep), held_by_refs(files.objects, now_ns))
+    going = chosen(versions, now_ns - older_ns, checked_keep(keep), held_by_refs(files, now_ns))
     if going and not dry_run:
-        going = forget(files.objects, going, lambda: held_by_refs(files.objects, now_ns), files.environment)
+        going = forget(files.objects, going, lambda: held_by_refs(files, now_ns), files.environment)
     if not dry_run and isinstance(files.versions, ExternalVersions):
         files.versions.forget_missing()
     gone = {aged.version for aged in going}

@@ -6,7 +6,6 @@ import contextlib
 import os
 import re
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from conroi.catalog.catalog import Catalog
@@ -27,6 +26,7 @@ from conroi.maintenance.places import AT_ONCE, MARKS, Place
 from conroi.maintenance.reports import Collected
 from conroi.maintenance.roots import LAKE_BRANCH, Line, Needed, lines_of
 from conroi.maintenance.versions import delete_in_batches, listed_versions, store_now_ns
+from conroi.parallel import in_parallel
 from conroi.refs.lance_branches import lance_ref_path
 from conroi.stores.leases import LEASES_DIR, has_ended
 from conroi.stores.listed import TEMPORARY_PREFIX
@@ -115,14 +115,14 @@ class _Places:
             if f"/{TREE}/" not in folder:
                 tables.append(folder)
         known = set(needed.folders)
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            for places in pool.map(partial(self._branches, lines=lines), tables):
-                yield from (place for place in places if place.name not in known)
+        for places in in_parallel(partial(self._branches, lines=lines), tables, AT_ONCE):
+            yield from (place for place in places if place.name not in known)
 
     def _branches(self, folder: str, lines: Sequence[Line]) -> list[Place]:
         """The branches below a folder; one of ours that is not listed any more has ended, and goes as a whole."""
         above = self._catalog.opened(folder)
-        live = {line.name for line in lines}
+        # Of a deleted branch that is needed as a merge base, the list stays; of its tables those that are pinned there.
+        live = {line.name for line in lines if line.is_living or folder == MANIFEST}
         found: list[Place] = []
         for inner in sorted(_branch_folders(above)):
             place = f"{folder}/{inner}"

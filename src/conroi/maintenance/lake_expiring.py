@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -37,10 +36,12 @@ from conroi.maintenance.versions import (
     old_ones,
     store_now_ns,
 )
+from conroi.parallel import in_parallel
 from conroi.refs.tags import LAKE_TAG
 from conroi.stores.forgotten import Forgetting
 from conroi.stores.leases import leased
 from conroi.stores.objects import Objects
+from conroi.stores.versions import FolderVersions
 
 _log = logging.getLogger(__name__)
 
@@ -86,7 +87,7 @@ class ManifestHistory:
 
     def held(self, storage_ns: int) -> set[int]:
         needed = [line.main_versions for line in self.lines()]
-        return held_by_refs(self.files.objects, storage_ns).union(*needed)
+        return held_by_refs(self.files, storage_ns).union(*needed)
 
     def now_ns(self, storage_ns: int) -> int:
         return storage_ns
@@ -217,12 +218,12 @@ class _Tables:
         # What is on a branch stays for as long as the branch does.
         folders = [folder for folder in self._needed.folders if f"/{TREE}/" not in folder]
         found: dict[str, list[Aged]] = {}
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            for count, (folder, gone) in enumerate(zip(folders, pool.map(self._one, folders), strict=True), 1):
-                if gone:
-                    found[folder] = gone
-                if self._progress is not None:
-                    self._progress(count)
+        results = in_parallel(self._one, folders, AT_ONCE)
+        for count, (folder, gone) in enumerate(zip(folders, results, strict=True), 1):
+            if gone:
+                found[folder] = gone
+            if self._progress is not None:
+                self._progress(count)
         return found
 
     def _one(self, folder: str) -> list[Aged]:
@@ -234,17 +235,19 @@ class _Tables:
             self.skipped[folder] = why
             return []
         objects = self._catalog.opened(folder)
+        versions = FolderVersions(objects, environment=self._catalog.environment)
+        files = TableFiles(objects, versions, self._catalog.environment)
         # From the newest pin on: what is published and not final yet, or was written past the lake, is not ours.
         below = [aged for aged in listed_versions(objects) if aged.version <= max(pinned)]
         old = [aged for aged in old_ones(below, self._cutoff_ns) if aged.version not in pinned]
         # The tags that protect a lake's versions from other clients keep nothing: the lake itself says what it needs.
-        held = held_by_refs(objects, self._now_ns, without=LAKE_TAG) if old else set[int]()
+        held = held_by_refs(files, self._now_ns, without=LAKE_TAG) if old else set[int]()
         going = [aged for aged in old if aged.version not in held]
         if not going or self._is_dry_run:
             return going
         return forget(
             objects,
             going,
-            lambda: held_by_refs(objects, self._now_ns, without=LAKE_TAG),
+            lambda: held_by_refs(files, self._now_ns, without=LAKE_TAG),
             self._catalog.environment,
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -24,6 +23,7 @@ from conroi.format.naming import (
 )
 from conroi.format.references import name_of, names_in_manifest, names_in_transaction
 from conroi.format.transaction import decode_transaction
+from conroi.parallel import in_parallel
 from conroi.stores.ages import ages
 from conroi.stores.forgotten import FORGOTTEN_DIR, RESTORING_DIR, is_running
 from conroi.stores.leases import LEASES_DIR, has_ended
@@ -107,11 +107,10 @@ def needs_of(place: Place, horizon: Horizon) -> Needs:
     """What its manifests need. One that cannot be read is a CorruptionError: it may need anything."""
     paths = [info.path for info in manifest_files(place.objects) if _is_root(place, info, horizon)]
     found = Needs([])
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        for manifest in pool.map(partial(_manifest, place), paths):
-            if manifest is not None:
-                found.names.extend(names_in_manifest(manifest))
-                found.problem = found.problem or _problem(manifest)
+    for manifest in in_parallel(partial(_manifest, place), paths, AT_ONCE):
+        if manifest is not None:
+            found.names.extend(names_in_manifest(manifest))
+            found.problem = found.problem or _problem(manifest)
     return found
 
 
@@ -155,11 +154,10 @@ def announced_names(place: Place, horizon: Horizon, known: Names) -> Iterator[st
         if info.modified_ns >= horizon.staged_ns and info.path.endswith(".txn")
     ]
     unknown = [path for path in young if path.rpartition("/")[2] not in known]
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        found = pool.map(partial(_names_in_transaction, place), unknown)
-        for path, names in zip(unknown, found, strict=True):
-            yield path.rpartition("/")[2]
-            yield from names
+    found = in_parallel(partial(_names_in_transaction, place), unknown, AT_ONCE)
+    for path, names in zip(unknown, found, strict=True):
+        yield path.rpartition("/")[2]
+        yield from names
 
 
 def _names_in_transaction(place: Place, path: str) -> list[str]:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from itertools import combinations
 
 from conroi.catalog.catalog import Catalog
 from conroi.catalog.manifest_rows import load_rows
@@ -17,12 +18,14 @@ from conroi.catalog.names import shown
 from conroi.catalog.opening import MANIFEST
 from conroi.catalog.records import decode_records
 from conroi.catalog.rows import Row
+from conroi.catalog.state import LakeState
 from conroi.commit.files import TableFiles
-from conroi.commit.forked import branch_folder
+from conroi.commit.forked import TREE, branch_folder
 from conroi.commit.pins import Pin
 from conroi.commit.snapshot import Snapshot, load_snapshot, load_transaction
 from conroi.errors import NotFoundError
 from conroi.maintenance.versions import Aged, listed_versions
+from conroi.parallel import in_parallel
 from conroi.refs.branches import MAIN, BranchNames
 from conroi.stores.versions import FolderVersions
 
@@ -68,19 +71,23 @@ class Needed:
 
 def rows_of(files: TableFiles, versions: Sequence[Aged]) -> Iterator[Row]:
     """The rows that these versions of a `__manifest` have: those of the first, and what each next one changed."""
+    return (row for _, rows in changes_of(files, versions) for row in rows)
+
+
+def changes_of(files: TableFiles, versions: Sequence[Aged]) -> Iterator[tuple[int, list[Row]]]:
+    """By version: all rows of the first one, and of each next one those that it changed."""
     before = 0
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        for aged, snapshot in zip(versions, pool.map(partial(_loaded, files), versions), strict=True):
-            if snapshot is None:  # forgotten meanwhile, by another collector
-                continue
-            transaction = load_transaction(files.objects, snapshot)
-            records = None if transaction is None else decode_records(transaction.properties)
-            follows = transaction is not None and transaction.read_version == before == aged.version - 1
-            if records is None or not follows:
-                yield from load_rows(files, snapshot).rows.values()
-            else:
-                yield from (row for row in records[0].values() if row is not None)
-            before = aged.version
+    for aged, snapshot in zip(versions, in_parallel(partial(_loaded, files), versions, AT_ONCE), strict=True):
+        if snapshot is None:  # forgotten meanwhile, by another collector
+            continue
+        transaction = load_transaction(files.objects, snapshot)
+        records = None if transaction is None else decode_records(transaction.properties)
+        follows = transaction is not None and transaction.read_version == before == aged.version - 1
+        if records is None or not follows:
+            yield aged.version, list(load_rows(files, snapshot).rows.values())
+        else:
+            yield aged.version, [row for row in records[0].values() if row is not None]
+        before = aged.version
 
 
 def _loaded(files: TableFiles, aged: Aged) -> Snapshot | None:
@@ -101,31 +108,124 @@ class Line:
     """What pylance calls it."""
     files: TableFiles
     """The storage of its `__manifest`."""
-    began_at: frozenset[int]
-    """The versions of the main branch at which it began."""
+    lineage: tuple[tuple[str, int], ...] = ()
+    """The folders that have the versions from before it, and up to which."""
+    only: frozenset[int] | None = None
+    """Of a branch that was deleted: the versions that merges of others may still need as their base."""
+
+    @property
+    def is_living(self) -> bool:
+        return self.only is None
 
     @cached_property
+    def _changes(self) -> list[tuple[int, list[Row]]]:
+        versions = listed_versions(self.files.objects)
+        if self.only is None:
+            return list(changes_of(self.files, versions))
+        kept = [[aged] for aged in versions if aged.version in self.only]  # each by itself, so that it is read in full
+        return [found for each in kept for found in changes_of(self.files, each)]
+
+    @property
     def rows(self) -> list[Row]:
         """The rows that any version on the branch has."""
-        return list(rows_of(self.files, listed_versions(self.files.objects)))
+        return [row for _, rows in self._changes for row in rows]
 
     @property
     def main_versions(self) -> set[int]:
         """The versions of the main branch that it needs: where it began, and what was merged into it."""
+        if not self.is_living:
+            return set()
+        began = {version for folder, version in self.lineage if folder == MANIFEST}
         merged = [row.notes[MAIN] for row in self.rows if row.object_id == MERGES and MAIN in row.notes]
-        return {*self.began_at, *map(int, merged)}
+        return {*began, *map(int, merged)}
+
+    def clock(self, until: int | None = None) -> dict[str, int]:
+        """What went into the branch until one of its versions: by branch, the newest version of it.
+
+        See conroi.branching.ancestry.
+        """
+        found = {_branch_of(folder): version for folder, version in self.lineage}
+        newest = 0
+        for version, rows in self._changes:
+            if until is None or version <= until:
+                newest = version
+                _add_merges(found, rows)
+        return {**found, self.name: newest if until is None else until}
+
+
+def _branch_of(folder: str) -> str:
+    return MAIN if folder == MANIFEST else folder.rpartition("/")[2]
+
+
+def _add_merges(clock: dict[str, int], rows: Iterable[Row]) -> None:
+    for row in rows:
+        for name, version in row.notes.items() if row.object_id == MERGES else ():
+            clock[name] = max(clock.get(name, 0), int(version))
 
 
 def lines_of(catalog: Catalog) -> list[Line]:
-    """The branches of the lake; none where a store has the history."""
+    """The branches of the lake, and what is kept of deleted ones; none where a store has the history."""
     main = catalog.main
     if main.manifest is None:
         return []
-    found: list[Line] = []
-    for branch in BranchNames(main.manifest.objects).all():
-        if branch.lance_name is not None:
-            objects = main.opened(branch_folder(MANIFEST, branch.lance_name))
-            versions = FolderVersions(objects, environment=main.environment)
-            began = frozenset(version for folder, version in branch.lineage if folder == MANIFEST)
-            found.append(Line(branch.lance_name, TableFiles(objects, versions, main.environment), began))
-    return found
+    found = [
+        Line(branch.lance_name, _files_of(main, branch.lance_name), branch.lineage)
+        for branch in BranchNames(main.manifest.objects).all()
+        if branch.lance_name is not None
+    ]
+    return [*found, *_Bases(main, found).lines()] if found else []
+
+
+class _Bases:
+    """The states of deleted branches that merges of living ones may need as their base.
+
+    The candidates for the base of two branches are, of each branch that both know, the older of the two versions that
+    they know (see conroi.branching.ancestry). What is known of a deleted branch only spreads, by merges. A candidate
+    that went into another one, of a living branch, is never the base.
+    """
+
+    def __init__(self, main: Catalog, living: Sequence[Line]) -> None:
+        self._main = main
+        self._living = {line.name: line for line in living}
+
+    def lines(self) -> Iterator[Line]:
+        clocks = [self._clock(MAIN, self._main.state().version), *(line.clock() for line in self._living.values())]
+        known = [name for clock in clocks for name in clock if name != MAIN and name not in self._living]
+        deleted = self._there({name for name in known if known.count(name) > 1})
+        needed: dict[str, set[int]] = {}
+        for one, other in combinations(clocks, 2) if deleted else ():
+            shared = {name: min(one[name], other[name]) for name in one.keys() & other.keys()}
+            gone = sorted(shared.keys() & deleted)
+            others = [self._clock(name, shared[name]) for name in sorted(shared.keys() - deleted)] if gone else []
+            for name in gone:
+                if not any(clock.get(name, 0) >= shared[name] for clock in others):
+                    needed.setdefault(name, set()).add(shared[name])
+        for name, versions in needed.items():
+            yield Line(name, _files_of(self._main, name), only=frozenset(versions))
+
+    def _there(self, names: set[str]) -> set[str]:
+        """Those of which anything is left."""
+        if not names:
+            return set()
+        assert self._main.manifest is not None
+        paths = self._main.manifest.objects.list_names(TREE)
+        return names & {path.removeprefix(f"{TREE}/").partition("/")[0] for path in paths}
+
+    def _clock(self, name: str, version: int) -> dict[str, int]:
+        """What went into a version of a living branch; nothing that is known if it cannot be read."""
+        if name in self._living:
+            return self._living[name].clock(version)
+        clock = {MAIN: version}
+        if name == MAIN:
+            with suppress(NotFoundError):
+                _add_merges(clock, self._state(version).rows.values())
+        return clock
+
+    def _state(self, version: int) -> LakeState:
+        newest = self._main.known_state()
+        return newest if newest.version == version else self._main.at(version)
+
+
+def _files_of(main: Catalog, name: str) -> TableFiles:
+    objects = main.opened(branch_folder(MANIFEST, name))
+    return TableFiles(objects, FolderVersions(objects, environment=main.environment), main.environment)

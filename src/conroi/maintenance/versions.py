@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from conroi.commit.files import TableFiles
-from conroi.environment import SYSTEM, Environment
+from conroi.environment import Environment
 from conroi.errors import CorruptionError, InvalidInputError, NotFoundError
 from conroi.format.naming import ManifestNaming, parse_manifest_name
 from conroi.refs.tags import Tags
@@ -18,7 +18,7 @@ from conroi.stores.forgotten import Forgetting, being_restored
 from conroi.stores.leases import LeaseInfo, leased, leases
 from conroi.stores.manifest_files import manifest_files
 from conroi.stores.objects import Objects
-from conroi.stores.versions import FolderVersions, Located
+from conroi.stores.versions import Located
 
 _log = logging.getLogger(__name__)
 
@@ -87,13 +87,13 @@ def live_leases(objects: Objects, environment: Environment) -> list[LeaseInfo]:
 # ------------------------------------------------------------------------------ what holds them
 
 
-def held_by_refs(objects: Objects, now_ns: int, *, without: str | None = None) -> set[int]:
+def held_by_refs(files: TableFiles, now_ns: int, *, without: str | None = None) -> set[int]:
     """The versions of the main branch that a tag names, that a branch began at, that are being restored, or leased.
 
     Of a tag that is just being moved, both its versions. `without` tags whose names begin so. `now_ns` is a time by the
     storage's clock.
     """
-    tags = Tags(TableFiles(objects, FolderVersions(objects), SYSTEM), 0).list()
+    objects, tags = files.objects, Tags(files, 0).list()
     of_main = [tag for tag in tags if tag.branch in (None, "main")]
     tagged = {tag.version for tag in of_main if without is None or not tag.name.startswith(without)}
     return {*tagged, *_named(objects, without), *being_restored(objects), *leased(objects, now_ns)}
