@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from conroi.commit.expiry import expired
 from conroi.commit.files import TableFiles
+from conroi.commit.forked import holder_of
 from conroi.errors import NotFoundError
 from conroi.maintenance.collecting import MIN_AGE
 from conroi.maintenance.durations import Duration, lease_seconds
@@ -36,6 +37,8 @@ class LakeUpkeep:
         if keep is None:
             return None
         objects, heads = self._lease_objects(), self._catalog.heads
+        located = None if self._manifest is None else self._manifest.versions.locate(version)
+        objects = objects if located is None else holder_of(objects, located.path)
 
         def is_there() -> bool:
             try:

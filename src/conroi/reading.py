@@ -12,6 +12,7 @@ import pyarrow as pa
 from conroi import history as past
 from conroi.commit.expiry import expired, version_in_use
 from conroi.commit.files import TableFiles
+from conroi.commit.forked import holder_of
 from conroi.commit.snapshot import Snapshot
 from conroi.data.elsewhere import in_spark
 from conroi.data.expressions import expression
@@ -240,7 +241,8 @@ class ReadableTable:
         """A lease on this version for so long."""
         if keep is None:
             return None
-        objects, versions, version = self._files.objects, self._files.versions, self.version
+        versions, version = self._files.versions, self.version
+        objects = holder_of(self._files.objects, self._pinned.snapshot.located.path)
         return Lease(
             objects,
             version,

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 import lance
 import pytest
 
 import conroi
+from conroi.branching.branches import Branches
+from conroi.refs.branches import Branch
 from conroi.refs.tags import Tags
+from conroi.stores.ages import other_ages
 from tests.branches.conftest import numbers
 from tests.support.together import Meet, together
 
@@ -71,8 +75,12 @@ def test_pylance_moves_a_tag_of_ours_and_we_see_it(tmp_path: Path) -> None:
     assert lance.dataset(tmp_path / "t.lance").tags.list()["x"]["version"] == 2
 
 
-def test_a_tag_of_a_deleted_branch_says_so(lake: conroi.Lake, dev: conroi.Lake) -> None:
+def test_a_tag_of_a_deleted_branch_says_so(
+    lake: conroi.Lake, dev: conroi.Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a lake whose branch was deleted by a release that did not look at tags."""
     dev.tags.create("candidate")
+    monkeypatch.setattr(Branches, "_tags_on", lambda *_: [])
     lake.branches.delete("dev")
     with pytest.raises(conroi.NotFoundError, match="a branch that was deleted"):
         lake.at(tag="candidate")
@@ -140,3 +148,113 @@ def test_of_eight_who_create_one_tag_one_succeeds(tmp_path: Path) -> None:
 
     assert sum(won) == rounds
     assert len(list(lake.tags)) == rounds
+
+
+# ------------------------------------------------------------------------------ branches that are deleted
+
+
+@pytest.mark.contract("B23")
+def test_a_branch_whose_versions_are_tagged_is_not_deleted(lake: conroi.Lake, dev: conroi.Lake) -> None:
+    """I18: the tags named nothing afterwards."""
+    dev["orders"].append([{"id": 4, "n": 40}])
+    dev.tags.create("candidate")
+    dev.tags.create("first", version=3)
+    lake.tags.create("q3")
+
+    with pytest.raises(conroi.InvalidInputError, match="candidate, first") as refused:
+        lake.branches.delete("dev")
+
+    assert "tags='drop'" in str(refused.value.hint)
+    assert "dev" in lake.branches
+    dev["orders"].append([{"id": 5, "n": 50}])
+    assert sorted(numbers(lake.at(tag="candidate"))) == [1, 2, 3, 4]
+    lake.tags.delete("candidate")
+    lake.tags.move("first", lake.version)
+    lake.branches.delete("dev")
+    assert [tag.name for tag in lake.tags] == ["first", "q3"]
+    assert sorted(numbers(lake.at(tag="first"))) == [1, 2, 3]
+
+
+@pytest.mark.contract("B23")
+def test_tags_are_deleted_with_a_branch_if_that_is_asked_for(lake: conroi.Lake, dev: conroi.Lake) -> None:
+    dev["orders"].append([{"id": 4, "n": 40}])
+    dev.tags.create("candidate")
+    lake.tags.create("q3")
+
+    with pytest.raises(conroi.InvalidInputError):
+        lake.branches.delete("dev", tags="delete")  # type: ignore[arg-type]
+    lake.branches.delete("dev", tags="drop")
+
+    assert [tag.name for tag in lake.tags] == ["q3"]
+    assert "dev" not in lake.branches
+    assert lake.doctor().is_healthy
+
+
+@pytest.mark.contract("B23")
+def test_a_tag_that_is_made_while_the_branch_is_deleted_is_not_left_without_a_version(
+    lake: conroi.Lake, dev: conroi.Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Made between the look at the tags and the deletion: the deletion is undone. Made after it: the tag is refused."""
+    dev["orders"].append([{"id": 4, "n": 40}])
+    tags, looked = dev.tags, Branches._refuse_tagged
+
+    def look_and_be_late(branches: Branches, branch: Branch) -> None:
+        looked(branches, branch)
+        if "late" not in {tag.name for tag in tags}:
+            tags.create("late")
+
+    monkeypatch.setattr(Branches, "_refuse_tagged", look_and_be_late)
+    with pytest.raises(conroi.InvalidInputError, match="late"):
+        lake.branches.delete("dev")
+    monkeypatch.undo()
+
+    again = conroi.connect(lake.uri, branch="dev")
+    again["orders"].append([{"id": 5, "n": 50}])
+    assert sorted(numbers(again.at(tag="late"))) == [1, 2, 3, 4]
+    lake.branches.delete("dev", tags="drop")
+    with pytest.raises(conroi.NotFoundError, match="deleted"):
+        tags.create("too-late")
+    assert list(lake.tags) == []
+
+
+@pytest.mark.contract("B4", "B23")
+def test_a_tag_on_a_branch_keeps_a_version_from_before_the_branch(tmp_path: Path) -> None:
+    """Of the lake and of a table: the collector of the main branch knows nothing of the tags of another one."""
+    with other_ages(0, 0):
+        lake = conroi.connect(tmp_path / "lake")
+        lake.create_table("t", [{"n": 1}])  # version 2 of the lake
+        lake["t"].append([{"n": 2}])
+        lake["t"].append([{"n": 3}])
+        lake.branches.create("dev")
+        dev = lake.branch("dev")
+        dev.tags.create("old", version=2)
+        dev["t"].tags.create("second", version=2)
+        lake["t"].overwrite([{"n": 4}])
+
+        lake.expire(timedelta(0), keep=1, dry_run=False)
+        lake.gc(min_age=timedelta(0), dry_run=False)
+
+        for opened in (dev, conroi.connect(lake.uri, branch="dev")):
+            assert opened.at(tag="old")["t"].to_arrow()["n"].to_pylist() == [1]
+            assert opened["t"].at(tag="second").to_arrow()["n"].to_pylist() == [1, 2]
+            assert opened["t"].to_arrow()["n"].to_pylist() == [1, 2, 3]
+        assert lake.doctor(deep=True).is_healthy
+
+
+@pytest.mark.contract("M9")
+def test_a_lease_on_a_branch_keeps_a_version_from_before_the_branch(tmp_path: Path) -> None:
+    with other_ages(0, 0):
+        lake = conroi.connect(tmp_path / "lake")
+        lake.create_table("t", [{"n": 1}])
+        lake["t"].append([{"n": 2}])
+        lake["t"].append([{"n": 3}])
+        lake.branches.create("dev")
+        dev = lake.branch("dev")
+        past, table = dev.at(2, keep="1h"), dev["t"].at(2, keep="1h")
+        lake["t"].overwrite([{"n": 4}])
+
+        lake.expire(timedelta(0), keep=1, dry_run=False)
+        lake.gc(min_age=timedelta(0), dry_run=False)
+
+        assert past["t"].to_arrow()["n"].to_pylist() == [1]
+        assert table.to_arrow()["n"].to_pylist() == [1, 2]

@@ -29,6 +29,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
         "conroi.branching.keyed_rows",
         "table.merge(deletes.select(tops), on=key).when_matched_delete().execute",
     ): "a statement of our own transaction",
+    ("conroi.branching.branches", "self._lake.tags.delete"): "our own tags",
     ("conroi.catalog.lance_tags", "super().create"): "our own tags",
     ("conroi.catalog.lance_tags", "super().delete"): "our own tags",
     ("conroi.cli.commands.branches", "session.lake(address).branches.create"): "our own branches",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from conroi.catalog.branches import BranchedLake
 from conroi.catalog.forking import DELETED, LINEAGE
@@ -13,6 +13,7 @@ from conroi.catalog.lance_tags import protection_of
 from conroi.catalog.publishing import pin_tables
 from conroi.errors import InvalidInputError, NotFoundError
 from conroi.refs.branches import MAIN, MAIN_BRANCH, Branch
+from conroi.refs.tags import Tags
 from conroi.table import Table
 
 if TYPE_CHECKING:
@@ -77,19 +78,49 @@ class Branches:
         self._branched.names.take_away(branch)
         return self.get(new_name)
 
-    def delete(self, name: str) -> None:
-        """End a branch: nobody can publish to it any more. Its files go when they are collected."""
+    def delete(self, name: str, *, tags: Literal["refuse", "drop"] = "refuse") -> None:
+        """End a branch: nothing can be published to it any more. Its files go when they are collected.
+
+        A branch whose versions are tagged is not deleted, since the tags would name nothing; `tags="drop"` deletes
+        those tags too.
+        """
         branch = self._changeable(name)
+        if tags not in ("refuse", "drop"):
+            raise InvalidInputError(f"tags={tags!r} is not known.", hint='Give "refuse" (the default) or "drop".')
         _, files = self._branched.opened(branch)
         last = files.head()
         if DELETED not in last.manifest.head.config:
+            if tags == "refuse":
+                self._refuse_tagged(branch)
             now = datetime.fromtimestamp(files.environment.now_ns() / 1e9, UTC).isoformat()
-            ended = {DELETED: now, LINEAGE: json.dumps(branch.lineage)}
-            Table(files, last).set_config(ended, message=f"delete branch {name}")
+            notes = {DELETED: now, LINEAGE: json.dumps(branch.lineage)}
+            ended = Table(files, last).set_config(notes, message=f"delete branch {name}")
+            if tags == "refuse":
+                try:
+                    self._refuse_tagged(branch)  # it may have been tagged after the first look
+                except InvalidInputError:
+                    ended.set_config({DELETED: None, LINEAGE: None}, message=f"keep branch {name}, which was tagged")
+                    raise
+        for tag in self._tags_on(branch):
+            self._lake.tags.delete(tag)
         self._branched.forget(branch, last)
         protection = protection_of(self._branched.main)
         if protection is not None:
             protection.ended(f"branch.{branch.lance_name}")
+
+    def _refuse_tagged(self, branch: Branch) -> None:
+        found = self._tags_on(branch)
+        if found:
+            names = ", ".join(found)
+            raise InvalidInputError(
+                f"The branch {branch.name!r} has versions that are tagged: {names}.",
+                hint="Delete or move the tags first; or delete them with the branch: "
+                f"branches.delete({branch.name!r}, tags='drop').",
+            )
+
+    def _tags_on(self, branch: Branch) -> Sequence[str]:
+        """The names of the tags that name versions of the branch."""
+        return [tag.name for tag in Tags(self._branched.manifest, 0).list() if tag.branch == branch.lance_name]
 
     def _changeable(self, name: str) -> Branch:
         if name == MAIN:

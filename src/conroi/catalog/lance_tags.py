@@ -23,7 +23,7 @@ from weakref import WeakKeyDictionary
 
 from conroi.catalog.branches import BranchedLake
 from conroi.catalog.catalog import Catalog
-from conroi.catalog.forking import table_of
+from conroi.catalog.forking import DELETED, table_of
 from conroi.catalog.rows import Row
 from conroi.commit.pins import Pin
 from conroi.errors import ConroiError, NotFoundError, StoreError
@@ -203,15 +203,28 @@ class LakeTags(Tags):
 
     def create(self, name: str, version: int | None = None) -> Tag:
         tag = super().create(name, version)
+        self._refuse_deleted(tag)
         if self.protection is not None:
             self.protection.tagged(tag)
         return tag
 
     def move(self, name: str, version: int | None = None, *, expect: int | None = None) -> Tag:
         tag = super().move(name, version, expect=expect)
+        self._refuse_deleted(tag)
         if self.protection is not None:
             self.protection.moved(tag)
         return tag
+
+    def _refuse_deleted(self, tag: Tag) -> None:
+        """The branch may have been deleted since it was opened, by a writer that saw no tag on it."""
+        if self._branch is not None and DELETED in self._files.head().manifest.head.config:
+            self.delete(tag.name)
+            raise NotFoundError(
+                f"The branch {self._branch.rpartition('-')[0]!r} was deleted, so its versions cannot be tagged.",
+                table=self._files.root,
+                version=tag.version,
+                hint="lake.branches lists what there is.",
+            )
 
     def delete(self, name: str) -> None:
         super().delete(name)

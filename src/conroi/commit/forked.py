@@ -158,7 +158,7 @@ class _Forked:
     def head(self, path: str) -> ObjectInfo | None:
         found = self.inner.head(path)
         if found is None:
-            for origin in self._holding(path):
+            for origin in self.holding(path):
                 found = origin.objects.head(path)
                 if found is not None:
                     break
@@ -197,7 +197,7 @@ class _Forked:
     # -------------------------------------------------------------------------- what is elsewhere
 
     def _inherited(self, path: str) -> bytes | None:
-        for origin in self._holding(path):
+        for origin in self.holding(path):
             try:
                 data = origin.objects.get(path)
             except NotFoundError:
@@ -206,7 +206,7 @@ class _Forked:
             return seen_from(self.inner.root, self._branch, origin.objects.root, data) if is_manifest else data
         return None
 
-    def _holding(self, path: str) -> Iterator[Origin]:
+    def holding(self, path: str) -> Iterator[Origin]:
         """The origins that may have the file."""
         if path.startswith(f"{TRANSACTIONS_DIR}/"):
             yield from self._origins
@@ -235,14 +235,29 @@ def forked_objects(inner: Objects, branch: str, origins: Sequence[Origin]) -> Ob
     return cast("Objects", _Forked(inner, branch, origins))
 
 
+def holder_of(objects: Objects, path: str) -> Objects:
+    """The folder that has a manifest: the branch's own, or the one that it is inherited from.
+
+    Collectors look at each folder by itself, so that is where notes for them belong.
+    """
+    if isinstance(objects, _Forked):
+        for folder in (objects.inner, *(origin.objects for origin in objects.holding(path))):
+            if folder.head(path) is not None:
+                return folder
+        return objects.inner
+    return objects
+
+
 def is_inherited(objects: Objects, path: str) -> bool:
     """Whether a manifest is one from before the branch that nobody has left in the branch's own folder."""
     return isinstance(objects, _Forked) and objects.inner.head(path) is None
 
 
 def write_fork(objects: Objects, path: str) -> None:
-    """Leave a version from before the branch in the branch's own folder; of many who do it, all leave the same."""
-    own = cast("Any", objects).inner if isinstance(objects, _Forked) else objects
-    if own.head(path) is None:
+    """Leave a version from before the branch in the branch's own folder; of many who do it, all leave the same.
+
+    Where there is no branch, there is nothing to do.
+    """
+    if isinstance(objects, _Forked) and objects.inner.head(path) is None:
         with contextlib.suppress(NameTaken):
-            own.put_if_absent(path, objects.get(path))
+            objects.inner.put_if_absent(path, objects.get(path))

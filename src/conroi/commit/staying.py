@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from conroi.commit.files import TableFiles
+from conroi.commit.forked import holder_of
 from conroi.commit.snapshot import Snapshot
 from conroi.environment import Moment, seconds_since
 from conroi.errors import InvalidInputError, RetryableConflict
@@ -55,10 +56,11 @@ def refuse_forgotten(files: TableFiles, restored: Snapshot) -> None:
 
     First we say that it must stay, then we look: a collector does the same the other way round.
     """
-    files.objects.put(f"{RESTORING_DIR}/{restored.version}-{files.environment.new_uuid()}", b"{}")
-    paths = {restored.located.path, restored.naming.path(restored.version)}
-    is_there = any(files.objects.head(path) is not None for path in paths)
-    if not is_there or fate(files.objects, restored.version) is not Fate.STAYS:
+    final = restored.naming.path(restored.version)
+    folder = holder_of(files.objects, final)
+    folder.put(f"{RESTORING_DIR}/{restored.version}-{files.environment.new_uuid()}", b"{}")
+    is_there = any(folder.head(path) is not None for path in {restored.located.path, final})
+    if not is_there or fate(folder, restored.version) is not Fate.STAYS:
         raise RetryableConflict(
             f"Version {restored.version} was just collected as an old version.",
             table=files.root,

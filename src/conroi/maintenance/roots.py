@@ -144,7 +144,7 @@ class Line:
 
         See conroi.branching.ancestry.
         """
-        found = {_branch_of(folder): version for folder, version in self.lineage}
+        found = {_branch_of(at): bound if until is None else min(bound, until) for at, bound in self.lineage}
         newest = 0
         for version, rows in self._changes:
             if until is None or version <= until:

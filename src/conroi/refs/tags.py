@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from conroi.commit.files import TableFiles
+from conroi.commit.forked import write_fork
 from conroi.errors import (
     AlreadyExistsError,
     CorruptionError,
@@ -160,6 +161,9 @@ class Tags:
             raise NotFoundError(
                 f"There is no version {version} to tag.", table=self._files.root, hint="versions() lists what is there."
             )
+        assert located is not None
+        # A version from before a branch is tagged there: what is in the branch's own folder stays with the branch.
+        write_fork(self._files.objects, located.path)
         now = _timestamp(self._files.environment.now_ns())
         content = {
             "branch": self._branch,

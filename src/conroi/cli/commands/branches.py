@@ -24,7 +24,9 @@ def add_to(app: typer.Typer) -> None:
         branch, "create", examples=["conroi branch create ./lake dev", "conroi branch create ./lake dev --from q3"]
     )(create)
     command(branch, "rename", examples=["conroi branch rename ./lake dev next"])(rename)
-    command(branch, "delete", examples=["conroi branch delete ./lake dev"])(delete)
+    command(
+        branch, "delete", examples=["conroi branch delete ./lake dev", "conroi branch delete ./lake dev --drop-tags"]
+    )(delete)
     app.add_typer(branch, name="branch", rich_help_panel=SECTION)
     command(
         app,
@@ -75,12 +77,16 @@ def rename(session: Session, words: Annotated[list[str], typer.Argument(metavar=
         session.output.line(f"{name} is called {renamed.name} now.")
 
 
-def delete(session: Session, words: Annotated[list[str], typer.Argument(metavar="[LAKE] NAME")]) -> None:
-    """End a branch. Its files go when they are collected."""
+def delete(
+    session: Session,
+    words: Annotated[list[str], typer.Argument(metavar="[LAKE] NAME")],
+    drop_tags: Annotated[bool, typer.Option("--drop-tags", help="Delete the tags of its versions too.")] = False,
+) -> None:
+    """End a branch. Its files go when they are collected. One whose versions are tagged is not deleted."""
     address, (name,) = split(words, "NAME")
     branches = session.lake(address).branches
     branch = branches.get(name)
-    branches.delete(name)
+    branches.delete(name, tags="drop" if drop_tags else "refuse")
     if session.as_json:
         session.output.document(branch.to_dict())
     else:
