@@ -184,7 +184,7 @@ def _branch(subject: Subject, folder: str, kept: frozenset[int]) -> Subject:
     start = f"{folder}/"
     below = {path[len(start) :]: info for path, info in subject.listed.files.items() if path.startswith(start)}
     name = f"{subject.name or 'table'}@{folder.removeprefix(f'{TREE_DIR}/')}"
-    return Subject(subject.examination, files, Listed(below), name, subject.is_in_lake, kept=kept)
+    return Subject(subject.examination, files, Listed(below), name, subject.is_in_lake, is_branch=True, kept=kept)
 
 
 # ---------------------------------------------------------------------------------------- a lake

@@ -95,6 +95,8 @@ class Subject:
     listed: Listed
     name: str | None
     is_in_lake: bool = False
+    is_branch: bool = False
+    """Whether it is the folder of a branch below a table."""
     is_gone: bool = False
     """Whether only older versions of the lake have it."""
     head: Located | None = None
