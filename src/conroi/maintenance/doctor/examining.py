@@ -18,7 +18,7 @@ from conroi.errors import ConroiError
 from conroi.maintenance.doctor.contents import check_contents
 from conroi.maintenance.doctor.findings import Diagnosis, Findings
 from conroi.maintenance.doctor.lake_history import LIST, LakeHistory, database_history, read_history
-from conroi.maintenance.doctor.lake_pins import PinChecks, head_of
+from conroi.maintenance.doctor.lake_pins import PinChecks, check_branches, head_of
 from conroi.maintenance.doctor.lake_rows import check_lake_rows
 from conroi.maintenance.doctor.leftovers import check_leftovers
 from conroi.maintenance.doctor.lines import Line, LineReader
@@ -92,6 +92,8 @@ def examine_lake(
         history = _examine_list(examination, manifest)
     if history is not None:
         _examine_tables(examination, catalog, history, only)
+    if deep:
+        check_branches(catalog, examination)
     if only is not None:
         examination.findings.keep({shown(only), LIST})
     return _done(examination, environment, fix=fix)

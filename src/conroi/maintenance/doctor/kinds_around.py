@@ -70,6 +70,12 @@ LAKE_GROUPS: tuple[Group, ...] = (
                 "Restore the file from a backup. Other versions of the lake can be opened with lake.at(version=…).",
             ),
             Kind(
+                "unreadable-on-branch",
+                "error",
+                "a table cannot be read as a branch of the lake has it (deep)",
+                "Open an older version of the branch with lake.branch(name).at(version), or merge the table anew.",
+            ),
+            Kind(
                 "pin-mismatch",
                 "error",
                 "the manifest that the lake pins was made by another transaction",

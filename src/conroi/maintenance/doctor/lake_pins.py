@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from conroi.catalog.branches import BranchedLake
 from conroi.catalog.catalog import Catalog
 from conroi.catalog.forking import table_of
+from conroi.catalog.names import shown
 from conroi.catalog.rows import Row
 from conroi.commit.foreign import CLEANUP_CONFIG
 from conroi.commit.pins import Pin, finalize, load_pinned
 from conroi.errors import ConroiError, NotFoundError
 from conroi.locks.fence import note_of
 from conroi.maintenance.adopting import adopt
-from conroi.maintenance.doctor.lake_history import LakeHistory, PinUse, place_of
+from conroi.maintenance.doctor.lake_history import LIST, LakeHistory, PinUse, place_of
 from conroi.maintenance.doctor.lines import Line
-from conroi.maintenance.doctor.subject import Subject
+from conroi.maintenance.doctor.subject import Examination, Subject
 from conroi.maintenance.mend import mend
+from conroi.stores.bases import copies_of_data_file
 from conroi.stores.listed import Listed
 from conroi.stores.versions import Located
 
@@ -170,3 +173,52 @@ class PinChecks:
             unset = ", ".join(f'"{key}": None' for key in found)
             hint = f"table.set_config({{{unset}}})."
             self._subject.add("auto-cleanup", what, version=head.version, hint=hint)
+
+
+# ----------------------------------------------------------------------- as a branch reads them
+
+
+def check_branches(catalog: Catalog, examination: Examination) -> None:
+    """Every table of every branch as its readers find it: by its row, through the folders that the row names.
+
+    Nothing is written, so tables that were not written on the branch are not forked.
+    """
+    main = catalog.main
+    if main.manifest is None:
+        return
+    branched, seen = BranchedLake(main, main.manifest), set[str]()
+    for branch in branched.names.all():
+        try:
+            on_branch, _ = branched.opened(branch)
+            tables = on_branch.state().tables()
+        except ConroiError as error:
+            examination.findings.add("lake-unreadable", f"Branch {branch.name!r}: {error.message}", table=LIST)
+            continue
+        for row in tables:
+            examination.looked_at("tables on branches")
+            problem = _unreadable(on_branch, row, seen)
+            if problem is not None:
+                what = f"On branch {branch.name!r}: {problem}"
+                pin = row.pin
+                version = None if pin is None else pin.version
+                name = f"{shown(row.object_id)}@{branch.name}"
+                examination.findings.add("unreadable-on-branch", what, table=name, version=version, path=row.location)
+
+
+def _unreadable(catalog: Catalog, row: Row, seen: set[str]) -> str | None:
+    """Why a table cannot be read; `seen` has the files that were found before."""
+    if row.pin is None:
+        return None
+    try:
+        objects = catalog.objects_of(row)
+        manifest = load_pinned(objects, row.pin).manifest
+        for fragment in manifest.fragments:
+            for file in fragment.files:
+                for copy in copies_of_data_file(objects, manifest, file)[:1]:
+                    path = f"{copy.source.root}/{copy.there}"
+                    if path not in seen and copy.source.head(copy.there) is None:
+                        return f"the data file {path} is not there."
+                    seen.add(path)
+    except ConroiError as error:
+        return error.message
+    return None
