@@ -40,6 +40,13 @@ def column_batches(
         return _without_row_id(scanned)
 
 
+def column_types(pinned: Pinned, columns: Mapping[str, str]) -> pa.Schema:
+    """The new columns as their expressions would come out; no row is read."""
+    with pylance_errors(pinned.root):
+        wanted = {name: expression(value, pinned.root) for name, value in columns.items()}
+        return _without_row_id(pinned.dataset.scanner(columns=wanted, with_row_id=True).to_reader()).schema
+
+
 def _without_row_id(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
     schema = pa.schema([f for f in reader.schema if f.name != "_rowid"])
     return pa.RecordBatchReader.from_batches(schema, (batch.select(schema.names) for batch in reader))

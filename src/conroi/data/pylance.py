@@ -177,6 +177,9 @@ def _typed(error: BaseException, table: str) -> ConroiError:
             f"A file stands where the table needs a folder: {text}", table=table, hint="Choose another path."
         )
     is_refusal = isinstance(error, ValueError | TypeError | NotImplementedError | KeyError)
+    if "could not convert to literal of type 'decimal" in lowered:
+        hint = "Compare a decimal column with a decimal: write CAST(1.5 AS DECIMAL(10, 2)) for 1.5."
+        return InvalidInputError(text, table=table, hint=hint)
     if str(error).startswith((_INVALID_INPUT, _NOT_SUPPORTED)) or (is_refusal and not is_io):
         return InvalidInputError(text, table=table, hint="Check column names, types and the expression.")
     if is_io:

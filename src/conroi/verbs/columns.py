@@ -7,7 +7,7 @@ from typing import Any, TypeAlias, TypedDict, cast
 
 import pyarrow as pa
 
-from conroi.data.columns import Columns, column_batches, write_column_file
+from conroi.data.columns import Columns, column_batches, column_types, write_column_file
 from conroi.data.fitting import can_become
 from conroi.data.names import check_column_name
 from conroi.data.pinned import Pinned
@@ -75,11 +75,14 @@ def add_columns(
     if isinstance(columns, pa.Field | pa.Schema) or not (callable(columns) or isinstance(columns, Mapping)):
         return _add_null_columns(pinned, _given_fields(pinned, columns))
     if not pinned.manifest.fragments:
-        raise InvalidInputError(
-            "The table has no rows, so the types of the new columns are not known.",
-            table=pinned.root,
-            hint="Give pyarrow fields instead.",
-        )
+        if callable(columns):
+            raise InvalidInputError(
+                "The table has no rows, so the types that the function would give are not known.",
+                table=pinned.root,
+                hint="Give expressions or pyarrow fields instead.",
+            )
+        fields = with_new_fields(pinned, list(column_types(pinned, columns)))
+        return Plan(pinned.staged(merged(pinned, (), fields)))
     fields, files = compute(pinned, columns, read_columns, progress)
     changed = [with_file(fragment, file) for fragment, file in zip(pinned.manifest.fragments, files, strict=True)]
     return Plan(pinned.staged(merged(pinned, changed, fields)))
