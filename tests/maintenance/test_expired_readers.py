@@ -12,9 +12,10 @@ import conroi
 from conroi.data.pinned import Pinned
 from conroi.stores.ages import other_ages
 from conroi.stores.objects import Objects
-from conroi.testing import FaultyObjects, Request, call_before, connect_through
+from conroi.testing import FaultyObjects, Request, call_before, connect_through, fail
 from conroi.verbs import update
 from conroi.verbs.plan import Plan
+from tests.support.instruments import CloudLike
 
 pytestmark = pytest.mark.contract("M8")
 
@@ -230,3 +231,33 @@ def test_a_version_that_is_collected_between_the_look_and_the_opening_is_looked_
         plain["t"].append([{"id": 8, "v": "x"}])
     assert NEWEST[how](lake, table) == 3, "id 1, 2 and 3"
     assert hits, "nothing was collected"
+
+
+def test_a_version_that_is_collected_before_a_publisher_makes_it_final_is_no_failure(tmp_path: Path) -> None:
+    """Far away: the publisher of the next version finishes the one before, which others have finished and collected."""
+    plain = lake_at(tmp_path, "folder")
+    plain.create_table("t", rows(0))
+    hits: list[Request] = []
+
+    def collect(request: Request) -> None:
+        hits.append(request)
+        supersede(plain["t"])
+        plain.expire(timedelta(0), keep=1, dry_run=False)
+
+    def dying(objects: Objects) -> Objects:
+        return FaultyObjects(CloudLike(objects), [fail("*_if_absent", "_versions/*.manifest", times=None)])
+
+    def stalled(objects: Objects) -> Objects:
+        faults = [call_before(collect, "get*", "_versions/*.manifest-*", skip=1)]
+        return FaultyObjects(CloudLike(objects), faults) if objects.root.endswith("t.lance") else CloudLike(objects)
+
+    def first(objects: Objects) -> Objects:
+        return dying(objects) if objects.root.endswith("t.lance") else CloudLike(objects)
+
+    connect_through(tmp_path / "lake", first)["t"].append([{"id": 8, "v": "x"}])  # published, never made final
+    lake = connect_through(tmp_path / "lake", stalled)
+    table = lake["t"]
+    assert (table.count_rows(), hits) == (7, [])
+    table.append([{"id": 9, "v": "x"}])
+    assert hits, "nothing was collected"
+    assert sorted(lake["t"].to_arrow()["id"].to_pylist()) == [1, 2, 3, 9]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -179,3 +181,20 @@ def test_odd_names_work_in_every_verb(uri: str) -> None:
         assert retyped.schema.field(name).type == pa.int32()
         assert retyped.append(pa.table({other: [999] for other in names})).delete(f"`{name}` = 999").count_rows() == 2
         table = retyped.latest()
+
+
+@pytest.mark.contract("K5")
+@pytest.mark.parametrize("how", ["expression", "function"])
+def test_a_copy_of_a_key_column_is_not_part_of_the_key(how: str, tmp_path: Path) -> None:
+    table = conroi.create_table(tmp_path / "t", [{"id": 1, "v": 1}], key="id")
+
+    def copied(batch: pa.RecordBatch) -> pa.RecordBatch:
+        return pa.RecordBatch.from_arrays(
+            [batch.column("id")], schema=pa.schema([batch.schema.field(0).with_name("y")])
+        )
+
+    table = table.add_columns({"y": "id"} if how == "expression" else copied)
+    assert table.key == ("id",)
+    done = table.merge([{"id": 1, "v": 2, "y": 7}], on="id").when_matched_update_all().execute()
+    assert done.rows_updated == 1
+    assert conroi.open_table(tmp_path / "t").key == ("id",)

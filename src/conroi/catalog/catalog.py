@@ -243,9 +243,10 @@ class Catalog:
     def _completed(self, row: Row, pin: Pin, snapshot: Snapshot) -> Snapshot:
         """A published version that is not final, made final by who finds it; its publisher may be dead.
 
-        Best effort: who only reads may not be allowed to. Far away it is left to the publisher for a moment.
+        Best effort: who only reads may not be allowed to. Far away it is left to the publisher for a moment, unless
+        pylance needs the file to read the columns.
         """
-        if snapshot.is_final or self._is_young(snapshot):
+        if snapshot.is_final or (self._is_young(snapshot) and not has_dictionaries(snapshot.manifest.fields)):
             return snapshot
         try:
             finalize(self.objects_of(row), pin, self.environment)

@@ -24,7 +24,6 @@ from conroi.errors import (
     ConroiError,
     IncompatibleConflict,
     RetryableConflict,
-    VersionExpired,
 )
 from conroi.stores.versions import Located
 
@@ -46,10 +45,6 @@ class Wanted:
     """Its row at the base, or the row that it is to get."""
     foreign: ForeignManifest | None = None
     """The next manifest, if other software has built it."""
-
-
-class StateSuperseded(Exception):
-    """Internal: the lake moved on from the state of an attempt, whose versions were collected. Look again."""
 
 
 class Part:
@@ -87,12 +82,7 @@ class Part:
         if self.is_new:
             return
         row = self._row(state)
-        try:
-            snapshot = self._catalog.snapshot(row)
-        except VersionExpired as error:
-            if self._row(self._catalog.state()).pin == row.pin:
-                raise
-            raise StateSuperseded from error
+        snapshot = self._catalog.snapshot(row)
         seen = self._seen()
         if snapshot.version > seen.version:
             self._refuse_mended(row)

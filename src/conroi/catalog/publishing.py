@@ -20,7 +20,7 @@ from conroi.catalog.catalog import Catalog, LakeTableFiles
 from conroi.catalog.expectations import Expectation, ListingExpectation, TagsExpectation
 from conroi.catalog.heads import Published, Seen
 from conroi.catalog.names import parents, shown
-from conroi.catalog.part import Part, StateSuperseded, Wanted
+from conroi.catalog.part import Part, Wanted
 from conroi.catalog.prebuilt import PrebuiltPart
 from conroi.catalog.records import Notes
 from conroi.catalog.rows import NAMESPACE, Row
@@ -31,6 +31,7 @@ from conroi.commit.files import TableFiles
 from conroi.commit.reservations import RESERVED_S
 from conroi.errors import (
     AlreadyExistsError,
+    BaseVersionExpired,
     CommitStateUnknown,
     ConroiError,
     ExpectedVersionMismatch,
@@ -38,6 +39,7 @@ from conroi.errors import (
     InvalidInputError,
     RetryableConflict,
     TooMuchContention,
+    VersionExpired,
 )
 from conroi.parallel import later, together
 
@@ -132,7 +134,11 @@ class Publishing:
                 if earlier is not None:
                     break
                 attempt_started = environment.monotonic()
-                published = self._attempt(state)
+                try:
+                    published = self._attempt(state)
+                except VersionExpired as error:
+                    self._raise_unless_superseded(error, state)
+                    published = None
                 turns.took(environment.monotonic() - attempt_started)
             if published is not None:
                 return self._told(published, attempt)
@@ -149,8 +155,13 @@ class Publishing:
 
     def _lost_to_same_table(self, state: LakeState) -> bool:
         """Whether who was faster changed a table of ours, too; what forbids ours altogether is raised."""
-        self.check(state)
-        return not self._catch_up(state) or any(part.moved for part in self._parts)
+        try:
+            self.check(state)
+            self._catch_up(state)
+        except VersionExpired as error:
+            self._raise_unless_superseded(error, state)
+            return True
+        return any(part.moved for part in self._parts)
 
     # ------------------------------------------------------------------------ what others did
 
@@ -209,14 +220,14 @@ class Publishing:
                 return published
         return None if seen.is_complete else self._published_before()
 
-    def _catch_up(self, state: LakeState) -> bool:
-        """Rebase all tables on this state; False if there is a newer one, and versions of this one were collected."""
-        try:
-            for part in self._parts:
-                part.catch_up(state)
-        except StateSuperseded:
-            return False
-        return True
+    def _catch_up(self, state: LakeState) -> None:
+        for part in self._parts:
+            part.catch_up(state)
+
+    def _raise_unless_superseded(self, error: VersionExpired, state: LakeState) -> None:
+        """A version of this state was collected. That is no failure of ours if the lake has moved on since."""
+        if isinstance(error, BaseVersionExpired) or self._catalog.state().version == state.version:
+            raise error
 
     def _published_before(self) -> Published | None:
         key = self._order.notes.idempotency_key
@@ -230,8 +241,7 @@ class Publishing:
         pinned = self._pinned_by_check(state)
         settled = state.with_rows(pinned)
         self.check(settled)
-        if not self._catch_up(settled):
-            return None
+        self._catch_up(settled)
         for part in self._parts:
             part.build()
         changes = {**pinned, **self._changes(settled)}

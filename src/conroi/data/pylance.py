@@ -19,6 +19,7 @@ from conroi.commit.forked import is_inherited
 from conroi.commit.snapshot import Snapshot
 from conroi.errors import ConroiError, CorruptionError, InvalidInputError, StoreError
 from conroi.format import lance_pb2 as pb
+from conroi.format.fields import has_dictionaries
 from conroi.format.manifest import Manifest
 from conroi.format.naming import DATA_DIR, DETACHED_BIT, check_relative_path
 from conroi.parallel import ProcessBound
@@ -85,7 +86,11 @@ def open_dataset(objects: Objects, snapshot: Snapshot, private: PrivateSession |
 
     with pylance_errors(objects.root):
         _check_paths(snapshot)
-        if private is not None and snapshot.is_private:
+        is_looked_up = snapshot.is_private and has_dictionaries(snapshot.manifest.fields)
+        if is_looked_up and snapshot.version == 0:
+            snapshot, is_looked_up = replace(snapshot, manifest=_without_dictionaries(snapshot.manifest)), False
+        # pylance opens the file of a manifest with dictionaries: that of the base, whose number the version has.
+        if private is not None and snapshot.is_private and not is_looked_up:
             session, version = private.next()
             snapshot = replace(snapshot, manifest=_numbered(snapshot, version))
         else:
@@ -106,6 +111,18 @@ def _numbered(snapshot: Snapshot, version: int) -> Manifest:
     head = snapshot.manifest.editable_head()
     head.version = version
     return snapshot.manifest.changed(head=head)
+
+
+def _without_dictionaries(manifest: Manifest) -> Manifest:
+    """The columns as plain values, which is how data files hold them. A table that was made in this transaction has no
+    file in which pylance could look for dictionaries."""
+    head = manifest.editable_head()
+    for field in head.fields:
+        if field.logical_type.startswith("dict:"):
+            field.logical_type = field.logical_type.split(":")[1]
+            field.encoding = pb.Field.Encoding.VAR_BINARY
+            field.ClearField("dictionary")
+    return manifest.changed(head=head)
 
 
 def _check_paths(snapshot: Snapshot) -> None:

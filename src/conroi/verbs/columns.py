@@ -17,6 +17,7 @@ from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import field_path, key_fields, max_field_id
 from conroi.operations import Merge, Project
+from conroi.operations.keys import KEY_MARKS
 from conroi.operations.schemas import keeps_nullability
 from conroi.verbs.create import new_fields
 from conroi.verbs.field_paths import descendants, find
@@ -132,7 +133,13 @@ def with_new_fields(pinned: Pinned, new: list[pa.Field[Any]]) -> list[pb.Field]:
         taken.add(field.name)
     if not new:
         raise no_column(pinned)
-    return [*pinned.manifest.fields, *numbered_from(pinned, next_field_id(pinned), new)]
+    added = numbered_from(pinned, next_field_id(pinned), new)
+    for field in added:  # a copy of a key column is not part of the key
+        for mark in KEY_MARKS & field.metadata.keys():
+            del field.metadata[mark]
+        field.unenforced_primary_key = field.unenforced_clustering_key = False
+        field.unenforced_primary_key_position = field.unenforced_clustering_key_position = 0
+    return [*pinned.manifest.fields, *added]
 
 
 def numbered_from(pinned: Pinned, first_id: int, new: Sequence[pa.Field[Any]]) -> list[pb.Field]:
