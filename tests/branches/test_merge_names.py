@@ -167,16 +167,23 @@ def test_renamed_on_the_source_and_dropped_on_the_target_is_a_conflict(
     assert ids(lake) == expected
 
 
-def test_a_table_that_was_only_compacted_is_no_conflict_when_the_other_side_dropped_it() -> None:
-    lake, dev = lake_of(t=[1], u=[1])
-    for name in ("t", "u"):
-        lake[name].append([{"id": 2}])
-    dev.merge("main")
+@pytest.mark.parametrize("key", ["id", None])
+@pytest.mark.parametrize("prefer", [None, "source", "target"])
+def test_a_table_that_was_only_compacted_or_indexed_is_no_conflict_when_the_other_side_dropped_it(
+    key: str | None, prefer: Prefer | None
+) -> None:
+    lake = conroi.connect(f"memory://{uuid.uuid4().hex}")
+    for name in ("t", "u", "v"):
+        lake.create_table(name, [{"id": 1}], key=key).append([{"id": 2}])
+    lake.branches.create("dev")
+    dev = lake.branch("dev")
     lake["t"].compact()
     lake["u"].create_index("id")
+    dev["v"].compact()
     dev.drop_table("t")
     dev.drop_table("u")
-    lake.merge("dev")
+    lake.drop_table("v")
+    lake.merge("dev", prefer=prefer)
     assert ids(lake) == {}
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from conroi.branching.bringing import brought
 from conroi.branching.columns import Carry, Columns, columns_of, is_same, side_with_columns
-from conroi.branching.comparing import Comparison, key_ids, keyed_changes
+from conroi.branching.comparing import Comparison, key_ids, keyed_changes, same_rows
 from conroi.branching.keyed_rows import KeyedRows
 from conroi.branching.placed_rows import PlacedRows
 from conroi.branching.plan import Choose
@@ -175,12 +175,18 @@ def is_same_content(one: Pinned, other: Pinned) -> bool:
 
 
 def has_same_rows(one: Pinned, other: Pinned) -> bool:
-    """Whether two versions have the same columns, settings and rows; with a key, wherever the rows are."""
+    """Whether two versions have the same columns, settings and rows, wherever the rows are.
+
+    Without a key they are compared in their order, which a compaction keeps.
+    """
     if not _is_same_but_rows(one, other):
         return False
     compared = Comparison.of(one, other)
     key = key_columns(other.manifest.fields)
-    return not any(keyed_changes(compared, key).counts if key else compared.touched)
+    if key:
+        return not any(keyed_changes(compared, key).counts)
+    gone, bad, came = compared.read()
+    return gone.num_rows == came.num_rows and bool((same_rows(gone, came) & ~bad).all())
 
 
 def _is_same_but_rows(one: Pinned, other: Pinned) -> bool:
