@@ -20,15 +20,6 @@ PACKAGES_THAT_IMPORT_PYLANCE = {"data", "verbs"}
 EXCEPTIONS: dict[tuple[str, str], str] = {
     ("conroi", "getattr(front, name)"): "the public names of conroi",
     ("conroi.branching.branches", "self._branched.create"): "our own branches",
-    ("conroi.branching.keyed_rows", "table.merge"): "a statement of our own transaction",
-    (
-        "conroi.branching.keyed_rows",
-        "table.merge(upserts, on=key).when_matched_update_all().when_not_matched_insert_all().execute",
-    ): "a statement of our own transaction",
-    (
-        "conroi.branching.keyed_rows",
-        "table.merge(deletes.select(tops), on=key).when_matched_delete().execute",
-    ): "a statement of our own transaction",
     ("conroi.branching.branches", "self._lake.tags.delete"): "our own tags",
     ("conroi.catalog.lance_tags", "super().create"): "our own tags",
     ("conroi.catalog.lance_tags", "super().delete"): "our own tags",

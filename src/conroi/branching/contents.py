@@ -81,10 +81,10 @@ class ThreeVersions:
 
     @cached_property
     def key(self) -> tuple[str, ...]:
-        """The key, if both sides have the same one, as it is called below."""
+        """The key, if both sides have the same one, as it is called below; rows are not matched by nested fields."""
         above, below = (key_columns(each.manifest.fields) for each in (self.above, self.below))
         is_one = key_ids(columns_of(self.above), above) == key_ids(columns_of(self.below), below)
-        return below if is_one else ()
+        return below if is_one and not any("." in column for column in below) else ()
 
 
 @dataclass(frozen=True)

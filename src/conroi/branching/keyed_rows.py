@@ -11,11 +11,16 @@ import numpy as np
 import pyarrow as pa
 
 from conroi.branching.columns import columns_of, null_where_forbidden
-from conroi.branching.comparing import Flags, KeyedChanges, Positions, keyed_changes, same_rows, take
+from conroi.branching.comparing import Comparison, Flags, KeyedChanges, Positions, keyed_changes, same_rows, take
 from conroi.branching.plan import Choose
 from conroi.branching.results import Choice, Conflict
 from conroi.data.keys import key_columns_of, matches, repeated
+from conroi.data.pinned import Pinned
 from conroi.format.fields import key_columns
+from conroi.merging.clauses import Action, Clause, Rows
+from conroi.merging.matching import Match, match
+from conroi.merging.request import Request
+from conroi.merging.verb import Merging
 
 if TYPE_CHECKING:
     from conroi.branching.contents import ThreeVersions
@@ -190,13 +195,26 @@ class KeyedRows:
 
     def stage(self, table: TransactionTable) -> None:
         """Put the rows on top."""
-        key = list(self._three.key)
         upserts, deletes = self._upserts, self._deletes
         if upserts.num_rows:
-            table.merge(upserts, on=key).when_matched_update_all().when_not_matched_insert_all().execute()
+            table.do(Merging(upserts, Request(self._three.key, _UPSERT), self._match))
         if deletes.num_rows:
-            tops = list(dict.fromkeys(column.partition(".")[0] for column in key))
-            table.merge(deletes.select(tops), on=key).when_matched_delete().execute()
+            table.do(Merging(deletes.select(list(self._three.key)), Request(self._three.key, _DELETE), self._match))
+
+    def _match(self, pinned: Pinned, source_keys: pa.Table, on: Sequence[str], *, needs_target_only: bool) -> Match:
+        """Find the rows by key, in those fragments alone in which they can be.
+
+        A row that was changed on top is where the base has it, or in what is new since; one that is new on top is in no
+        fragment of the base.
+        """
+        pairs = Comparison.of(self._three.base, pinned).pairs
+        old = {number for base, number in pairs.items() if base not in self._three.changes_above.touched[0]}
+        chosen = [fragment.id for fragment in pinned.manifest.fragments if fragment.id not in old]
+        return match(pinned, source_keys, on, needs_target_only=needs_target_only, fragment_ids=chosen)
+
+
+_UPSERT = (Clause(Rows.MATCHED, Action.UPDATE), Clause(Rows.SOURCE_ONLY, Action.INSERT))
+_DELETE = (Clause(Rows.MATCHED, Action.DELETE),)
 
 
 def _rows_at(table: pa.Table, positions: Sequence[int]) -> dict[int, Mapping[str, Any]]:

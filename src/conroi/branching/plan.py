@@ -170,8 +170,7 @@ class _Planner:
                 return one_of[self._whole[identity]]
         elif self._is_crossed(base, source, target):
             self._whole[identity] = self._ask(identity, "history", _CROSSED)
-            if base.name is None:
-                return one_of[self._whole[identity]]
+            return one_of[self._whole[identity]]
         then = None if base is None else base.name
         if source.name in (then, target.name):
             return one_of["target"]
@@ -297,8 +296,9 @@ class _Planner:
             return "source" if target is None else "target"
         if source.content == target.content:
             return "target"
-        if base is None or base.content == UNKNOWN:
+        if identity in self._whole:
             return self._whole[identity]
+        assert base is not None, "else one side is taken whole"
         if source.content == base.content:
             return "target"
         return "source" if target.content == base.content else "both"
