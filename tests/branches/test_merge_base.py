@@ -116,3 +116,22 @@ def test_a_past_state_of_a_branch_from_before_it_began_is_one_of_its_parent(
     assert result.source_version == past
     lake.merge("late", into="other")
     assert numbers(lake.branch("other")) == {1: 10, 2: 2, 3: 30}
+
+
+@pytest.mark.contract("B9")
+def test_a_merge_that_brings_nothing_is_remembered_if_others_may_begin_at_what_it_passed(lake: conroi.Lake) -> None:
+    """Made and dropped on main in between: a branch of that time meets a target that knows of the drop."""
+    lake.branches.create("early")
+    lake.create_table("t", [{"id": 1}], key="id")
+    between = lake.version
+    lake.drop_table("t")
+    early = lake.branch("early")
+    early.merge("main")
+    version = early.version
+    early.merge("main")
+    assert early.version == version
+    lake.branches.create("late", from_=between)
+    lake.branch("late")["t"].append([{"id": 2}])
+    with pytest.raises(conroi.MergeConflict) as caught:
+        early.merge("late")
+    assert [(each.table, each.kind) for each in caught.value.conflicts] == [("t", "dropped")]

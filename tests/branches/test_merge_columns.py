@@ -177,6 +177,15 @@ def test_an_added_column_is_null_in_rows_that_the_other_side_inserted_and_kept_i
     assert rows(lake) == [{"id": 1, "v": 99, "w": 11}, {"id": 2, "v": 20, "w": None}]
 
 
+@pytest.mark.contract("B8")
+def test_an_update_needs_no_value_for_an_added_column_that_is_never_null() -> None:
+    lake, dev = lake_with([{"id": 1, "v": 10}])
+    dev["t"].add_columns({"one": "1"})
+    lake["t"].update({"v": "99"}, where="id = 1")
+    lake.merge("dev")
+    assert rows(lake) == [{"id": 1, "one": 1, "v": 99}]
+
+
 def _never_null(dev: conroi.Lake, lake: conroi.Lake) -> None:
     dev["t"].add_columns({"one": "1"})
     lake["t"].append([{"id": 2, "v": 2}])

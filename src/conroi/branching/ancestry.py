@@ -56,6 +56,21 @@ def is_merged(source: Side, target: Side) -> bool:
     return clock_of(target).get(_name(source.catalog.identity), 0) >= source.state.version
 
 
+def brings_only_itself(source: Side, target: Side) -> bool:
+    """Whether the target knows all that went into the source but, at most, its newest version.
+
+    If that has nothing new either, the target need not remember it: no branch can begin at anything that it has missed.
+    """
+    mine, theirs = clock_of(target), clock_of(source)
+    branch = source.catalog.identity
+    known = mine.get(_name(branch), 0)
+    if branch.lineage:
+        parent, begin = _name_of(branch.lineage[0][0]), branch.lineage[0][1]
+        known = max(known, begin if mine.get(parent, 0) >= begin else 0)
+    theirs.pop(_name(branch))
+    return source.state.version <= known + 1 and all(mine.get(name, 0) >= merged for name, merged in theirs.items())
+
+
 # ---------------------------------------------------------------------------------- the base
 
 

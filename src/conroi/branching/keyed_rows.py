@@ -106,9 +106,8 @@ class KeyedRows:
         if self._carried[1].any():
             return "one branch changed the type of a column, and the other wrote a value that does not fit it"
         columns = columns_of(self._three.below)
-        rows, new = self._upserts, self._insertions
-        column = null_where_forbidden(rows, tuple(each for each in columns if each.name in rows.column_names))
-        column = column or null_where_forbidden(new, columns)
+        known = tuple(column for column in columns if column.name in self._three.carry.there)
+        column = null_where_forbidden(self._updates, known) or null_where_forbidden(self._insertions, columns)
         return None if column is None else f"a row of one branch has no value for {column}, which may not be null"
 
     def _is_broken_before(self) -> bool:
@@ -121,18 +120,23 @@ class KeyedRows:
     # ------------------------------------------------------------------------ what is done
 
     @property
-    def _upserts(self) -> pa.Table:
-        """The rows that are put on top, without those that are there already or lose."""
-        return take(self._changes.upserts, self._winning(is_delete=False))
+    def _updates(self) -> pa.Table:
+        """The rows that are put in the place of one below, without those that are there already or lose."""
+        return take(self._changes.upserts, self._coming[0])
 
     @property
     def _insertions(self) -> pa.Table:
-        """Of those, the rows of which there is none below."""
-        changes = self._changes
+        """The rows of which there is none below, without those that lose."""
+        return take(self._changes.upserts, self._coming[1])
+
+    @property
+    def _coming(self) -> tuple[Positions, Positions]:
+        """Positions of the rows that are put on top: those in the place of one below, and the others."""
         positions = self._winning(is_delete=False)
-        new = (positions >= changes.new.num_rows) | np.isin(positions, self._found_below[2])
-        new &= ~np.isin(positions, self._found_below[0])
-        return take(changes.upserts, positions[new])
+        came, _, lost, *_ = self._found_below
+        is_new = (positions >= self._changes.new.num_rows) | np.isin(positions, lost)
+        is_new &= ~np.isin(positions, came)
+        return positions[~is_new], positions[is_new]
 
     @property
     def _deletes(self) -> pa.Table:
@@ -151,8 +155,7 @@ class KeyedRows:
     @property
     def counts(self) -> tuple[int, int, int]:
         """Rows inserted, updated and deleted on the side below."""
-        inserted = self._insertions.num_rows
-        return inserted, self._upserts.num_rows - inserted, self._deletes.num_rows
+        return self._insertions.num_rows, self._updates.num_rows, self._deletes.num_rows
 
     def settle(self, choose: Choose) -> int:
         """Ask about each row that both changed; how many were settled."""
@@ -195,11 +198,10 @@ class KeyedRows:
 
     def stage(self, table: TransactionTable) -> None:
         """Put the rows on top."""
-        upserts, deletes = self._upserts, self._deletes
-        if upserts.num_rows:
-            table.do(Merging(upserts, Request(self._three.key, _UPSERT), self._match))
-        if deletes.num_rows:
-            table.do(Merging(deletes.select(list(self._three.key)), Request(self._three.key, _DELETE), self._match))
+        keys = self._deletes.select(list(self._three.key))
+        for rows, clause in ((self._updates, _UPDATE), (self._insertions, _INSERT), (keys, _DELETE)):
+            if rows.num_rows:
+                table.do(Merging(rows, Request(self._three.key, (clause,)), self._match))
 
     def _match(self, pinned: Pinned, source_keys: pa.Table, on: Sequence[str], *, needs_target_only: bool) -> Match:
         """Find the rows by key, in those fragments alone in which they can be.
@@ -213,8 +215,9 @@ class KeyedRows:
         return match(pinned, source_keys, on, needs_target_only=needs_target_only, fragment_ids=chosen)
 
 
-_UPSERT = (Clause(Rows.MATCHED, Action.UPDATE), Clause(Rows.SOURCE_ONLY, Action.INSERT))
-_DELETE = (Clause(Rows.MATCHED, Action.DELETE),)
+_UPDATE = Clause(Rows.MATCHED, Action.UPDATE)
+_INSERT = Clause(Rows.SOURCE_ONLY, Action.INSERT)
+_DELETE = Clause(Rows.MATCHED, Action.DELETE)
 
 
 def _rows_at(table: pa.Table, positions: Sequence[int]) -> dict[int, Mapping[str, Any]]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from conroi.branching.ancestry import Base, BaseTable
+from conroi.branching.ancestry import Base, BaseTable, brings_only_itself
 from conroi.branching.bringing import Bringing
 from conroi.branching.contents import (
     ContentMerge,
@@ -96,8 +96,8 @@ class Merging:
             for each in self.plan.tables
             if each.name is not None and each.content == "both"
         }
-        self.has_news = is_changed(facts.base, facts.source)
-        """Whether the source differs from the base in anything: then the target must remember that it was merged."""
+        self._is_remembered = is_changed(facts.base, facts.source) or not brings_only_itself(source, target)
+        """Whether the target must remember that the source was merged, even if nothing of it changes."""
         kept = [f"dropping namespace {shown(each)}, which is not empty" for each in self.plan.kept_namespaces]
         indices = [line for content in self._contents.values() for line in content.left_out]
         self.left_out = [*facts.left_out, *kept, *indices]
@@ -132,7 +132,8 @@ class Merging:
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to write and nothing to remember."""
-        return not (self.has_news or self.summaries() or any(each.is_changed for each in self.plan.namespaces))
+        has_namespaces = any(each.is_changed for each in self.plan.namespaces)
+        return not (self._is_remembered or self.summaries() or has_namespaces)
 
     # ------------------------------------------------------------------------ publishing
 
