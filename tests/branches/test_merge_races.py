@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 import conroi
+from conroi.stores.ages import other_ages
+from conroi.stores.objects import Objects
+from conroi.testing import FaultyObjects, Request, call_before, connect_through
 from tests.branches.conftest import numbers, texts, upsert
 from tests.lake.conftest import paused_before_publication, while_paused
 from tests.support.together import Meet, together
@@ -100,3 +104,29 @@ def test_eight_who_merge_and_write_lose_nothing(tmp_path: Path) -> None:
     for version in range(3, lake.version + 1):  # a merge is there as a whole or not at all
         then = lake.at(version=version)
         assert {int(text) for text in texts(then)} == {key for key in numbers(then) if key == 1 or key // 100 % 2 == 0}
+
+
+@pytest.mark.contract("M8")
+def test_a_version_that_is_collected_while_a_merge_is_worked_out_is_looked_up_again(tmp_path: Path) -> None:
+    """The merge begins again on what the target has now."""
+    plain = conroi.connect(tmp_path / "lake")
+    plain.create_table("t", [{"id": 1, "v": 1}], key="id")
+    plain.branches.create("dev")
+    plain.branch("dev")["t"].append([{"id": 2, "v": 2}])
+    plain["t"].append([{"id": 3, "v": 3}])
+    hits: list[Request] = []
+
+    def collect(request: Request) -> None:
+        hits.append(request)
+        plain["t"].append([{"id": 4, "v": 4}])
+        with other_ages(0, 0):
+            plain.expire(timedelta(0), keep=1, dry_run=False)
+
+    def wrap(objects: Objects) -> Objects:
+        faults = [call_before(collect, "get*", "_versions/*.manifest")]
+        return FaultyObjects(objects, faults) if objects.root.endswith("t.lance") else objects
+
+    lake = connect_through(tmp_path / "lake", wrap)
+    lake.merge("dev")
+    assert hits, "nothing was collected"
+    assert sorted(row["id"] for row in plain["t"].to_arrow().to_pylist()) == [1, 2, 3, 4]

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import conroi
+from conroi.branching.results import LakeMerge
 from conroi.stores.objects import Objects
 from conroi.testing import Fault, FaultyObjects, NthRequest, connect_through, fail, lose_answer
 from tests.support.instruments import CloudLike
@@ -26,10 +27,17 @@ LONGEST = 80
 class Verb:
     """What is done, and whether another client sees that it was done."""
 
-    do: Callable[[conroi.Lake], conroi.Table]
+    do: Callable[[conroi.Lake], conroi.Table | LakeMerge]
     is_done: Callable[[conroi.Lake], bool]
     rows: list[int]
-    """Those of the answer."""
+    """Those of the answer, if it is a table."""
+    prepare: Callable[[conroi.Lake], object] = lambda _: None
+
+
+def _branch_with_a_row(lake: conroi.Lake) -> None:
+    lake.branches.create("dev")
+    lake.branch("dev")["t"].append([{"id": 3}])
+    lake.tags.create("before")
 
 
 VERBS = {
@@ -41,6 +49,9 @@ VERBS = {
         lambda lake: lake["t"].insert([{"id": 3}]), lambda lake: lake["t"].count_rows() == 3, [1, 2, 3]
     ),
     "append": Verb(lambda lake: lake["t"].append([{"id": 3}]), lambda lake: lake["t"].count_rows() == 3, [1, 2, 3]),
+    "merge": Verb(
+        lambda lake: lake.merge("dev"), lambda lake: lake["t"].count_rows() == 3, [], prepare=_branch_with_a_row
+    ),
 }
 
 
@@ -56,6 +67,7 @@ def test_a_fault_after_the_commit_is_no_refusal(name: str, kind: Callable[[], Fa
     for number in range(1, LONGEST):
         uri = tmp_path / str(number)
         conroi.connect(uri).create_table("t", ROWS)
+        verb.prepare(conroi.connect(uri))
         lance.write_dataset(pa.table({"id": [7]}), uri / "found.lance")
         chosen, wrapped = NthRequest(number, kind()), list[FaultyObjects]()
 
@@ -72,7 +84,7 @@ def test_a_fault_after_the_commit_is_no_refusal(name: str, kind: Callable[[], Fa
             pass  # refused
         is_done = verb.is_done(conroi.connect(uri))
         assert is_unknown or is_done is (answer is not None), f"request {number}: answer {answer}, but done: {is_done}"
-        assert answer is None or ids(answer) == verb.rows
+        assert not isinstance(answer, conroi.Table) or ids(answer) == verb.rows
         landed += is_done
         if not any(objects.hits for objects in wrapped):
             break

@@ -19,6 +19,7 @@ from conroi.errors import (
     InvalidInputError,
     MergeConflict,
     RetryableConflict,
+    VersionExpired,
 )
 from conroi.refs.branches import MAIN
 
@@ -39,17 +40,23 @@ def merge(
     """Work out what each table needs, and publish it all; again, if a concurrent writer was faster."""
     _check(source, target, prefer)
     taken = Side.of(source)  # once: what is published on the source from now on is for the next merge
-    before = clock_of(Side.of(target))
     environment = target.catalog.environment
     for attempt in range(1, RETRIES + 2):
         started = environment.monotonic()
+        now = Side.of(target)
         try:
-            done = _Merge(taken, target, prefer).run(dry_run=dry_run, message=message, author=author)
-            return replace(done, left_out=(*done.left_out, *_left_out_tags(source, taken, before)))
+            tags = _left_out_tags(source, taken, clock_of(now))  # before the commit: nothing may fail after it
+            done = _Merge(taken, target, now, prefer).run(dry_run=dry_run, message=message, author=author)
+            return replace(done, left_out=(*done.left_out, *tags))
         except (RetryableConflict, ExpectedVersionMismatch, IncompatibleConflict, AlreadyExistsError):
             if attempt > RETRIES:
                 raise
             environment.sleep(pause_s(environment, attempt, environment.monotonic() - started))
+        except VersionExpired:  # collected between the look at a branch and the opening of a table
+            seen = taken.state.version, now.state.version
+            taken = Side.of(source)
+            if attempt > RETRIES or seen == (taken.state.version, Side.of(target).state.version):
+                raise
     raise AssertionError("unreachable")
 
 
@@ -80,10 +87,10 @@ def _check(source: Lake, target: Lake, prefer: Prefer) -> None:
 class _Merge:
     """One attempt."""
 
-    def __init__(self, source: Side, target: Lake, prefer: Prefer) -> None:
+    def __init__(self, source: Side, target: Lake, now: Side, prefer: Prefer) -> None:
         self._source = source
         self._lake = target
-        self._target = Side.of(target)
+        self._target = now
         self._prefer: Prefer = prefer
         self._open: list[Conflict] = []
         """Conflicts that nothing settled."""
