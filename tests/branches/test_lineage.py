@@ -210,3 +210,20 @@ def test_doctor_notices_a_data_file_that_only_a_branch_of_a_branch_needs(tmp_pat
 
     found = lake.doctor(deep=True).findings
     assert ("unreadable-on-branch", "t@n") in {(each.kind, each.table) for each in found}
+
+
+def test_dictionary_columns_are_read_where_the_version_has_no_file() -> None:
+    """In a transaction, also on a branch that did not write the table. In a new table that is refused by type."""
+    lake, dev = on_branch(pa.table({"id": [1, 2], "c": pa.array(["a", "b"]).dictionary_encode()}))
+    for opened in (lake, dev):
+        with opened.begin() as tx:
+            tx["t"].append(pa.table({"id": [3], "c": pa.array(["c"]).dictionary_encode()}))
+            tx["t"].delete("c = 'a'")
+            tx["t"].update({"id": "id + 10"}, where="c = 'c'")
+            assert sorted((row["id"], row["c"]) for row in tx["t"].to_arrow().to_pylist()) == [(2, "b"), (13, "c")]
+        assert sorted((row["id"], row["c"]) for row in opened["t"].to_arrow().to_pylist()) == [(2, "b"), (13, "c")]
+    with lake.begin() as tx:
+        tx.create_table("new", pa.table({"c": pa.array(["a"]).dictionary_encode()}))
+        with pytest.raises(conroi.UnsupportedError, match="dictionaries"):
+            tx["new"].to_arrow()
+    assert lake["new"].to_arrow()["c"].to_pylist() == ["a"]
