@@ -137,7 +137,7 @@ def remains(uri: Path) -> set[str]:
     return {folder.name.rpartition("-")[0] for folder in left}
 
 
-@pytest.mark.contract("B22")
+@pytest.mark.contract("B14")
 def test_the_merge_base_on_a_deleted_branch_is_kept(tmp_path: Path) -> None:
     """I4: with an older base, the merge undid what main had set back."""
     lake = branch_of_a_branch(tmp_path / "lake")
@@ -150,7 +150,7 @@ def test_the_merge_base_on_a_deleted_branch_is_kept(tmp_path: Path) -> None:
     assert errors(lake) == set()
 
 
-@pytest.mark.contract("B22")
+@pytest.mark.contract("B14")
 def test_the_base_is_kept_if_the_deleted_branch_went_on_after_its_merge(tmp_path: Path) -> None:
     """The two sides know different versions of it: the older one is the base, and no living branch has a copy."""
     lake = conroi.connect(str(tmp_path / "lake"))
@@ -169,7 +169,7 @@ def test_the_base_is_kept_if_the_deleted_branch_went_on_after_its_merge(tmp_path
     assert values(lake) == {1: 1, 2: 3}
 
 
-@pytest.mark.contract("B22")
+@pytest.mark.contract("B14")
 def test_the_base_goes_when_no_merge_can_need_it(tmp_path: Path) -> None:
     lake = branch_of_a_branch(tmp_path / "lake")
     collect(lake, tmp_path / "lake")
@@ -179,7 +179,7 @@ def test_the_base_goes_when_no_merge_can_need_it(tmp_path: Path) -> None:
     assert remains(tmp_path / "lake") == set()
 
 
-@pytest.mark.contract("B22")
+@pytest.mark.contract("B14")
 def test_a_branch_that_began_after_the_merge_keeps_nothing_of_the_deleted_one(tmp_path: Path) -> None:
     """Both know it only through main, so a version of main is the base."""
     lake = conroi.connect(str(tmp_path / "lake"))
@@ -207,7 +207,7 @@ def test_a_lost_base_is_refused(tmp_path: Path) -> None:
     assert values(lake) == {1: 1, 2: 1}
 
 
-@pytest.mark.contract("B22")
+@pytest.mark.contract("B14")
 def test_looking_for_bases_costs_nothing_where_no_branch_was_deleted(tmp_path: Path) -> None:
     """Counted: no list of a branch is read twice, and the folders of branches are not listed."""
     lake = conroi.connect(str(tmp_path / "lake"))

@@ -19,7 +19,7 @@ import pytest
 
 import conroi
 
-pytestmark = pytest.mark.contract("B20", "B21")
+pytestmark = pytest.mark.contract("B12", "B13")
 
 Kind = Literal["plain", "rich"]
 NAMES = {1: "one", 2: "two", 3: "three", 4: "four", 5: "five", 6: "six"}

@@ -153,7 +153,7 @@ def test_of_eight_who_create_one_tag_one_succeeds(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------ branches that are deleted
 
 
-@pytest.mark.contract("B23")
+@pytest.mark.contract("B15")
 def test_a_branch_whose_versions_are_tagged_is_not_deleted(lake: conroi.Lake, dev: conroi.Lake) -> None:
     """I18: the tags named nothing afterwards."""
     dev["orders"].append([{"id": 4, "n": 40}])
@@ -175,7 +175,7 @@ def test_a_branch_whose_versions_are_tagged_is_not_deleted(lake: conroi.Lake, de
     assert sorted(numbers(lake.at(tag="first"))) == [1, 2, 3]
 
 
-@pytest.mark.contract("B23")
+@pytest.mark.contract("B15")
 def test_tags_are_deleted_with_a_branch_if_that_is_asked_for(lake: conroi.Lake, dev: conroi.Lake) -> None:
     dev["orders"].append([{"id": 4, "n": 40}])
     dev.tags.create("candidate")
@@ -190,7 +190,7 @@ def test_tags_are_deleted_with_a_branch_if_that_is_asked_for(lake: conroi.Lake, 
     assert lake.doctor().is_healthy
 
 
-@pytest.mark.contract("B23")
+@pytest.mark.contract("B15")
 def test_a_tag_that_is_made_while_the_branch_is_deleted_is_not_left_without_a_version(
     lake: conroi.Lake, dev: conroi.Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -217,7 +217,7 @@ def test_a_tag_that_is_made_while_the_branch_is_deleted_is_not_left_without_a_ve
     assert list(lake.tags) == []
 
 
-@pytest.mark.contract("B4", "B23")
+@pytest.mark.contract("B4", "B15")
 def test_a_tag_on_a_branch_keeps_a_version_from_before_the_branch(tmp_path: Path) -> None:
     """Of the lake and of a table: the collector of the main branch knows nothing of the tags of another one."""
     with other_ages(0, 0):

@@ -16,7 +16,7 @@ import conroi
 from conroi.catalog.forking import seen_on
 from conroi.errors import ConflictError, ExpectedVersionMismatch, RetryableConflict
 
-pytestmark = pytest.mark.contract("B20")
+pytestmark = pytest.mark.contract("B12")
 
 
 def ids(lake: conroi.Lake, name: str = "t") -> list[int]:

@@ -10,7 +10,7 @@ import conroi
 from conroi.stores.ages import other_ages
 from conroi.testing import SeededEnvironment
 
-pytestmark = pytest.mark.contract("B20", "M3")
+pytestmark = pytest.mark.contract("B12", "M3")
 
 
 class Hurried(SeededEnvironment):
