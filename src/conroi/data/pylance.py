@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 
 from conroi.commit.forked import is_inherited
 from conroi.commit.snapshot import Snapshot
-from conroi.errors import ConroiError, CorruptionError, InvalidInputError, StoreError
+from conroi.errors import ConroiError, CorruptionError, InvalidInputError, StoreError, UnsupportedError
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import has_dictionaries
 from conroi.format.manifest import Manifest
@@ -88,7 +88,8 @@ def open_dataset(objects: Objects, snapshot: Snapshot, private: PrivateSession |
         _check_paths(snapshot)
         is_looked_up = snapshot.is_private and has_dictionaries(snapshot.manifest.fields)
         if is_looked_up and snapshot.version == 0:
-            snapshot, is_looked_up = replace(snapshot, manifest=_without_dictionaries(snapshot.manifest)), False
+            manifest = _without_dictionaries(snapshot.manifest, objects.root)
+            snapshot, is_looked_up = replace(snapshot, manifest=manifest), False
         # pylance opens the file of a manifest with dictionaries: that of the base, whose number the version has.
         if private is not None and snapshot.is_private and not is_looked_up:
             session, version = private.next()
@@ -113,9 +114,15 @@ def _numbered(snapshot: Snapshot, version: int) -> Manifest:
     return snapshot.manifest.changed(head=head)
 
 
-def _without_dictionaries(manifest: Manifest) -> Manifest:
-    """The columns as plain values, which is how data files hold them. A table that was made in this transaction has no
-    file in which pylance could look for dictionaries."""
+def _without_dictionaries(manifest: Manifest, table: str) -> Manifest:
+    """The columns as plain values, which is how data files hold them since format 2.1. A table that was made in this
+    transaction has no file in which pylance could look for dictionaries."""
+    if manifest.fragments and manifest.head.data_format.version in ("", "2.0"):  # pylance would give other values
+        raise UnsupportedError(
+            "Columns of dictionaries in data format 2.0 cannot be read before the table is committed.",
+            table=table,
+            hint="Commit first, or create the table with data_format='2.1'.",
+        )
     head = manifest.editable_head()
     for field in head.fields:
         if field.logical_type.startswith("dict:"):
