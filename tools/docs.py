@@ -14,7 +14,7 @@ import conroi
 from conroi import errors, front
 from conroi.conflicts import page as conflicts
 from conroi.maintenance.doctor import page as doctor
-from tools import cli_page
+from tools import cli_page, merge_table
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -45,6 +45,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "conflicts.md": conflicts.page,
     "doctor.md": doctor.page,
     "cli.md": cli_page.page,
+    "branches.md": lambda: merge_table.with_section((DOCS / "branches.md").read_text("utf-8")),
 }
 
 

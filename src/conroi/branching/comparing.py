@@ -112,6 +112,13 @@ class Comparison:
             self._rewritten(old, new) or any(self._moved(old, new)) for old, new in pairs
         )
 
+    def has_same_rows(self) -> bool:
+        """Whether the rows are the same in the same order, wherever they are: a compaction keeps them so."""
+        if len(set(self.counted())) > 1:
+            return False
+        gone, bad, came = self.read()
+        return bool((same_rows(gone, came) & ~bad).all())
+
     def counted(self) -> tuple[int, int]:
         """How many rows there are in what is gone, and in what came."""
         gone, came = self.touched

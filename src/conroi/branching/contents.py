@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from conroi.branching.bringing import brought
 from conroi.branching.columns import Carry, Columns, columns_of, is_same, side_with_columns
-from conroi.branching.comparing import Comparison, key_ids, keyed_changes, same_rows
+from conroi.branching.comparing import Comparison, key_ids, keyed_changes
 from conroi.branching.keyed_rows import KeyedRows
 from conroi.branching.placed_rows import PlacedRows
 from conroi.branching.plan import Choose
@@ -183,10 +183,7 @@ def has_same_rows(one: Pinned, other: Pinned) -> bool:
         return False
     compared = Comparison.of(one, other)
     key = key_columns(other.manifest.fields)
-    if key:
-        return not any(keyed_changes(compared, key).counts)
-    gone, bad, came = compared.read()
-    return gone.num_rows == came.num_rows and bool((same_rows(gone, came) & ~bad).all())
+    return not any(keyed_changes(compared, key).counts) if key else compared.has_same_rows()
 
 
 def _is_same_but_rows(one: Pinned, other: Pinned) -> bool:
