@@ -135,3 +135,16 @@ def test_a_merge_that_brings_nothing_is_remembered_if_others_may_begin_at_what_i
     with pytest.raises(conroi.MergeConflict) as caught:
         early.merge("late")
     assert [(each.table, each.kind) for each in caught.value.conflicts] == [("t", "dropped")]
+
+
+@pytest.mark.contract("B9")
+def test_a_branch_of_a_branch_that_did_nothing_is_in_the_target_already(lake: conroi.Lake, dev: conroi.Lake) -> None:
+    upsert(dev, {1: 11})
+    lake.merge("dev")
+    lake.branches.create("fix")
+    lake.branches.create("cross", from_="fix")
+    upsert(lake, {2: 22})
+    for source, target in (("cross", "main"), ("fix", "main"), ("cross", "fix")):
+        version = lake.branch(target).version
+        assert not lake.merge(source, into=target).has_changes
+        assert lake.branch(target).version == version

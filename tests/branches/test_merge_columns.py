@@ -226,6 +226,14 @@ def test_rows_that_do_not_fit_the_columns_of_the_other_side_are_a_conflict_of_th
     assert not target.merge(source).has_changes
 
 
+def test_a_null_that_does_not_fit_is_a_conflict_of_the_table_also_in_a_row_that_both_changed() -> None:
+    lake, dev = lake_with([{"id": 1, "v": 1, "w": 1}])
+    dev["t"].alter_columns({"v": {"nullable": False}})
+    dev["t"].update({"w": "5"})
+    lake["t"].update({"v": "NULL"})
+    assert kinds(lake) == [("t", "schema")]
+
+
 @pytest.mark.parametrize("second", [{"id": 1, "v": 5}, {"id": None, "v": 5}])
 @pytest.mark.contract("B8")
 def test_rows_that_break_a_key_which_the_other_side_declared_are_a_conflict(second: dict[str, Any]) -> None:

@@ -33,13 +33,16 @@ Clock = Mapping[str, int]
 
 
 def clock_of(side: Side) -> dict[str, int]:
-    """What went into this state of a branch, itself included."""
+    """What went into this state of a branch, itself included; a branch that begins is the state that it was made of."""
     branch, version = side.catalog.identity, side.state.version
-    clock = {_name_of(folder): min(bound, version) for folder, bound in branch.lineage}
+    clock: dict[str, int] = {}
     noted = side.state.rows.get(MERGES)
     for name, merged in ({} if noted is None else noted.notes).items():
-        clock[name] = max(clock.get(name, 0), int(merged))
-    clock[_name(branch)] = version
+        clock[name] = int(merged)
+    states = [(_name(branch), version), *((_name_of(folder), min(bound, version)) for folder, bound in branch.lineage)]
+    for (name, at), (_, before) in zip(states, [*states[1:], ("", 0)], strict=True):
+        if at > before:
+            clock[name] = max(at, clock.get(name, 0))
     return clock
 
 
@@ -53,7 +56,8 @@ def merged_row(source: Side, target: Side) -> Row:
 
 def is_merged(source: Side, target: Side) -> bool:
     """Whether all of the source is in the target already."""
-    return clock_of(target).get(_name(source.catalog.identity), 0) >= source.state.version
+    known = clock_of(target)
+    return all(known.get(name, 0) >= version for name, version in clock_of(source).items())
 
 
 def brings_only_itself(source: Side, target: Side) -> bool:
@@ -63,11 +67,10 @@ def brings_only_itself(source: Side, target: Side) -> bool:
     """
     mine, theirs = clock_of(target), clock_of(source)
     branch = source.catalog.identity
-    known = mine.get(_name(branch), 0)
-    if branch.lineage:
-        parent, begin = _name_of(branch.lineage[0][0]), branch.lineage[0][1]
-        known = max(known, begin if mine.get(parent, 0) >= begin else 0)
-    theirs.pop(_name(branch))
+    begin = branch.lineage[0][1] if branch.lineage else 0
+    parents = [_name_of(folder) for folder, bound in branch.lineage if bound == begin]
+    known = max(mine.get(_name(branch), 0), begin if any(mine.get(name, 0) >= begin for name in parents) else 0)
+    theirs.pop(_name(branch), None)
     return source.state.version <= known + 1 and all(mine.get(name, 0) >= merged for name, merged in theirs.items())
 
 

@@ -107,7 +107,7 @@ class KeyedRows:
             return "one branch changed the type of a column, and the other wrote a value that does not fit it"
         columns = columns_of(self._three.below)
         known = tuple(column for column in columns if column.name in self._three.carry.there)
-        column = null_where_forbidden(self._updates, known) or null_where_forbidden(self._insertions, columns)
+        column = null_where_forbidden(self._changes.upserts, known) or null_where_forbidden(self._insertions, columns)
         return None if column is None else f"a row of one branch has no value for {column}, which may not be null"
 
     def _is_broken_before(self) -> bool:
