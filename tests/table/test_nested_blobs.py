@@ -95,3 +95,35 @@ def _as_blob(blob_type: Any, storage: pa.Array[Any]) -> pa.Array[Any]:
     return pa.ExtensionArray.from_storage(
         blob_type.__arrow_ext_deserialize__(storage.type, blob_type().__arrow_ext_serialize__()), storage
     )
+
+
+@pytest.mark.parametrize(
+    ("made_with", "asked", "is_taken"),
+    [
+        ({"inline_size_threshold": 100}, {}, True),
+        ({"inline_size_threshold": 100}, {"inline_size_threshold": 100}, True),
+        ({"inline_size_threshold": 100}, {"inline_size_threshold": 5}, False),
+        ({}, {"inline_size_threshold": 65536, "dedicated_size_threshold": 4194304}, True),
+        ({}, {"dedicated_size_threshold": 5}, False),
+        ({}, {"pack_file_size_threshold": 1 << 30}, True),
+        ({}, {"pack_file_size_threshold": 5}, False),
+    ],
+)
+def test_other_thresholds_than_those_of_the_table_are_refused_as_by_pylance(
+    made_with: dict[str, int], asked: dict[str, int], is_taken: bool, tmp_path: Path
+) -> None:
+    def rows(number: int, **thresholds: int) -> pa.Table:
+        schema = pa.schema([pa.field("id", pa.int64()), lance.blob_field("b", **thresholds)])  # type: ignore[arg-type]
+        return pa.Table.from_arrays([pa.array([number]), lance.blob_array([b"x"])], schema=schema)
+
+    lance.write_dataset(rows(1, **made_with), tmp_path / "p", data_storage_version="2.2")
+    table = conroi.create_table(tmp_path / "c", rows(1, **made_with), data_format="2.2")
+    if is_taken:
+        lance.write_dataset(rows(2, **asked), tmp_path / "p", mode="append")
+        assert table.append(rows(2, **asked)).count_rows() == 2
+        return
+    with pytest.raises(OSError, match="blob threshold"):
+        lance.write_dataset(rows(2, **asked), tmp_path / "p", mode="append")
+    with pytest.raises(conroi.InvalidInputError, match="threshold"):
+        table.append(rows(2, **asked))
+    assert table.latest().count_rows() == 1

@@ -54,7 +54,29 @@ def checked_columns(source: pa.Schema, target: pa.Schema, *, table: str) -> pa.S
                 table=table,
                 hint="Convert the column first, or change the table with alter_columns().",
             )
+        _check_blob_thresholds(source.field(field.name), field, table)
     return pa.schema(present, metadata=metadata_of(target))
+
+
+_BLOB_THRESHOLDS = {
+    b"lance-encoding:blob-inline-size-threshold": 64 << 10,
+    b"lance-encoding:blob-dedicated-size-threshold": 4 << 20,
+    b"lance-encoding:blob-pack-file-size-threshold": 1 << 30,
+}
+"""What decides where the bytes of a blob are stored, and the values that Lance uses where the table says nothing."""
+
+
+def _check_blob_thresholds(source: pa.Field[Any], target: pa.Field[Any], table: str) -> None:
+    """The table's thresholds hold for all its blobs: data that asks for others is refused, as pylance does."""
+    asked, kept = metadata_of(source) or {}, metadata_of(target) or {}
+    for name, default in _BLOB_THRESHOLDS.items():
+        wanted, there = asked.get(name), kept.get(name, str(default).encode())
+        if wanted is not None and wanted != there:
+            raise InvalidInputError(
+                f"Column {source.name!r} asks for {name.decode()} {wanted!r}, but the table's is {there!r}.",
+                table=table,
+                hint="Leave the threshold out. It is chosen when the table is created.",
+            )
 
 
 def can_become(source: pa.DataType, target: pa.DataType) -> bool:
