@@ -148,3 +148,16 @@ def test_a_branch_of_a_branch_that_did_nothing_is_in_the_target_already(lake: co
         version = lake.branch(target).version
         assert not lake.merge(source, into=target).has_changes
         assert lake.branch(target).version == version
+
+
+def test_versions_that_maintenance_made_are_nothing_to_remember(lake: conroi.Lake, dev: conroi.Lake) -> None:
+    for _ in range(2):
+        lake.create_namespace("n")
+        lake.drop_namespace("n")
+    version = dev.version
+    assert not dev.merge("main").has_changes
+    assert dev.version == version + 1, "a branch may begin where the namespace was"
+    lake.expire(older_than="1s", keep=1, dry_run=False)
+    before = dev.version
+    assert not dev.merge("main").has_changes
+    assert dev.version == before

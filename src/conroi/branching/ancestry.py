@@ -16,15 +16,19 @@ from typing import TypeAlias, TypeVar
 from conroi.branching.contents import has_same_rows, is_same_content
 from conroi.branching.states import Side, TableVersion
 from conroi.catalog.branches import BranchedLake
+from conroi.catalog.catalog import Catalog
 from conroi.catalog.forking import LINEAGE
 from conroi.catalog.opening import MANIFEST
 from conroi.catalog.rows import NAMESPACE, Row
+from conroi.catalog.state import LakeState
 from conroi.errors import CorruptionError, NotFoundError
 from conroi.refs.branches import MAIN, MAIN_BRANCH, Branch
 
 MERGES = "__merges"
 """The row of a lake in which it is noted what was merged into it; pylance takes it for an empty namespace."""
 
+MOST_MISSED = 20
+"""How many versions of a source that has nothing new are looked at before the merge is simply remembered."""
 T = TypeVar("T")
 Lineage: TypeAlias = tuple[tuple[str, int], ...]
 """The folders that have the versions from before a branch, and up to which, nearest first."""
@@ -61,17 +65,35 @@ def is_merged(source: Side, target: Side) -> bool:
 
 
 def brings_only_itself(source: Side, target: Side) -> bool:
-    """Whether the target knows all that went into the source but, at most, its newest version.
+    """Whether the target knows all that went into the source but, at most, versions with the same tables as it has now.
 
-    If that has nothing new either, the target need not remember it: no branch can begin at anything that it has missed.
+    If those have nothing new either, the target need not remember them: no branch can begin at anything that it missed.
     """
-    mine, theirs = clock_of(target), clock_of(source)
-    branch = source.catalog.identity
-    begin = branch.lineage[0][1] if branch.lineage else 0
-    parents = [_name_of(folder) for folder, bound in branch.lineage if bound == begin]
-    known = max(mine.get(_name(branch), 0), begin if any(mine.get(name, 0) >= begin for name in parents) else 0)
-    theirs.pop(_name(branch), None)
-    return source.state.version <= known + 1 and all(mine.get(name, 0) >= merged for name, merged in theirs.items())
+    known, branch = clock_of(target), source.catalog.identity
+    catalogs = {_name(branch): source.catalog, MAIN: source.catalog.main}
+    begins = {_name(branch): branch.lineage[0][1]} if branch.lineage else {}  # what was before it is of its parents
+    for name, merged in clock_of(source).items():
+        missed = range(max(known.get(name, 0), begins.get(name, 0)) + 1, merged + 1)
+        if missed and (name not in catalogs or len(missed) > MOST_MISSED):
+            return False
+        if not all(_has_same_tables(source, catalogs[name], version) for version in missed):
+            return False
+    return True
+
+
+def _has_same_tables(side: Side, catalog: Catalog, version: int) -> bool:
+    """Whether a version of a branch has the same tables; no branch can begin at one that was collected."""
+    try:
+        then = catalog.at(version)
+    except NotFoundError:
+        return True
+    return _tables(then) == _tables(side.state)
+
+
+def _tables(state: LakeState) -> dict[str, object]:
+    """What a state has, wherever it is: a table on a branch is the one that it was made of until it is written."""
+    rows = [row for row in state.rows.values() if row.object_id != MERGES]
+    return {row.object_id: (row.incarnation, row.pin) if row.is_table else None for row in rows}
 
 
 # ---------------------------------------------------------------------------------- the base
