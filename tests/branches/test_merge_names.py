@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Literal
 
+import lance
 import pytest
 
 import conroi
@@ -274,6 +276,24 @@ def test_what_a_group_does_not_link_is_merged_beside_it() -> None:
     assert conflicts(lake, "dev") == [("new", "created")]
     lake.merge("dev", prefer="target")
     assert ids(lake) == {"b": [2, 20], "c": [3], "d": [1], "new": [7]}
+
+
+@pytest.mark.contract("B12")
+def test_a_table_that_was_made_on_a_branch_is_read_by_pylance_there_after_it_was_merged(tmp_path: Any) -> None:
+    lake = conroi.connect(str(tmp_path / "lake"))
+    lake.create_table("t", [{"id": 1}])
+    lake.branches.create("dev")
+    dev = lake.branch("dev")
+    dev.create_table("new", [{"id": 7}], key="id")
+    lake.merge("dev")
+    add(dev, "new", 8)
+    folder = dev["new"].uri
+    root = folder.split("/tree/")[0]
+    assert lance.dataset(folder).to_table()["id"].to_pylist() == [7, 8]
+    assert not (Path(root) / "_versions").exists(), "else it would be a branch of that table, which it does not say"
+    assert lance.dataset(lake["new"].uri).to_table()["id"].to_pylist() == [7]
+    lake.merge("dev")
+    assert ids(lake)["new"] == [7, 8]
 
 
 # ---------------------------------------------------------------------------- namespaces

@@ -46,11 +46,16 @@ def inherited_row(target: Catalog, source: Row, current: Row | None) -> Row:
 
 
 def brought_row(target: Catalog, source: Row) -> Row:
-    """The row of a table that is brought to a branch with its files, in a folder that has no versions and had none."""
-    table = table_of(location_of(source))
-    here = table if target.branch is None else branch_folder(table, target.branch)
-    row = source.moved(here, ())
-    return row if _is_free(target, row) else source.moved(new_location(target, source.object_id), ())
+    """The row of a table that is brought to a branch with its files, in a folder that has no versions and had none.
+
+    On the main branch that is never the folder of which the source's is a branch: to pylance a table that was made on a
+    branch is no branch of another one, and would become one whose versions say otherwise.
+    """
+    if target.branch is not None:
+        row = source.moved(branch_folder(table_of(location_of(source)), target.branch), ())
+        if _is_free(target, row):
+            return row
+    return source.moved(new_location(target, source.object_id), ())
 
 
 def _is_free(target: Catalog, row: Row) -> bool:
