@@ -143,7 +143,7 @@ class Base:
         then = self._before.tables.get(identity) if len(self.sides) > 1 else None
         names = {version.name for version in there}
         name = _only_new(sorted(names), None if then is None else then.name, str.__eq__)
-        version = _only_new(there, None if then is None else then.version, _is_same)
+        version = _only_new(there, None if then is None else then.version, has_same_table)
         return BaseTable(version, name)
 
     @cached_property
@@ -168,7 +168,8 @@ def _only_new(values: Sequence[T], before: T | None, is_same: Callable[[T, T], b
     return distinct[0] if len(distinct) == 1 else None
 
 
-def _is_same(one: TableVersion, other: TableVersion) -> bool:
+def has_same_table(one: TableVersion, other: TableVersion) -> bool:
+    """Whether two states have the same table: a compaction or an index is no change of it."""
     if one.is_same_version(other) or is_same_content(one.pinned, other.pinned):
         return True
     return has_same_rows(one.pinned, other.pinned)

@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from conroi.branching.ancestry import Base, BaseTable, brings_only_itself
+from conroi.branching.ancestry import Base, BaseTable, brings_only_itself, has_same_table
 from conroi.branching.bringing import Bringing
 from conroi.branching.contents import (
     ContentMerge,
     ThreeVersions,
-    has_same_rows,
     is_same_content,
     merge_contents,
     taking,
@@ -77,9 +76,9 @@ def _labelled(
 
 def _is_same(one: TableVersion, other: TableVersion, is_merged: bool) -> bool:
     """Of a table that one side has to be taken of, compaction and indices are no change; else they are brought."""
-    if one.is_same_version(other) or is_same_content(one.pinned, other.pinned):
-        return True
-    return not is_merged and has_same_rows(one.pinned, other.pinned)
+    if not is_merged:
+        return has_same_table(one, other)
+    return one.is_same_version(other) or is_same_content(one.pinned, other.pinned)
 
 
 class Merging:
