@@ -113,11 +113,12 @@ class Comparison:
         )
 
     def has_same_rows(self) -> bool:
-        """Whether the rows are the same in the same order, wherever they are: a compaction keeps them so."""
-        if len(set(self.counted())) > 1:
+        """Whether whole fragments at most were written anew, with the same rows in the same order: a compaction."""
+        gone, came = self.touched
+        if any(offsets is not None for offsets in (*gone.values(), *came.values())) or len(set(self.counted())) > 1:
             return False
-        gone, bad, came = self.read()
-        return bool((same_rows(gone, came) & ~bad).all())
+        before, bad, after = self.read()
+        return bool((same_rows(before, after) & ~bad).all())
 
     def counted(self) -> tuple[int, int]:
         """How many rows there are in what is gone, and in what came."""

@@ -34,7 +34,8 @@ class PlacedRows:
 
     def __init__(self, three: ThreeVersions) -> None:
         self._three = three
-        gone, self._came = ({}, {}) if three.changes_above.has_same_rows() else three.changes_above.touched
+        is_compacted = Comparison.of(three.base, three.above).has_same_rows()
+        gone, self._came = ({}, {}) if is_compacted else three.changes_above.touched
         self._out = {number: self._offsets(number, offsets) for number, offsets in gone.items()}
         """What is taken out, by fragment of the base."""
 

@@ -10,10 +10,9 @@ import json
 
 from conroi.catalog.catalog import Catalog, location_of
 from conroi.catalog.creating import new_location
-from conroi.catalog.forking import seen_on, table_of
+from conroi.catalog.forking import seen_on
 from conroi.catalog.ownership import MARK, mark_created
 from conroi.catalog.rows import Row
-from conroi.commit.forked import branch_folder
 from conroi.errors import NotFoundError
 from conroi.stores.forgotten import FORGOTTEN_DIR
 from conroi.stores.manifest_files import manifest_files
@@ -48,13 +47,9 @@ def inherited_row(target: Catalog, source: Row, current: Row | None) -> Row:
 def brought_row(target: Catalog, source: Row) -> Row:
     """The row of a table that is brought to a branch with its files, in a folder that has no versions and had none.
 
-    On the main branch that is never the folder of which the source's is a branch: to pylance a table that was made on a
-    branch is no branch of another one, and would become one whose versions say otherwise.
+    Never in the folder of the table that it comes from, or in one below it: to pylance it would be a branch of that
+    table, or have it as a branch, and its versions do not say so.
     """
-    if target.branch is not None:
-        row = source.moved(branch_folder(table_of(location_of(source)), target.branch), ())
-        if _is_free(target, row):
-            return row
     return source.moved(new_location(target, source.object_id), ())
 
 
