@@ -131,7 +131,8 @@ def check_conflicts(found: Iterable[Any], expected: list[Conflict], columns: Map
             what = f"{conflict.kind} {conflict.key or ''} of {sorted(conflict.names)}"
             raise Difference(f"conflict {what} is not listed; left are {shown}")
     if left:
-        raise Difference(f"conflicts that are none: {[str(raw) for _, raw in left]}")
+        kinds = sorted({each.kind for each, _ in left})
+        raise Difference(f"conflicts ({', '.join(kinds)}) that are none: {[str(raw) for _, raw in left]}")
 
 
 def _check_conflict_rows(conflict: Conflict, raw: Any, table: Table | None) -> None:

@@ -315,7 +315,7 @@ class Generator:
 
     def delete_branch(self) -> Step | None:
         names = [name for name in self._world.branches if name != "main"]
-        return ("delete_branch", one_of(self._picks, names)) if names else None
+        return ("delete_branch", one_of(self._picks, names), chance(self._picks, 30)) if names else None
 
     def rename_branch(self) -> Step | None:
         names = [name for name in self._world.branches if name != "main"]

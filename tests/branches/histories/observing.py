@@ -33,10 +33,10 @@ class Observed:
         """Handles that were opened some time ago."""
         self._past: list[tuple[int, int, conroi.Lake]] = []
         """Past states that were opened some time ago."""
-        self._merged: set[tuple[int, tuple[int, int]]] = set()
-        """Targets of merges, and the versions that were merged into them."""
         self._touched: set[str] | None = None
         """Tables that the step changed; None for all."""
+        self._is_checked = False
+        """Whether the step itself looked at the whole branch."""
 
     # ------------------------------------------------------------------ looking
 
@@ -71,7 +71,9 @@ class Observed:
         except conroi.ConroiError as error:
             raise Difference(f"through {where}: {type(error).__name__}: {error}") from error
 
-    def _check_past(self, branch: Branch, version: int, lake: conroi.Lake, *, keep: bool = False) -> None:
+    def _check_past(
+        self, branch: Branch, version: int, lake: conroi.Lake, *, keep: bool = False, only: list[str] | None = None
+    ) -> None:
         try:
             past = lake.at(version)
         except conroi.NotFoundError as error:
@@ -81,11 +83,13 @@ class Observed:
             raise Difference(f"{branch.name} at {version}: {error}") from error
         if keep:
             self._past.append((branch.id, version, past))
-        self._check_expired(branch, version, past, f"at({version})")
+        self._check_expired(branch, version, past, f"at({version})", only)
 
-    def _check_expired(self, branch: Branch, version: int, past: conroi.Lake, where: str) -> None:
+    def _check_expired(
+        self, branch: Branch, version: int, past: conroi.Lake, where: str, only: list[str] | None = None
+    ) -> None:
         try:
-            self.counts["tables read"] += check_state(past, branch.versions[version].state)
+            self.counts["tables read"] += check_state(past, branch.versions[version].state, only=only)
             self.counts["past states"] += 1
         except conroi.ConroiError as error:
             if version not in branch.maybe or not isinstance(error, conroi.NotFoundError):
@@ -100,18 +104,27 @@ class Observed:
         if not diagnosis.is_healthy:
             raise Difference(f"doctor: {[str(each) for each in diagnosis.findings if each.severity == 'error']}")
 
-    def finish(self, *, deep: bool, past: int | None = None) -> None:
+    def finish(self, *, deep: bool) -> None:
         """Look at everything: all branches in two handles, past states, tags, doctor, forks through pylance."""
         for branch in self.world.branches.values():
             self._check("its own handle", self.lakes[branch.id], branch.head.state)
             again = conroi.connect(self.uri, branch=branch.name)
             self._check("a new handle", again, branch.head.state)
-            for version in sorted(branch.versions)[-past if past else 0 :]:
-                self._check_past(branch, version, again)
+            self._check_all_past(branch, again)
             self._check_forks(again, branch)
         for name, (number, version) in self.world.tags.items():
             self._check(f"tag {name}", self.lake.at(tag=name), self.world.version(number, version).state)
         self.check_health(deep=deep)
+
+    def _check_all_past(self, branch: Branch, lake: conroi.Lake) -> None:
+        """Every version; of each, the tables that are not what they were in the version before."""
+        seen = set[tuple[str, int]]()
+        for version in sorted(branch.versions):
+            entries = branch.versions[version].state.tables.values()
+            self._check_past(
+                branch, version, lake, only=[e.name for e in entries if (e.name, e.table.version) not in seen]
+            )
+            seen = {(entry.name, entry.table.version) for entry in entries}
 
     def _check_forks(self, lake: conroi.Lake, branch: Branch) -> None:
         """pylance by path: a table that was forked is the branch's version in its own folder."""
@@ -166,8 +179,12 @@ class Observed:
 
 
 def _by_path(uri: str, branch: str, version: int) -> pa.Table:
-    """What pylance reads of a forked table: as a branch, or (no version of main is in its folder) as a folder."""
+    """What pylance reads of a forked table as a branch; or as a folder, if it was made on the branch."""
     root = uri.split("/tree/")[0]
     if Path(root, "_versions").is_dir():
-        return lance.dataset(root).checkout_version((branch, version)).to_table()
+        try:
+            return lance.dataset(root).checkout_version((branch, version)).to_table()
+        except OSError as error:
+            if "belonging to branch 'main'" not in str(error):
+                raise
     return lance.dataset(uri, version=version).to_table()

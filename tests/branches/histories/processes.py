@@ -1,7 +1,9 @@
 """Merges and writers in different processes on one lake, and what must hold whatever they did.
 
-Each key has one branch on which one process writes it, so its last acknowledged value must be everywhere in the end.
-One key is everybody's, so merges do have conflicts. Two tables are only ever changed together, to the same values.
+Each key has one branch on which one process writes it, so its last acknowledged value must be there in the end, and
+after two merges everywhere. One key is everybody's, so merges do have conflicts. Two tables are only ever changed
+together, to the same values. In histories with an odd seed branches are merged both ways at once; merges that cross
+each other can leave a table without a common base, which is a conflict that these processes do not settle.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ LOST_RACE = (conroi.RetryableConflict, conroi.TooMuchContention, conroi.Expected
 class Journal:
     """What one process did."""
 
-    logged: list[int] = field(default_factory=list[int])
+    logged: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
+    """Branch and row."""
     unknown: list[int] = field(default_factory=list[int])
     cells: dict[int, int | None] = field(default_factory=dict[int, "int | None"])
     """The last acknowledged value of its own keys; None if it was deleted."""
@@ -37,6 +40,21 @@ class Journal:
     made: list[str] = field(default_factory=list[str])
     counts: Counter[str] = field(default_factory=Counter[str])
     problems: list[str] = field(default_factory=list[str])
+
+
+class Unsettled(Exception):
+    """A conflict that is not about the key that everybody writes."""
+
+
+def settling(side: str) -> Any:
+    """For `prefer`: one side for that key, no answer for anything else."""
+
+    def answer(conflict: Any) -> str:
+        if conflict.kind == "row" and conflict.key == {"id": SHARED}:
+            return side
+        raise Unsettled(f"{conflict.kind} {conflict.table} {conflict.key}")
+
+    return answer
 
 
 def upsert(table: Any, key: int, value: int) -> None:
@@ -49,6 +67,7 @@ class _Worker:
 
     def __init__(self, uri: str, number: int, seed: int) -> None:
         self._number, self._random = number, random.Random(seed * 31 + number)
+        self._targets = BRANCHES if seed % 2 else ("main",)
         self._lakes = {name: conroi.connect(uri, branch=None if name == "main" else name) for name in BRANCHES}
         self.journal = Journal()
         self._values = iter(range(number * 1_000_000 + 1, (number + 1) * 1_000_000))
@@ -65,11 +84,20 @@ class _Worker:
                 self.journal.counts[f"{verb.__name__}: {type(error).__name__}"] += 1
             except conroi.MergeConflict as error:
                 self.journal.counts["merge: refused"] += 1
-                others = [each for each in error.conflicts if each.kind != "row" or each.key != {"id": SHARED}]
-                if verb != self.merge or others:
-                    self.journal.problems.append(f"{verb.__name__}: conflicts {others}")
+                self._judge([f"{each.kind} {each.table} {each.key}" for each in error.conflicts])
+            except Unsettled as error:
+                self.journal.counts["merge: refused"] += 1
+                self._judge([str(error)])
             except Exception as error:  # noqa: BLE001
                 self.journal.problems.append(f"{verb.__name__}: {type(error).__name__}: {error}")
+
+    def _judge(self, conflicts: list[str]) -> None:
+        """The key that everybody writes may be in conflict; where merges cross each other, tables may have no base."""
+        for each in conflicts:
+            is_crossed = each.startswith("history ") and len(self._targets) > 1
+            if each != f"row cells {{'id': {SHARED}}}" and not is_crossed:
+                self.journal.problems.append(f"merge: conflict {each}")
+            self.journal.counts[f"conflict {each.split()[0]}"] += 1
 
     def _own(self) -> tuple[int, conroi.Lake]:
         """A key of this process, and the branch on which it is written."""
@@ -77,13 +105,13 @@ class _Worker:
         return key, self._lakes[BRANCHES[key % 2]]
 
     def log(self) -> None:
-        value = next(self._values)
+        value, branch = next(self._values), self._random.choice(BRANCHES)
         try:
-            self._lakes[self._random.choice(BRANCHES)]["log"].append([{"id": value}])
+            self._lakes[branch]["log"].append([{"id": value}])
         except conroi.CommitStateUnknown:
             self.journal.unknown.append(value)
             raise
-        self.journal.logged.append(value)
+        self.journal.logged.append((branch, value))
 
     def cell(self) -> None:
         key, lake = self._own()
@@ -109,9 +137,10 @@ class _Worker:
         upsert(self._lakes[self._random.choice(BRANCHES)]["cells"], SHARED, value)
 
     def merge(self) -> None:
-        target = self._random.choice(BRANCHES)
+        target = self._random.choice(self._targets)
         source = BRANCHES[1 - BRANCHES.index(target)]
-        self._lakes[target].merge(source, prefer=self._random.choice((None, "source", "target")))
+        prefer = self._random.choice((None, settling("source"), settling("target")))
+        self._lakes[target].merge(source, prefer=prefer)
 
     def make(self) -> None:
         name = f"made_{next(self._values)}"
@@ -213,36 +242,49 @@ def _audit(lake: conroi.Lake, journals: list[Journal], counts: Counter[str]) -> 
             if before - logged:
                 yield f"{branch.branch_name}@{commit.version}: rows {sorted(before - logged)} are gone"
             before = logged
-    lake.merge("dev", prefer="source")
-    dev.merge("main", prefer="source")
-    counts["merge"] += 2
-    acknowledged = {value for journal in journals for value in journal.logged}
-    possible = acknowledged | {value for journal in journals for value in journal.unknown} | {0}
     for branch in (lake, dev):
-        yield from unequal(branch)
-        where = branch.branch_name
-        logged = set(branch["log"].to_arrow()["id"].to_pylist())
-        if acknowledged - logged or logged - possible:
-            yield f"{where}: log lacks {acknowledged - logged} and has {logged - possible}"
-        yield from _check_keys(f"{where}, cells", rows_of(branch, "cells"), [journal.cells for journal in journals])
-        yield from _check_keys(f"{where}, left", rows_of(branch, "left"), [journal.pairs for journal in journals])
-        shared = {value for journal in journals for value in journal.shared} | {0}
-        if rows_of(branch, "cells").get(SHARED) not in shared:
-            yield f"{where}: the shared key has {rows_of(branch, 'cells').get(SHARED)}"
-        missing = {name for journal in journals for name in journal.made} - set(branch.tables())
-        if missing:
-            yield f"{where}: tables {missing} are gone"
-    if rows_of(lake, "cells") != rows_of(dev, "cells"):
-        yield f"main has {rows_of(lake, 'cells')}, dev {rows_of(dev, 'cells')}"
+        yield from _check_branch(branch, journals, is_merged=False)
+    try:
+        lake.merge("dev", prefer=settling("source"))
+        dev.merge("main", prefer=settling("source"))
+        counts["merge"] += 2
+        for branch in (lake, dev):
+            yield from _check_branch(branch, journals, is_merged=True)
+        if rows_of(lake, "cells") != rows_of(dev, "cells"):
+            yield f"main has {rows_of(lake, 'cells')}, dev {rows_of(dev, 'cells')}"
+    except Unsettled as error:
+        counts["histories that end in a conflict"] += 1
+        if not str(error).startswith("history "):
+            yield f"the last merges: conflict {error}"
     diagnosis = lake.doctor()
     if not diagnosis.is_healthy:
         yield f"doctor: {[str(each) for each in diagnosis.findings if each.severity == 'error']}"
 
 
-def _check_keys(where: str, found: dict[int, int], journals: list[Any]) -> Iterator[str]:
+def _check_branch(branch: conroi.Lake, journals: list[Journal], *, is_merged: bool) -> Iterator[str]:
+    """What was acknowledged on this branch (after merges: on any) is there, and nothing else."""
+    where = branch.branch_name
+    yield from unequal(branch)
+    everything = [each for journal in journals for each in journal.logged]
+    acknowledged = {value for name, value in everything if is_merged or name == where}
+    possible = {value for _, value in everything} | {value for journal in journals for value in journal.unknown} | {0}
+    logged = set(branch["log"].to_arrow()["id"].to_pylist())
+    if acknowledged - logged or logged - possible:
+        yield f"{where}: log lacks {acknowledged - logged} and has {logged - possible}"
+    for name, last in (("cells", [j.cells for j in journals]), ("left", [j.pairs for j in journals])):
+        yield from _check_keys(f"{where}, {name}", rows_of(branch, name), last, is_merged=is_merged)
+    shared = {value for journal in journals for value in journal.shared} | {0}
+    if rows_of(branch, "cells").get(SHARED) not in shared:
+        yield f"{where}: the shared key has {rows_of(branch, 'cells').get(SHARED)}"
+    missing = {name for journal in journals for name in journal.made} - set(branch.tables())
+    if missing and is_merged:
+        yield f"{where}: tables {missing} are gone"
+
+
+def _check_keys(where: str, found: dict[int, int], journals: list[Any], *, is_merged: bool) -> Iterator[str]:
     expected = {key: value for journal in journals for key, value in journal.items()}
     for key, value in expected.items():
-        if found.get(key) != value:
+        if (is_merged or where.startswith(BRANCHES[key % 2])) and found.get(key) != value:
             yield f"{where}: key {key} has {found.get(key)}, the last acknowledged value is {value}"
     more = found.keys() - expected.keys() - {0, SHARED}
     if more:

@@ -114,7 +114,7 @@ def _noting(outcome: Outcome, run: History) -> Iterator[None]:
     except Difference as difference:
         outcome.problem = str(difference)
     except Exception as error:  # noqa: BLE001
-        outcome.problem = f"untyped {type(error).__name__}: {error}\n{traceback.format_exc()}"
+        outcome.problem = f"untyped {type(error).__name__}: {error}\n{traceback.format_exc(limit=-8)}"
     outcome.code = run.code
 
 

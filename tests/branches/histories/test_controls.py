@@ -56,7 +56,7 @@ SEEN = {
     "the names of two tables are swapped": "after merge of dev into main, prefer=target: a: ",
     "the wrong side is preferred": "rows [{'id': 1, 'v': 5}] are too many, [{'id': 1, 'v': 7}] are missing",
     "the dry run lists no conflicts": "conflict row (1,) of ['a'] is not listed",
-    "the base is older than the last merge": "conflicts that are none: ['a [id=1]: changed on both branches']",
+    "the base is older than the last merge": "conflicts (row) that are none: ['a [id=1]: changed on both branches']",
     "a refused merge happens all the same": "merged in spite of",
     "past states are the newest one": "at(",
 }

@@ -65,6 +65,8 @@ class Settling:
     reported: list[Reported] = field(default_factory=list[Reported])
     undecided: Side = "target"
     """How names go on after a conflict without an answer."""
+    history: Literal["table", "entry"] = "table"
+    """Whether a side taken because its content has no base brings its name too, where that has one."""
     whole: Literal["all", "rows"] = "all"
     """Whether a side's table taken for its rows brings its settings too."""
     conflicts: list[Conflict] = field(default_factory=list[Conflict])
@@ -92,8 +94,6 @@ class Known:
     present: Any
     name: Any
     table: Any
-    whole: Any
-    """All three as one: an Entry, None or AMBIGUOUS."""
 
 
 def _distinct(values: list[Any], same: Callable[[Any, Any], bool]) -> list[Any]:
@@ -123,12 +123,6 @@ def _same_entry(a: Entry | None, b: Entry | None) -> bool:
     )
 
 
-def _same_version(a: Entry | None, b: Entry | None) -> bool:
-    return (a is None and b is None) or (
-        a is not None and b is not None and a.name == b.name and a.table.version == b.table.version
-    )
-
-
 class Base:
     """The common base: one state, or after criss-cross merges what follows of each table from several."""
 
@@ -144,21 +138,13 @@ class Base:
         entries = [each.state.tables.get(tid) for each in self.candidates]
         if self._before is None:
             entry = entries[0] if entries else None
-            return Known(entry is not None, entry and entry.name, entry and entry.table, entry)
+            return Known(entry is not None, entry and entry.name, entry and entry.table)
         before = self._before.known(tid)
         return Known(
             _rule([entry is not None for entry in entries], before.present, lambda a, b: a == b),
             _rule([entry.name for entry in entries if entry] or [None], before.name, lambda a, b: a == b),
             _rule([entry.table for entry in entries if entry] or [None], before.table, _same_table),
-            _rule(list(entries), before.whole, _same_entry),
         )
-
-    def by_version(self, tid: int) -> Any:
-        """As `known(tid).whole`, if tables that were changed alike count as different."""
-        entries = [each.state.tables.get(tid) for each in self.candidates]
-        if self._before is None:
-            return entries[0] if entries else None
-        return _rule(list(entries), self._before.by_version(tid), _same_version)
 
     def has_namespace(self, name: str) -> Any:
         found = [name in each.state.namespaces for each in self.candidates]
@@ -195,45 +181,49 @@ class _Merge:
         s, t = self._source.tables.get(tid), self._target.tables.get(tid)
         names = frozenset(entry.name for entry in (s, t) if entry)
         known = self._base.known(tid)
-        if _same_entry(s, t):
+        if _same_entry(s, t) and not self._settling.may("rows", names):
             assert t is not None
             self._keep(tid, t.name, t.table)
-            return
-        if self._is_history(tid, known, s, t, names):
-            others = frozenset[str]() if s and t else frozenset({"dropped"})
-            side = self._settling.settle(Conflict("history", names, kinds=others))
-            self._take(tid, s if side == "source" else t)
             return
         if isinstance(known.name, str):
             names |= {known.name}
         if s is not None and t is not None:
-            if not known.present:
-                self._created_on_both(tid, s, t, names)
-                return
-            self._names[tid] = self._three_way_name(known.name, s.name, t.name, names)
+            self._on_both(tid, known, s, t, names)
+        else:
+            self._on_one(tid, known, s, t, names)
+
+    def _on_both(self, tid: int, known: Known, s: Entry, t: Entry, names: frozenset[str]) -> None:
+        if known.present is False:
+            self._created_on_both(tid, s, t, names)
             return
+        is_table = known.table is AMBIGUOUS and not _same_table(s.table, t.table)
+        is_name = known.name is AMBIGUOUS and s.name != t.name
+        if is_table or is_name:
+            others = frozenset[str]() if is_table else frozenset({"name"})
+            side = self._settling.settle(Conflict("history", names, kinds=others))
+            entry = s if side == "source" else t
+            if is_table:
+                self._whole[tid] = entry.table
+            is_name = is_name or self._settling.history == "entry"
+            if is_name:
+                self._names[tid] = entry.name
+        if not is_name:
+            self._names[tid] = self._three_way_name(known.name, s.name, t.name, names)
+
+    def _on_one(self, tid: int, known: Known, s: Entry | None, t: Entry | None, names: frozenset[str]) -> None:
+        """One side does not have it: dropped there, or made here."""
         entry = s or t
         assert entry is not None
-        is_source = s is not None
-        if not known.present:
+        if known.present is False:
             self._take(tid, entry)
             return
-        if entry.name == known.name and _same_table(entry.table, known.table):
+        is_clear = AMBIGUOUS not in (known.present, known.name, known.table)
+        if is_clear and entry.name == known.name and _same_table(entry.table, known.table):
             return  # the other side dropped it, and here nothing happened
-        side = self._settling.settle(Conflict("dropped", names))
-        if (side == "source") == is_source:
+        others = frozenset[str]() if is_clear else frozenset({"history"})
+        side = self._settling.settle(Conflict("dropped", names, kinds=others))
+        if (side == "source") == (s is not None):
             self._take(tid, entry)
-
-    def _is_history(self, tid: int, known: Known, s: Entry | None, t: Entry | None, names: frozenset[str]) -> bool:
-        reported = self._settling.may("history", names)
-        if known.present is AMBIGUOUS:
-            return True
-        is_one_side = s is None or t is None
-        if known.table is AMBIGUOUS and (is_one_side or not _same_table(s.table, t.table)):
-            return True
-        if known.name is AMBIGUOUS and (is_one_side or s.name != t.name):
-            return True
-        return reported and (known.whole is AMBIGUOUS or self._base.by_version(tid) is AMBIGUOUS)
 
     def _created_on_both(self, tid: int, s: Entry, t: Entry, names: frozenset[str]) -> None:
         is_same = _same_table(s.table, t.table)
@@ -307,7 +297,9 @@ class _Merge:
         s, t = self._source.tables[tid], self._target.tables[tid]
         known = self._base.known(tid)
         names = frozenset({s.name, t.name, self._names[tid]} | ({known.name} if isinstance(known.name, str) else set()))
-        return TableMerge(known.table, s.table, t.table, names, self._settling).run()
+        if known.table is AMBIGUOUS:
+            return t.table  # and the source's is the same
+        return TableMerge(known.table, s.table, t.table, names, t.name, self._settling).run()
 
     def _namespaces(self, tables: Mapping[int, Entry]) -> frozenset[str]:
         needed = {entry.name.rpartition(".")[0] for entry in tables.values() if "." in entry.name}
@@ -332,17 +324,23 @@ class Schema(Exception):
 class TableMerge:
     """The contents of one table that base, source and target have."""
 
-    def __init__(self, base: Table, source: Table, target: Table, names: frozenset[str], settling: Settling) -> None:
+    def __init__(
+        self, base: Table, source: Table, target: Table, names: frozenset[str], listed_as: str, settling: Settling
+    ) -> None:
         self._b, self._s, self._t, self._names, self._settling = base, source, target, names, settling
+        self._listed_as = {listed_as}
+        """The name by which the lake lists what is allowed and not demanded."""
 
     def run(self) -> Table:
         b, s, t = self._b, self._s, self._t
-        if s.content == t.content:
-            return t
-        if s.content == b.content or t.content == b.content:
-            if self._may_rows() and self._settling.may("rows", self._names):
+        if s.content == t.content or s.content == b.content or t.content == b.content:
+            if self._is_rewritten_conflict():
                 return self._whole("rows")
-            return t if s.content == b.content else s
+            chosen, other = (s, t) if t.content == b.content else (t, s)
+            if not other.key and other.rows.keys() != b.rows.keys():
+                chosen = replace(chosen, rewrites=self._rewrites())  # whose rows these are cannot be told
+            return chosen
+        known, was_refused = len(self._settling.conflicts), self._settling.is_refused
         try:
             columns = self._columns()
             if self._is_allowed_schema():
@@ -351,15 +349,33 @@ class TableMerge:
                 self._keyed(columns) if s.key and s.key == t.key and self._has_unique_keys() else self._unkeyed(columns)
             )
         except Schema:
+            del self._settling.conflicts[known:]  # rows that are conflicts besides do not count
+            self._settling.is_refused = was_refused
             return self._whole("schema")
         if table is None:
-            return self._whole("rows")
+            return self._whole("rows", is_either=self._is_unfit())
         return self._with_settings(table)
 
-    def _whole(self, kind: str) -> Table:
-        kinds = frozenset({"rows", "schema"}) if self._s.key != self._t.key else frozenset[str]()
+    def _is_unfit(self) -> bool:
+        """Whether rows of one side do not fit the columns of the other."""
+        shape = self._columns().columns
+        try:
+            for side in (self._s, self._t):
+                for uid, row in side.rows.items():
+                    written = self._in(shape, row, self._b.rows.get(uid), side.columns)
+                    if uid not in self._b.rows and not fits(written, shape):
+                        return True
+        except Schema:
+            return True
+        return False
+
+    def _whole(self, kind: str, *, is_either: bool = False) -> Table:
+        """One side's table; `is_either` if it is both a conflict of rows and one of columns."""
+        kinds = frozenset({"rows", "schema"}) if is_either or self._s.key != self._t.key else frozenset[str]()
         conflict = Conflict(kind, self._names, kinds=kinds)
-        reported = [each.kind for each in self._settling.reported if each.table in self._names and each.kind in kinds]
+        reported = [
+            each.kind for each in self._settling.reported if each.table in self._listed_as and each.kind in kinds
+        ]
         if reported:  # a key was declared on one side: either name will do
             conflict = Conflict(reported[0], self._names)
         side = self._settling.settle(conflict)
@@ -386,14 +402,14 @@ class TableMerge:
         for mine, other in ((self._s, self._t), (self._t, self._s)):
             added = [column for column in mine.columns if column.fid not in self._b.fids and not column.nullable]
             if added and other.shape == self._b.shape and other.bag() != self._b.bag():
-                return self._settling.may("schema", self._names)
+                return self._settling.may("schema", self._listed_as)
         return False
 
     def _has_unique_keys(self) -> bool:
         if self._b.key == self._s.key:
             return True
         keys = [tuple(row.get(fid) for fid in self._s.key) for row in self._b.rows.values()]
-        return len(set(keys)) == len(keys) and not self._settling.may("rows", self._names)
+        return len(set(keys)) == len(keys) and not self._settling.may("rows", self._listed_as)
 
     # ------------------------------------------------------------------ rows
 
@@ -409,7 +425,9 @@ class TableMerge:
             row = self._row(each, befores.get(each), sources.get(each), targets.get(each), shape, common)
             if row is not None:
                 result.append(row)
-        return columns.changed(rows={fresh(): row for row in result}, rewrites=self._rewrites())
+        return columns.changed(
+            rows={fresh(): row for row in result}, rewrites=self._rewrites(), origins=self._origins()
+        )
 
     def _row(
         self, key: tuple[Any, ...], before: Row | None, s: Row | None, t: Row | None,
@@ -469,27 +487,53 @@ class TableMerge:
             raise Schema
         return chosen
 
-    def _may_rows(self) -> bool:
+    def _is_rewritten_conflict(self) -> bool:
+        """An allowed conflict of rows that were written anew as they had been."""
         if self._s.key and self._s.key == self._t.key:
             return False
-        return self._is_overlapping() or self._is_rewritten()
+        kinds = ("rows",) if self._s.key == self._t.key else ("rows", "schema")
+        is_allowed = self._is_overlapping() or self._is_rewritten()
+        return is_allowed and any(self._settling.may(kind, self._listed_as) for kind in kinds)
 
     def _is_overlapping(self) -> bool:
         b, s, t = set(self._b.rows), set(self._s.rows), set(self._t.rows)
         return bool((b - s) & (b - t)) and bool((s - b) or (t - b))
 
+    def _without_vain_updates(self, side: Table, shape: tuple[Column, ...]) -> Table:
+        """Rows that were updated to what they had, in the columns of the result, count as left alone."""
+        rows = dict[int, Row]()
+        for uid, row in side.rows.items():
+            old = side.root(uid, self._b.rows)
+            try:
+                before = None if old is None or old == uid else project(self._b.rows[old], self._b.columns, shape)
+                is_vain = before is not None and before == {
+                    **project(row, side.columns, shape),
+                    **{fid: None for fid in before if fid not in side.fids},
+                }
+            except CannotCast:
+                is_vain = False
+            rows[old if is_vain and old is not None else uid] = row
+        return replace(side, rows=rows)
+
     def _is_rewritten(self) -> bool:
         return bool((self._s.rewrites | self._t.rewrites) - self._b.rewrites)
+
+    def _origins(self) -> dict[int, int]:
+        return {**self._s.origins, **self._t.origins}
 
     def _rewrites(self) -> frozenset[int]:
         return self._s.rewrites | self._t.rewrites | {fresh()}
 
     def _unkeyed(self, columns: Table) -> Table | None:
         """None if it is a conflict of the whole table."""
-        b, s, t = self._b, self._s, self._t
-        if self._is_overlapping() or (self._is_rewritten() and self._settling.may("rows", self._names)):
+        if self._is_rewritten_conflict():
             return None
         shape, result = columns.columns, dict[int, Row]()
+        if self._is_overlapping():
+            self._s, self._t = (self._without_vain_updates(side, shape) for side in (self._s, self._t))
+            if self._is_overlapping():
+                return None
+        b, s, t = self._b, self._s, self._t
         for uid in set(s.rows) | set(t.rows):
             if uid in b.rows and (uid not in s.rows or uid not in t.rows):
                 continue
@@ -506,7 +550,7 @@ class TableMerge:
         found = [tuple(row[fid] for fid in columns.key) for row in result.values()]
         if columns.key and len(set(found)) < len(found):
             raise Schema
-        return columns.changed(rows=result, rewrites=self._rewrites())
+        return columns.changed(rows=result, rewrites=self._rewrites(), origins=self._origins())
 
     # ------------------------------------------------------------------ settings
 

@@ -185,10 +185,16 @@ def cast(value: Any, before: Column, after: Column) -> Any:
     return _CASTS.get(after.type, lambda same: same)(value)
 
 
-def _int32(value: int) -> int:
-    if not -(2**31) <= value < 2**31:
+def _int64(value: float | str) -> int:
+    if isinstance(value, str) or value != int(value):
         raise CannotCast
-    return value
+    return int(value)
+
+
+def _int32(value: float | str) -> int:
+    if not -(2**31) <= _int64(value) < 2**31:
+        raise CannotCast
+    return _int64(value)
 
 
 def _float(value: float | str) -> float | str:
@@ -212,6 +218,7 @@ def _short_decimal(value: decimal.Decimal) -> decimal.Decimal:
 
 
 _CASTS: dict[str, Any] = {
+    "i64": _int64,
     "i32": _int32,
     "f64": _float,
     "f32": lambda value: value if isinstance(value, str) else _single(value) + 0.0,
