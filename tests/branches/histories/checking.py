@@ -113,26 +113,37 @@ def _canonical(value: Any) -> Any:
 
 def check_conflicts(found: Iterable[Any], expected: list[Conflict], columns: Mapping[str, Table]) -> None:
     """Each conflict of the model is in the list once, and nothing else is; rows too."""
-    left = [(reported(each), each) for each in found]
-    for conflict in expected:
-        for number, (each, raw) in enumerate(left):
-            if (
-                conflict.fits_kind(each.kind)
-                and each.table in conflict.names
-                and (each.kind != "row" or each.key == conflict.key)
-            ):
-                del left[number]
-                _check_conflict_rows(conflict, raw, columns.get(each.table))
-                break
-        else:
-            if conflict.is_optional:
+    raw = list(found)
+    listed = [reported(each) for each in raw]
+    taken = dict[int, int]()
+    """Which of the list stands for which of the model."""
+
+    def assign(wanted: int, seen: set[int]) -> bool:
+        for place, each in enumerate(listed):
+            if place in seen or not _is_same(expected[wanted], each):
                 continue
-            shown = [f"{each.table}: {each.kind} {each.key or ''}" for each, _ in left]
-            what = f"{conflict.kind} {conflict.key or ''} of {sorted(conflict.names)}"
-            raise Difference(f"conflict {what} is not listed; left are {shown}")
+            seen.add(place)
+            if place not in taken or assign(taken[place], seen):
+                taken[place] = wanted
+                return True
+        return False
+
+    missing = [conflict for wanted, conflict in enumerate(expected) if not assign(wanted, set())]
+    left = [place for place in range(len(listed)) if place not in taken]
+    if missing:
+        what = f"{missing[0].kind} {missing[0].key or ''} of {sorted(missing[0].names)}"
+        shown = [f"{listed[place].table}: {listed[place].kind} {listed[place].key or ''}" for place in left]
+        raise Difference(f"conflict {what} is not listed; left are {shown}")
     if left:
-        kinds = sorted({each.kind for each, _ in left})
-        raise Difference(f"conflicts ({', '.join(kinds)}) that are none: {[str(raw) for _, raw in left]}")
+        kinds = sorted({listed[place].kind for place in left})
+        raise Difference(f"conflicts ({', '.join(kinds)}) that are none: {[str(raw[place]) for place in left]}")
+    for place, wanted in taken.items():
+        _check_conflict_rows(expected[wanted], raw[place], columns.get(listed[place].table))
+
+
+def _is_same(conflict: Conflict, each: Reported) -> bool:
+    is_key = each.kind != "row" or each.key == conflict.key
+    return conflict.fits_kind(each.kind) and each.table in conflict.names and is_key
 
 
 def _check_conflict_rows(conflict: Conflict, raw: Any, table: Table | None) -> None:

@@ -34,6 +34,8 @@ class Table:
     schema_notes: Notes = field(default_factory=dict[str, str])
     rewrites: frozenset[int] = frozenset()
     """Every rewriting of fragments in its past: compactions, and updates of whole columns."""
+    retypes: frozenset[int] = frozenset()
+    """Every change of a column's type in its past."""
     origins: Mapping[int, int] = field(default_factory=dict[int, int])
     """For a row that an update made, the row that it replaced."""
     version: int = field(default_factory=fresh)

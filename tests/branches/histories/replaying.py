@@ -28,6 +28,7 @@ READINGS: tuple[dict[str, Any], ...] = (
     {"undecided": "source"},
     {"history": "entry"},
     {"history": "entry", "undecided": "source"},
+    {"alike": "both"},
 )
 
 

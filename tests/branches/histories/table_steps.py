@@ -46,9 +46,6 @@ class TableSteps(Observed):
             tid = state.named(name)
             if tid is None:
                 continue
-            has_dictionary = any(column.type == "dict" for column in state.tables[tid].table.columns)
-            if has_dictionary and any(each == name for each, _ in ready):
-                continue  # cannot be read inside a transaction that wrote it
             with contextlib.suppress(NotApplicable):
                 one = Statement(state.tables[tid].table, what)
                 ready.append((name, one))
@@ -95,7 +92,7 @@ class TableSteps(Observed):
             shown = repr(new)
         else:
             copied = table.column(what[1])
-            if copied is None or copied.type not in SIMPLE or copied.fid in table.key:
+            if copied is None or copied.type not in SIMPLE:
                 raise NotApplicable
             column = Column(fresh(), what[0], copied.type, copied.nullable, notes=copied.notes)
             value, new = (lambda row: row[copied.fid]), {what[0]: what[1]}
@@ -142,6 +139,7 @@ class TableSteps(Observed):
             raise NotApplicable
         after = retyped(column, type_)
         changed = self._replaced(table, column, after, rewrites=True)
+        changed = replace(changed, retypes=table.retypes | {fresh()})
         arrow = arrow_schema((after,)).field(0).type
         self._say(f"{branch_name}[{name!r}].alter_columns({{{column_name!r}: {{'type': {type_code(arrow)}}}}})")
         try:

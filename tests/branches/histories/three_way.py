@@ -41,7 +41,6 @@ class Conflict:
     """Base, source and target, where the columns are the same on all."""
     kinds: frozenset[str] = frozenset()
     """Kinds that will do as well."""
-    is_optional: bool = False
 
     def fits_kind(self, kind: str) -> bool:
         return kind == self.kind or kind in self.kinds
@@ -65,6 +64,8 @@ class Settling:
     reported: list[Reported] = field(default_factory=list[Reported])
     undecided: Side = "target"
     """How names go on after a conflict without an answer."""
+    alike: Literal["once", "both"] = "once"
+    """Whether rows without a key that both sides brought alike come once or from both."""
     history: Literal["table", "entry"] = "table"
     """Whether a side taken because its content has no base brings its name too, where that has one."""
     whole: Literal["all", "rows"] = "all"
@@ -181,7 +182,7 @@ class _Merge:
         s, t = self._source.tables.get(tid), self._target.tables.get(tid)
         names = frozenset(entry.name for entry in (s, t) if entry)
         known = self._base.known(tid)
-        if _same_entry(s, t) and not self._settling.may("rows", names):
+        if _same_entry(s, t) and not self._settling.may("rows", names) and self._settling.alike == "once":
             assert t is not None
             self._keep(tid, t.name, t.table)
             return
@@ -218,7 +219,9 @@ class _Merge:
             self._take(tid, entry)
             return
         is_clear = AMBIGUOUS not in (known.present, known.name, known.table)
-        if is_clear and entry.name == known.name and _same_table(entry.table, known.table):
+        is_same = is_clear and entry.name == known.name and _same_table(entry.table, known.table)
+        is_back = is_same and bool(entry.table.retypes - known.table.retypes)
+        if is_same and not (is_back and self._settling.may("dropped", {entry.name})):
             return  # the other side dropped it, and here nothing happened
         others = frozenset[str]() if is_clear else frozenset({"history"})
         side = self._settling.settle(Conflict("dropped", names, kinds=others))
@@ -333,7 +336,10 @@ class TableMerge:
 
     def run(self) -> Table:
         b, s, t = self._b, self._s, self._t
-        if s.content == t.content or s.content == b.content or t.content == b.content:
+        is_alike = s.content == t.content and not (
+            self._settling.alike == "both" and not t.key and s.content != b.content
+        )
+        if is_alike or s.content == b.content or t.content == b.content:
             if self._is_rewritten_conflict():
                 return self._whole("rows")
             chosen, other = (s, t) if t.content == b.content else (t, s)
@@ -391,10 +397,12 @@ class TableMerge:
             if s.shape != b.shape and not s.fids <= b.fids:
                 raise Schema
             return t
-        if s.shape == b.shape:
-            return t
-        if t.shape == b.shape:
-            return s
+        for same, other in ((s, t), (t, s)):
+            if same.shape == b.shape:
+                is_back = bool(same.retypes - b.retypes)
+                if is_back and self._settling.may("schema", self._listed_as):
+                    raise Schema  # a column that was given another type and its own again
+                return other
         raise Schema
 
     def _is_allowed_schema(self) -> bool:
@@ -550,7 +558,9 @@ class TableMerge:
         found = [tuple(row[fid] for fid in columns.key) for row in result.values()]
         if columns.key and len(set(found)) < len(found):
             raise Schema
-        return columns.changed(rows=result, rewrites=self._rewrites(), origins=self._origins())
+        return columns.changed(
+            rows=result, rewrites=self._rewrites(), origins=self._origins(), retypes=self._s.retypes | self._t.retypes
+        )
 
     # ------------------------------------------------------------------ settings
 
