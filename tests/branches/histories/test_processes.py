@@ -42,7 +42,7 @@ def test_merges_beside_writers_of_other_processes(team: Team) -> None:
 def test_a_planted_bug_is_found(team: Team, bug: str) -> None:
     """The merges of the audit itself have the bug."""
     with planted(bug):
-        assert team.history(1)[1]
+        assert team.history(2)[1]
 
 
 @pytest.mark.soak
