@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -373,3 +374,46 @@ def test_values_that_are_the_same_are_no_change_where_their_files_were_rewritten
     lake["t"].update({"v": "7"}, where="id = 1")
     lake.merge("dev")
     assert sorted((row["id"], row["v"]) for row in rows(lake)) == [(1, 7), (2, 5)]
+
+
+def test_vectors_that_were_retyped_beside_an_added_column(tmp_path: Path) -> None:
+    """The two sides have other columns for good, and the rows that are carried over may be none."""
+    narrow, wide = pa.list_(pa.float32(), 2), pa.list_(pa.float64(), 2)
+    lake = conroi.connect(tmp_path / "lake")
+    lake.create_table("t", pa.table({"id": ["b", "a"], "x": pa.array([[0.5, 1.5]] * 2, narrow)}), key="id")
+    lake.branches.create("dev")
+    dev = lake.branch("dev")
+    lake["t"].alter_columns({"x": {"type": wide}})
+    dev["t"].add_columns(pa.schema([pa.field("z", pa.int64())]))
+    dev.merge("main", prefer="target")
+    source = pa.table({"id": ["b", "f"], "x": pa.array([[0.25, 0.5]] * 2, wide)})
+    lake["t"].merge(source, on="id").when_matched_update_all().when_not_matched_insert_all().execute()
+    assert dev.merge("main", dry_run=True).conflicts == ()
+    dev.merge("main")
+    found = {row["id"]: (row["x"], row["z"]) for row in dev["t"].to_arrow().to_pylist()}
+    assert found == {"a": ([0.5, 1.5], None), "b": ([0.25, 0.5], None), "f": ([0.25, 0.5], None)}
+
+
+def test_columns_of_two_branches_that_got_the_same_field_id(tmp_path: Path) -> None:
+    lake = conroi.connect(tmp_path / "lake")
+    lake.create_table("t", [{"id": 1}], key="id")
+    lake.branches.create("dev")
+    dev = lake.branch("dev")
+    lake["t"].add_columns(pa.schema([pa.field("y", pa.int64())]))
+    dev["t"].add_columns(pa.schema([pa.field("x", pa.int64())]))
+    lake.branches.create("try", from_="dev")
+    third = lake.branch("try")
+    dev.merge("main", prefer="source")
+    assert dev["t"].schema.names == ["id", "y"]
+    third["t"].append([{"id": 2, "x": 3}])
+    dev.merge("try")
+    assert dev["t"].to_arrow().to_pylist() == [{"id": 1, "y": None}, {"id": 2, "y": None}]
+
+
+def test_columns_of_one_name_that_were_added_on_both_sides_are_two(tmp_path: Path) -> None:
+    lake = conroi.connect(tmp_path / "lake")
+    lake.create_table("t", [{"id": 1}], key="id")
+    lake.branches.create("dev")
+    for side in (lake, lake.branch("dev")):
+        side["t"].add_columns(pa.schema([pa.field("x", pa.int64())]))
+    assert [conflict.kind for conflict in lake.merge("dev", dry_run=True).conflicts] == ["schema"]

@@ -182,7 +182,10 @@ CHANGING = {
     *("optimize_indices", "restore", "set_config", "set_metadata", "update_mem_wal_state"),
 }
 REFUSED = {"begin", "clone", "doctor", "expire", "gc", "insert", "latest", "migrate_manifest_names"}
-LIFE = {"amend", "bring_table", "commit", "hold", "lease", "note", "result", "rollback", "rows_added", "set_row"}
+LIFE = {
+    *("amend", "arrange", "bring_table", "commit", "expect_row", "hold", "lease", "note", "result", "rollback"),
+    *("rows_added", "set_row"),
+}
 LEASES = {"lease", "leases"}
 """About collection and not about the table: who holds which version, whatever the transaction reads."""
 SPECIAL = {"__contains__", "__getitem__", "__iter__", "__len__", "__repr__", "_repr_html_", "__arrow_c_stream__"}

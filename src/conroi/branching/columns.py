@@ -1,7 +1,8 @@
 """Three-way merge of a table's columns, and rows of one side carried over into the columns of the other.
 
 Columns are matched by field id. A column that was given another type has another id; the alteration leaves a mark in
-the new field that names the old one.
+the new field that names the old one. A column that was added on a branch has a mark of its own, because the next field
+id is the same on every branch.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from conroi.data.pinned import Pinned
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import TOP_LEVEL, children_of
-from conroi.verbs.columns import RETYPED
+from conroi.verbs.columns import ADDED, RETYPED
 
 Flags: TypeAlias = npt.NDArray[np.bool_]
 
@@ -30,8 +31,8 @@ class Column:
     """A column of one version, or a field inside one, with its type and what is inside it."""
 
     id: int
-    was: frozenset[int]
-    """The ids that it had before it was given another type."""
+    first_id: int
+    """The id that it had before it was ever given another type."""
     name: str
     type: pa.DataType
     is_nullable: bool
@@ -39,6 +40,13 @@ class Column:
     extension: str
     inside: tuple[Column, ...]
     metadata: Mapping[str, bytes]
+    added: bytes = b""
+    """What tells a column that was added on a branch from others of the same id; empty for all others."""
+
+    @property
+    def identity(self) -> tuple[int, bytes]:
+        """The same for all versions of one column, on every branch: its first field id, and its mark."""
+        return self.first_id, self.added
 
     @property
     def ids(self) -> frozenset[int]:
@@ -53,7 +61,7 @@ class Column:
 
     @property
     def shape_with_ids(self) -> tuple[object, ...]:
-        return (self.id, self.shape, tuple(each.shape_with_ids for each in self.inside))
+        return (self.id, self.added, self.shape, tuple(each.shape_with_ids for each in self.inside))
 
 
 Columns: TypeAlias = tuple[Column, ...]
@@ -68,17 +76,18 @@ def columns_of(pinned: Pinned) -> Columns:
 
 
 def _column(field: pb.Field, type_: pa.DataType, children: Mapping[int, Sequence[pb.Field]]) -> Column:
-    mark = field.metadata.get(RETYPED, b"").decode()
+    first_id = field.metadata.get(RETYPED, b"").decode().rpartition(",")[2]
     return Column(
         id=field.id,
-        was=frozenset(int(part) for part in mark.split(",") if part.isdecimal()),
+        first_id=int(first_id) if first_id.isdecimal() else field.id,
         name=field.name,
         type=type_,
         is_nullable=field.nullable,
         key=(field.unenforced_primary_key, field.unenforced_primary_key_position),
         extension=field.extension_name,
         inside=tuple(_inside(type_, children.get(field.id, ()), children)),
-        metadata={key: value for key, value in field.metadata.items() if key != RETYPED},
+        metadata={key: value for key, value in field.metadata.items() if key not in (ADDED, RETYPED)},
+        added=field.metadata.get(ADDED, b""),
     )
 
 
@@ -101,8 +110,8 @@ def _is_list(type_: pa.DataType) -> bool:
 
 def matched(before: Columns, after: Columns) -> list[tuple[Column | None, Column]]:
     """Each column of the later version with what it was in the earlier one; None if it was added since."""
-    by_id = {column.id: column for column in before}
-    found = [next((by_id[i] for i in (each.id, *sorted(each.was)) if i in by_id), None) for each in after]
+    by_identity = {column.identity: column for column in before}
+    found = [by_identity.get(column.identity) for column in after]
     taken = {column.id for column in found if column is not None}
     left = {column.name: column for column in before if column.id not in taken}
     for number, column in enumerate(after):
@@ -205,8 +214,8 @@ def _carried(values: pa.Array[Any], old: Column, new: Column) -> tuple[pa.Array[
     try:
         return _cast(values, old, new), np.zeros(len(values), dtype=bool)
     except (InvalidInputError, pa.ArrowException):
-        if len(values) == 1:
-            return nulls(1, new.type), np.ones(1, dtype=bool)
+        if len(values) <= 1:  # the cast of some types fails even for no value at all
+            return nulls(len(values), new.type), np.ones(len(values), dtype=bool)
     middle = len(values) // 2  # find the values that do not fit
     parts = [_carried(each, old, new) for each in (values[:middle], values[middle:])]
     return pa.concat_arrays([part for part, _ in parts]), np.concatenate([failed for _, failed in parts])

@@ -452,6 +452,10 @@ class LakeTableFiles(TableFiles):
     object_id: str = ""
     incarnation: str = ""
 
+    @property
+    def is_on_branch(self) -> bool:
+        return self.catalog is not None and self.catalog.branch is not None
+
     def head(self) -> Snapshot:
         assert self.catalog is not None
         return self.catalog.newest(self.row)[1]

@@ -42,6 +42,11 @@ class TableFiles:
     def root(self) -> str:
         return self.objects.root
 
+    @property
+    def is_on_branch(self) -> bool:
+        """Whether it is a table on a branch of a lake, so that the same ids may be given to other fields elsewhere."""
+        return False
+
     def holding(self, snapshot: Snapshot) -> TableFiles:  # noqa: ARG002 (a table of a lake may go on in another folder)
         """The storage of the table that has this version."""
         return self

@@ -34,6 +34,9 @@ class ColumnChange(TypedDict, total=False):
 RETYPED = "conroi.retyped"
 """In the metadata of a field that replaced another one because its type was altered: the ids that it had, newest first.
 By it a merge of branches knows that the two are one column."""
+ADDED = "conroi.added"
+"""In the metadata of a field that was added on a branch: a random id, since another branch may give another column the
+same field id."""
 
 NewColumns: TypeAlias = "Columns | pa.Field[Any] | Sequence[pa.Field[Any]] | pa.Schema"
 
@@ -139,6 +142,9 @@ def with_new_fields(pinned: Pinned, new: list[pa.Field[Any]]) -> list[pb.Field]:
             del field.metadata[mark]
         field.unenforced_primary_key = field.unenforced_clustering_key = False
         field.unenforced_primary_key_position = field.unenforced_clustering_key_position = 0
+        field.metadata.pop(ADDED, None)
+        if pinned.files.is_on_branch:
+            field.metadata[ADDED] = pinned.files.environment.new_uuid().hex[:12].encode()
     return [*pinned.manifest.fields, *added]
 
 
