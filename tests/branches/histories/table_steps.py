@@ -104,8 +104,9 @@ class TableSteps(Observed):
 
     def _drop_column(self, branch_name: str, name: str, column_name: str) -> Branch:
         branch, tid, table, column = self._column(branch_name, name, column_name)
-        if column.fid in table.key or len(table.columns) == 1:
-            raise NotApplicable
+        others = [each.fid for each in table.columns if each is not column]
+        if column.fid in table.key or all(row[fid] is None for row in table.rows.values() for fid in others):
+            raise NotApplicable  # a table of which only columns without data are left cannot be read
         self._say(f"{branch_name}[{name!r}].drop_columns([{column_name!r}])")
         self.lakes[branch.id][name].drop_columns([column_name])
         left = tuple(each for each in table.columns if each is not column)
