@@ -203,14 +203,14 @@ def test_a_large_file_is_not_held_in_memory(cli: Run, lake: conroi.Lake, tmp_pat
     path = tmp_path / "large.csv"
     with path.open("w") as file:
         file.write("id,text\n")
-        file.writelines(f"{number},{'x' * 500}\n" for number in range(120_000))  # 60 MB
+        file.writelines(f"{number},{'x' * 500}\n" for number in range(240_000))  # 120 MB
     seen: list[int] = []
     before = pa.total_allocated_bytes()
     for batch in Together((Source(str(path), "csv"),)).open():
         seen.append(pa.total_allocated_bytes() - before)
         del batch
     assert len(seen) > 5
-    assert max(seen) < 40_000_000
+    assert max(seen) < 70_000_000, "pyarrow reads ahead by some blocks of a megabyte, more on a busy machine"
     ran = cli("load", "lake/large", path, "--create")
     assert ran.code == 0, ran.err
-    assert lake["large"].count_rows() == 120_000
+    assert lake["large"].count_rows() == 240_000
