@@ -302,7 +302,7 @@ def test_every_handle_reads_the_same(
 @pytest.mark.parametrize("kind", ["plain", "rich"])
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 def test_pylance_reads_the_same_by_path(way: Callable[[Case], None], kind: Kind) -> None:
-    """Every version that is in the branch's own folder; one that nobody wrote there is read where it is."""
+    """Every version that is in the branch's own folder; one that was never written there is read where it is."""
     case = made(way, kind)
     for version, ids in case.states.items():
         table = case.on.at(version)[case.table]

@@ -79,7 +79,7 @@ def _silent(real: Merge) -> Merge:
 
 
 def _hasty(real: Merge) -> Merge:
-    """Conflicts that nobody settled are settled by the source."""
+    """Conflicts without an answer are settled by the source."""
 
     def merge(self: conroi.Lake, source: Any, into: str | None = None, **how: Any) -> Any:
         try:
