@@ -417,3 +417,21 @@ def test_columns_of_one_name_that_were_added_on_both_sides_are_two(tmp_path: Pat
     for side in (lake, lake.branch("dev")):
         side["t"].add_columns(pa.schema([pa.field("x", pa.int64())]))
     assert [conflict.kind for conflict in lake.merge("dev", dry_run=True).conflicts] == ["schema"]
+
+
+def test_a_copy_of_a_column_that_was_retyped_is_another_column(tmp_path: Path) -> None:
+    """The marks by which a merge knows a column are not copied with its values."""
+    lake = conroi.connect(tmp_path / "lake")
+    lake.create_table("t", pa.table({"id": [1, 2], "v": pa.array([10, 20], pa.int32())}), key="id")
+    lake["t"].alter_columns({"v": {"type": pa.int64()}})
+    lake["t"].add_columns({"y": "v"})
+    lake.create_table("copy", lake["t"].to_arrow())
+    lake.branches.create("dev")
+    dev = lake.branch("dev")
+    for name in ("t", "copy"):
+        dev[name].update({"y": "7"}, "id = 1")
+        lake[name].update({"v": "99"}, "id = 2")
+    lake.merge("dev")
+    for name in ("t", "copy"):
+        rows = sorted((row["id"], row["v"], row["y"]) for row in lake[name].to_arrow().to_pylist())
+        assert rows == [(1, 10, 7), (2, 99, 20)]

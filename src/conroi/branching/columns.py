@@ -21,7 +21,7 @@ from conroi.data.pinned import Pinned
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import TOP_LEVEL, children_of
-from conroi.verbs.columns import ADDED, RETYPED
+from conroi.verbs.create import ADDED, RETYPED
 
 Flags: TypeAlias = npt.NDArray[np.bool_]
 

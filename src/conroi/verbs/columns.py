@@ -19,7 +19,7 @@ from conroi.format.fields import field_path, key_fields, max_field_id
 from conroi.operations import Merge, Project
 from conroi.operations.keys import KEY_MARKS
 from conroi.operations.schemas import keeps_nullability
-from conroi.verbs.create import new_fields
+from conroi.verbs.create import ADDED, RETYPED, new_fields
 from conroi.verbs.field_paths import descendants, find
 from conroi.verbs.plan import Plan
 
@@ -30,13 +30,6 @@ class ColumnChange(TypedDict, total=False):
     type: pa.DataType
     nullable: bool
 
-
-RETYPED = "conroi.retyped"
-"""In the metadata of a field that replaced another one because its type was altered: the ids that it had, newest first.
-By it a merge of branches knows that the two are one column."""
-ADDED = "conroi.added"
-"""In the metadata of a field that was added on a branch: a random id, since another branch may give another column the
-same field id."""
 
 NewColumns: TypeAlias = "Columns | pa.Field[Any] | Sequence[pa.Field[Any]] | pa.Schema"
 
@@ -142,7 +135,6 @@ def with_new_fields(pinned: Pinned, new: list[pa.Field[Any]]) -> list[pb.Field]:
             del field.metadata[mark]
         field.unenforced_primary_key = field.unenforced_clustering_key = False
         field.unenforced_primary_key_position = field.unenforced_clustering_key_position = 0
-        field.metadata.pop(ADDED, None)
         if pinned.files.is_on_branch:
             field.metadata[ADDED] = pinned.files.environment.new_uuid().hex[:12].encode()
     return [*pinned.manifest.fields, *added]
@@ -321,6 +313,8 @@ def _marked(new: list[pb.Field], before: Sequence[pb.Field], old: pb.Field) -> l
         if was is not None:
             earlier = was.metadata.get(RETYPED, b"")
             field.metadata[RETYPED] = b",".join([str(was.id).encode(), *([earlier] if earlier else [])])
+            if ADDED in was.metadata:
+                field.metadata[ADDED] = was.metadata[ADDED]
     return new
 
 
