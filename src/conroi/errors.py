@@ -21,6 +21,7 @@
     │   ├── AlreadyExistsError      the name is taken
     │   ├── DuplicateKeyError       a key is there already, or comes in twice
     │   ├── LocksRequired           the lake wants insert locks, and this connection has none
+    │   ├── UnknownArgumentError    a call has no argument of this name; also a TypeError
     │   └── UnsupportedError        the table needs a feature this version does not have
     ├── ClosedError                 a transaction or handle was used after its end
     └── StoreError                  the storage refused or failed
@@ -298,6 +299,10 @@ class DuplicateKeyError(InvalidInputError):
 
 class LocksRequired(InvalidInputError):
     """The lake wants its inserts to be locked, and this connection cannot lock."""
+
+
+class UnknownArgumentError(InvalidInputError, TypeError):
+    """The call has no argument of this name; nothing was done."""
 
 
 class UnsupportedError(InvalidInputError):

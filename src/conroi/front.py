@@ -31,6 +31,7 @@ from conroi.errors import (
     StoreError,
     StoreUnavailable,
     TooMuchContention,
+    UnknownArgumentError,
     UnsupportedError,
     VersionExpired,
 )
@@ -93,6 +94,7 @@ __all__ = [
     "TooMuchContention",
     "Transaction",
     "TransactionResult",
+    "UnknownArgumentError",
     "UnsupportedError",
     "VersionExpired",
     "__version__",

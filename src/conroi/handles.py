@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Unpack
 
 from conroi import history as past
+from conroi.arguments import checked_calls
 from conroi.commit.expiry import version_in_use
 from conroi.commit.files import TableFiles
 from conroi.commit.run import How
@@ -206,6 +207,7 @@ class Handle:
             return self.statements
 
 
+@checked_calls
 class TableInTransaction(Table):
     """A table inside a transaction: its past is that of the transaction's beginning, and nothing is done at once."""
 
@@ -316,6 +318,7 @@ class TableInTransaction(Table):
         return InvalidInputError(message, table=self.uri, hint=f"lake[name] outside the transaction {outside}.")
 
 
+@checked_calls
 class TransactionTable(TableInTransaction):
     """One table inside a transaction: reads what the transaction has made of it, and its verbs stage."""
 
@@ -419,6 +422,7 @@ class TransactionTable(TableInTransaction):
         return f"TransactionTable({self.name!r}, {'new' if base is None else f'version={base.version}'})"
 
 
+@checked_calls
 class PastTable(TableInTransaction):
     """A past version, seen from inside a transaction: it can only be read."""
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
+from conroi.arguments import checked_call, checked_calls
 from conroi.catalog.catalog import Catalog, table_files
 from conroi.catalog.folder_heads import FolderHeads
 from conroi.catalog.forking import table_of
@@ -58,6 +59,7 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
+@checked_calls
 class Lake(LakeListing, LakeInserts, LakeScopes, LakeBranches, LakeUpkeep):
     """A folder of Lance tables with one history: `conroi.connect(uri)` opens one, and makes it on first use.
 
@@ -102,6 +104,9 @@ class Lake(LakeListing, LakeInserts, LakeScopes, LakeBranches, LakeUpkeep):
     def pinned(self) -> LakeState | None:
         """The state that this lake stays at, as at() gave it; None for the lake itself."""
         return self._pinned
+
+    def _name_for_errors(self, table: str | None) -> str | None:
+        return self._catalog.name_for_errors(table)
 
     def _state(self) -> LakeState:
         return self._pinned or self._catalog.state()
@@ -393,6 +398,7 @@ class Lake(LakeListing, LakeInserts, LakeScopes, LakeBranches, LakeUpkeep):
         return to_html(lake_page(self))
 
 
+@checked_call
 def connect(
     uri: str | os.PathLike[str],
     *,

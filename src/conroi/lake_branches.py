@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from conroi.arguments import checked_calls
 from conroi.branching.branches import Branches
 from conroi.catalog.branches import BranchedLake
 from conroi.catalog.catalog import Catalog
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from conroi.lake import Lake
 
 
+@checked_calls
 class LakeBranches:
     """Branches and tags of a lake."""
 

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from conroi.arguments import checked_calls
 from conroi.catalog.catalog import Catalog
 from conroi.catalog.names import object_id
 from conroi.catalog.publishing import Order, Publishing
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from conroi.lake import Lake
 
 
+@checked_calls
 class LakeInserts:
     """What a lake can do about inserts and their locks."""
 

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
+from conroi.arguments import checked_calls
 from conroi.catalog.catalog import Catalog, location_of
 from conroi.catalog.creating import found_row
 from conroi.catalog.names import object_id, shown
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from conroi.lake import Lake
 
 
+@checked_calls
 class LakeListing:
     """What a lake can do about its list."""
 

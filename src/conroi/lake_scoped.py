@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Generator
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Generator, Sequence
+from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 
+from conroi.arguments import checked_calls
 from conroi.catalog.catalog import Catalog
 from conroi.errors import InvalidInputError, NotFoundError
 from conroi.table import Table
 
 if TYPE_CHECKING:
     from conroi.data.incoming import Data
+    from conroi.inserting import Remains
     from conroi.lake import Lake
 
 
+@checked_calls
 class Job:
     """The tables of one job, named `j_<id>_…`: shared between its workers, dropped when the job ends.
 
@@ -41,9 +44,22 @@ class Job:
         """The names, in the lake, of the job's tables."""
         return [name for name in self._lake.tables() if name.startswith(self.name(""))]
 
-    def write(self, table: str, data: Data, **options: Any) -> Table:
+    def write(
+        self,
+        table: str,
+        data: Data,
+        *,
+        key: str | Sequence[str] | None = None,
+        chunk_rows: int | None = None,
+        wait_s: float | None = None,
+        message: str | None = None,
+        remains: Remains = "remove",
+    ) -> Table:
         """As lake.write(), for a table of this job."""
-        return self._lake.write(self.name(table), data, **options)
+        name = self.name(table)
+        return self._lake.write(
+            name, data, key=key, chunk_rows=chunk_rows, wait_s=wait_s, message=message, remains=remains
+        )
 
     def __enter__(self) -> Job:
         return self
@@ -60,6 +76,7 @@ class Job:
                     tx.drop_table(name)
 
 
+@checked_calls
 class LakeScopes:
     """Temporary tables, tables of a job, and copies."""
 

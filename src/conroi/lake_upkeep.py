@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from conroi.arguments import checked_calls
 from conroi.commit.expiry import expired
 from conroi.commit.files import TableFiles
 from conroi.commit.forked import holder_of
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from conroi.catalog.catalog import Catalog
 
 
+@checked_calls
 class LakeUpkeep:
     """Forgetting and collecting."""
 

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from conroi import operations
+from conroi.arguments import checked_table_call
 from conroi.catalog.forking import table_of
 from conroi.catalog.inside import split_inside
 from conroi.commit.change import Change, CommitOptions, CommitResult
@@ -176,6 +177,7 @@ def refuse_lake_commit(uri: Uri, commit_lock: CommitLock | None, put: Put) -> No
         )
 
 
+@checked_table_call
 def open_table(
     uri: Uri,
     *,
@@ -216,6 +218,7 @@ def open_table(
     return Table(files, snapshot)
 
 
+@checked_table_call
 def create_table(
     uri: Uri,
     schema_or_data: pa.Schema | Data,
@@ -284,6 +287,7 @@ def create_table(
         return Table(files, commit_change(files, change).snapshot)
 
 
+@checked_table_call
 def commit(
     uri: Uri,
     transaction: Transaction,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from conroi import history as past
+from conroi.arguments import checked_calls
 from conroi.commit.expiry import expired, version_in_use
 from conroi.commit.files import TableFiles
 from conroi.commit.forked import holder_of
@@ -43,6 +44,7 @@ Columns = Sequence[str] | Mapping[str, str]
 """Names of columns, or new columns by expression."""
 
 
+@checked_calls
 class ReadableTable:
     """One Lance table, pinned at one version."""
 
@@ -53,12 +55,20 @@ class ReadableTable:
     lease: Lease | None = None
     """Keeps this version from being collected, if at(…, keep=…) was asked to."""
 
+    def _name_for_errors(self, table: str | None) -> str:
+        return self.name if table is None or table == self._files.root else table
+
     # ------------------------------------------------------------------------- facts
 
     @property
     def uri(self) -> str:
         """Where the table is."""
         return self._files.root
+
+    @property
+    def name(self) -> str:
+        """What the table is called, in errors too: its name in its lake; if it stands alone, its address."""
+        return self._files.name
 
     @property
     def version(self) -> int:

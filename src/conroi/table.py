@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from uuid import UUID
 
 from conroi import verbs
+from conroi.arguments import checked_calls
 from conroi.commit.migration import migrate_manifest_names
 from conroi.commit.run import How, checked_texts, run
 from conroi.commit.snapshot import Snapshot
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
+@checked_calls
 class Table(ReadableTable):
     """One Lance table, pinned at one version.
 
@@ -226,7 +228,7 @@ class Table(ReadableTable):
     def merge(self, source: Data, on: str | Sequence[str]) -> MergeBuilder:
         """Bring rows in by key: add `when_…` clauses, then `execute()`. Null keys match nothing."""
         rows = source_rows(source, self.schema)
-        return MergeBuilder(self.uri, rows, checked_on(on, self.uri), self._planned, lambda: self._pinned)
+        return MergeBuilder(self.name, rows, checked_on(on, self.name), self._planned, lambda: self._pinned)
 
     # ------------------------------------------------------------------------- columns
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import TracebackType
 
+from conroi.arguments import checked_calls
 from conroi.commit.change import Change, CommitOptions
 from conroi.commit.files import TableFiles
 from conroi.commit.loop import commit
@@ -37,6 +38,7 @@ class TableTransactionResult:
     """Whether a commit with the same idempotency key was there already."""
 
 
+@checked_calls
 class TableTransaction(TransactionTable):
     """Statements on one table that happen together or not at all. Made by `table.begin()`.
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
+from conroi.arguments import checked_calls
 from conroi.catalog.amendments import Amendment
 from conroi.catalog.catalog import Catalog, LakeTableFiles, table_files
 from conroi.catalog.creating import new_location
@@ -64,6 +65,7 @@ class TransactionResult:
     """Whether a publication with the same idempotency key was there already."""
 
 
+@checked_calls
 class Transaction(LowerLayer):
     """Changes to any number of tables of a lake that happen together or not at all. Made by `lake.begin()`.
 
@@ -130,6 +132,9 @@ class Transaction(LowerLayer):
         self._life.is_done = self._earlier is not None
         for name, version in (expect or {}).items():
             self.expect(name, version)
+
+    def _name_for_errors(self, table: str | None) -> str | None:
+        return self._catalog.name_for_errors(table)
 
     # ------------------------------------------------------------------------ tables
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from conroi.arguments import checked_calls
 from conroi.catalog.amendments import Amendment
 from conroi.catalog.catalog import Catalog, LakeTableFiles, table_files
 from conroi.catalog.names import object_id, shown
@@ -21,6 +22,7 @@ from conroi.staging import Statements
 from conroi.verbs.plan import Plan
 
 
+@checked_calls
 class LowerLayer:
     """Rows, notes and tables that come in by another way than a verb."""
 

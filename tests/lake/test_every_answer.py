@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -41,7 +40,15 @@ def ignoring(*errors: type[Exception]) -> Callable[[Read], Read]:
 
 absent = ignoring(conroi.NotFoundError)
 taken = ignoring(conroi.AlreadyExistsError)
-NO_SPARK: Any = SimpleNamespace(sql=lambda *_, **__: None)
+
+
+class SparkSession:
+    """No session: its name is all that the calls look at before the table is opened."""
+
+    def sql(self, *_: object, **__: object) -> None: ...
+
+
+NO_SPARK: Any = SparkSession()
 """Asked for rows only after the lake has answered."""
 without_spark = ignoring(Exception)  # what Spark would say of no session; the table was opened before that
 
@@ -139,7 +146,7 @@ TABLE: dict[str, list[tuple[str, Read]]] = {
     "to_lance": [("version", lambda tx: tx["t"].to_lance())],
     "to_pandas": [("content", lambda tx: tx["t"].to_pandas())],
     "to_polars": [("content", lambda tx: tx["t"].to_polars())],
-    "to_spark": [("content", without_spark(lambda tx: tx["t"].to_spark(None)))],
+    "to_spark": [("content", without_spark(lambda tx: tx["t"].to_spark(NO_SPARK)))],
     "unindexed": [("version", lambda tx: tx["t"].unindexed)],
     "uri": [("opened", lambda tx: tx["t"].uri)],
     "version": [("version", lambda tx: tx["t"].version)],
@@ -168,9 +175,9 @@ TRANSACTION: dict[str, list[tuple[str, Read]]] = {
         ("name", taken(lambda tx: tx.rename_table("spare", "t"))),
     ],
     "sql": [
-        ("listing", without_spark(lambda tx: tx.sql(None, "SELECT * FROM nowhere"))),
+        ("listing", without_spark(lambda tx: tx.sql(NO_SPARK, "SELECT * FROM nowhere"))),
         ("content", without_spark(lambda tx: tx.sql(NO_SPARK, "SELECT count(*) FROM t"))),
-        ("content", without_spark(lambda tx: tx.sql(None, "SELECT id FROM t"))),
+        ("content", without_spark(lambda tx: tx.sql(NO_SPARK, "SELECT id FROM t"))),
     ],
     "table": [("opened", lambda tx: tx.table("t"))],
     "tables": [("listing", lambda tx: tx.tables())],

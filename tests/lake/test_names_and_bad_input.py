@@ -82,11 +82,11 @@ USES: list[tuple[str, Callable[[conroi.Lake], object], type[conroi.ConroiError],
     ("unknown namespace", lambda it: it.drop_namespace("nothing"), conroi.NotFoundError, "lake.namespaces()"),
     ("a table is no namespace", lambda it: it.drop_namespace("orders"), conroi.NotFoundError, "lake.namespaces()"),
     ("isolation", lambda it: it.begin(isolation="none"), conroi.InvalidInputError, "serializable"),  # type: ignore[arg-type]
-    ("version in words", lambda it: it.begin(expect={"orders": "1"}), conroi.InvalidInputError, "count from 1"),  # type: ignore[dict-item]
+    ("version in words", lambda it: it.begin(expect={"orders": "1"}), conroi.InvalidInputError, "whole number"),  # type: ignore[dict-item]
     ("version below 0", lambda it: it.begin(expect={"orders": -1}), conroi.InvalidInputError, "count from 1"),
     ("retries", lambda it: it.begin(retries=-1), conroi.InvalidInputError, "0"),
-    ("message", lambda it: it.begin(7), conroi.InvalidInputError, "str()"),  # type: ignore[arg-type]
-    ("properties", lambda it: it.begin(properties={"a": 1}), conroi.InvalidInputError, "str()"),  # type: ignore[dict-item]
+    ("message", lambda it: it.begin(7), conroi.InvalidInputError, "text"),  # type: ignore[arg-type]
+    ("properties", lambda it: it.begin(properties={"a": 1}), conroi.InvalidInputError, "text"),  # type: ignore[dict-item]
     ("two versions", lambda it: it.at(version=1, tag="x"), conroi.InvalidInputError, "one of"),
     ("no version", lambda it: it.at(), conroi.InvalidInputError, "one of"),
     ("a version that never was", lambda it: it.at(version=99), conroi.NotFoundError, ""),

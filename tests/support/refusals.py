@@ -20,7 +20,7 @@ def refused(
     with pytest.raises(kind) as caught:
         yield caught
     assert_helpful(caught.value, kind, *mentions)
-    assert caught.value.table == table.uri
+    assert caught.value.table == table.name
     assert state_of(table) == before
 
 

@@ -110,7 +110,8 @@ def test_a_lake_refuses_another_way_to_commit(tmp_path: Path) -> None:
         conroi.create_table(new, pa.table({"v": [1]}), put="rename")
     with pytest.raises(conroi.InvalidInputError, match="belongs to a lake"):
         conroi.create_table(new, pa.table({"v": [1]}), commit_lock=lambda _: pytest.fail("held"))
-    for open_ in (conroi.open_table, lambda uri, put: conroi.commit(uri, None, put=put)):  # type: ignore[arg-type]
+    transaction = conroi.LanceTransaction(pb.Transaction())
+    for open_ in (conroi.open_table, lambda uri, put: conroi.commit(uri, transaction, put=put)):  # type: ignore[arg-type]
         with pytest.raises(conroi.InvalidInputError, match="belongs to a lake") as refused:
             open_(lake["t"].uri, put="rename")
         assert "store" in (refused.value.hint or "")

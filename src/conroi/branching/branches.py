@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
+from conroi.arguments import checked_calls
 from conroi.catalog.branches import BranchedLake
 from conroi.catalog.forking import DELETED, LINEAGE
 from conroi.catalog.lance_tags import protection_of
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from conroi.lake import Lake
 
 
+@checked_calls
 class Branches:
     """The branches of a lake.
 

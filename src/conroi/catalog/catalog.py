@@ -110,6 +110,22 @@ class Catalog:
         """The newest state we have seen; looked up only if we have seen none."""
         return self._state or self.state()
 
+    def name_for_errors(self, table: str | None) -> str | None:
+        """What users call the table that an error names: by its name in the lake, not by its folder.
+
+        None for the lake's own table, which users never see, and if no table is named.
+        """
+        if table is None or not table.startswith(f"{self.uri}/"):
+            return table
+        folder = table.removeprefix(f"{self.uri}/").strip("/")
+        if folder.partition("/")[0].startswith("__"):
+            return None
+        for row in () if self._state is None else self._state.tables():
+            home = (row.location or "").strip("/")
+            if home and (folder == home or folder.startswith(f"{home}/tree/")):
+                return shown(row.object_id)
+        return table
+
     def refresh(self, known: LakeState | None) -> Seen:
         """The newest state, and what led to it since `known`."""
         with self._lock:
@@ -451,6 +467,10 @@ class LakeTableFiles(TableFiles):
     catalog: Catalog | None = None
     object_id: str = ""
     incarnation: str = ""
+
+    @property
+    def name(self) -> str:
+        return shown(self.object_id)
 
     @property
     def is_on_branch(self) -> bool:

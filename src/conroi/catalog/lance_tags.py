@@ -21,6 +21,7 @@ from functools import partial
 from urllib.parse import quote, unquote
 from weakref import WeakKeyDictionary
 
+from conroi.arguments import checked_calls
 from conroi.catalog.branches import BranchedLake
 from conroi.catalog.catalog import Catalog
 from conroi.catalog.forking import DELETED, table_of
@@ -196,6 +197,7 @@ def _note(table: str) -> str:
     return f"{SHARED_DIR}/{quote(table, safe='')}"
 
 
+@checked_calls
 class LakeTags(Tags):
     """The tags of a lake, which Lance's clean-up of its tables respects."""
 

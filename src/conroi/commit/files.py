@@ -43,6 +43,11 @@ class TableFiles:
         return self.objects.root
 
     @property
+    def name(self) -> str:
+        """What its users call the table, in errors too: its address, or in a lake its name there."""
+        return self.root
+
+    @property
     def is_on_branch(self) -> bool:
         """Whether it is a table on a branch of a lake, so that the same ids may be given to other fields elsewhere."""
         return False

@@ -8,6 +8,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 
 def positions(numbers: npt.NDArray[np.int64]) -> pa.Array[Any]:
@@ -28,7 +29,30 @@ def cast_array(column: pa.Array[Any], type_: pa.DataType) -> pa.Array[Any]:
     """
     if _holds_fixed_lists(type_) and not column.type.equals(type_):
         column = pa.concat_arrays([column, column.slice(0, 0)])
-    return column.cast(cast("Any", type_))
+    converted = column.cast(cast("Any", type_))
+    _refuse_infinite(column, converted)
+    return converted
+
+
+def _refuse_infinite(before: pa.Array[Any], after: pa.Array[Any]) -> None:
+    """ArrowInvalid where a cast made a finite number infinite: pyarrow checks the range of integers only."""
+    if pa.types.is_floating(after.type) and pa.types.is_floating(before.type):
+        if before.type.bit_width > after.type.bit_width and _infinite(after) > _infinite(before):
+            raise pa.ArrowInvalid(f"a number is too large for {after.type}")
+    elif isinstance(after, pa.StructArray) and isinstance(before, pa.StructArray):
+        known = {before.type.field(number).name for number in range(before.type.num_fields)}
+        for name in (after.type.field(number).name for number in range(after.type.num_fields)):
+            if name in known:
+                _refuse_infinite(before.field(name), after.field(name))
+    elif isinstance(after, _LISTS) and isinstance(before, _LISTS):
+        _refuse_infinite(before.flatten(), after.flatten())
+
+
+_LISTS = (pa.ListArray, pa.LargeListArray, pa.FixedSizeListArray)
+
+
+def _infinite(numbers: pa.Array[Any]) -> int:
+    return pc.sum(cast("Any", pc.is_inf(numbers))).as_py() or 0
 
 
 def _holds_fixed_lists(type_: pa.DataType) -> bool:

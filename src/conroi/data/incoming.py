@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, cast
 
 import pyarrow as pa
 
+from conroi.arguments import printable
 from conroi.data.arrow_types import metadata_of
 from conroi.data.elsewhere import Elsewhere, from_elsewhere, kept
+from conroi.data.python_rows import rows_to_table
 from conroi.errors import InvalidInputError, RetryableConflict
 
 
@@ -69,12 +71,9 @@ def opened(data: object, schema: pa.Schema | None = None) -> pa.RecordBatchReade
 def to_reader(data: object, schema: pa.Schema | None = None) -> pa.RecordBatchReader:
     """The data as a stream of record batches, in its own schema. `schema` helps to read lists of dicts."""
     try:
-        return _without_views(_to_reader(data, schema))
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
-        raise InvalidInputError(
-            f"The data could not be read as Arrow: {error}",
-            hint="Check that every value has its column's type.",
-        ) from error
+        return _without_views(_checked(_to_reader(data, schema)))
+    except (ValueError, TypeError, ArithmeticError, RecursionError, pa.ArrowException) as error:
+        raise _unreadable(error) from error
 
 
 def _to_reader(data: object, schema: pa.Schema | None) -> pa.RecordBatchReader:
@@ -94,11 +93,48 @@ def _to_reader(data: object, schema: pa.Schema | None) -> pa.RecordBatchReader:
     if hasattr(data, "__arrow_c_stream__"):
         return pa.RecordBatchReader.from_stream(cast("Any", data))
     if isinstance(data, Sequence) and not isinstance(data, str | bytes):
-        return _rows_to_table(cast("Sequence[object]", data), schema).to_reader()
+        return rows_to_table(cast("Sequence[object]", data), schema).to_reader()
     raise InvalidInputError(
         f"Data of type {type(data).__name__} cannot be written.",
         hint="Give an Arrow table or reader, a pandas, polars or Spark frame, or a list of dicts.",
     )
+
+
+def _checked(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
+    """The stream with each batch checked: other software made it, and what a table holds can be read by all."""
+    return pa.RecordBatchReader.from_batches(reader.schema, _checked_batches(reader))
+
+
+def _checked_batches(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    while True:
+        try:
+            batch = reader.read_next_batch()
+        except StopIteration:
+            return
+        except pa.ArrowException as error:
+            raise _unreadable(error) from error
+        if not batch.schema.equals(reader.schema):
+            raise InvalidInputError(
+                f"The stream says that its columns are {_columns(reader.schema)}, but a batch has "
+                f"{_columns(batch.schema)}.",
+                hint="All batches of a stream must have the stream's schema.",
+            )
+        try:
+            batch.validate(full=True)
+        except pa.ArrowException as error:
+            raise _unreadable(error) from error
+        yield batch
+
+
+def _unreadable(error: Exception) -> InvalidInputError:
+    return InvalidInputError(
+        f"The data could not be read as Arrow: {printable(error)}",
+        hint="Check that every value has its column's type, and that text is UTF-8.",
+    )
+
+
+def _columns(schema: pa.Schema) -> str:
+    return printable(", ".join(f"{field.name}: {field.type}" for field in schema))
 
 
 def _without_views(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
@@ -125,28 +161,3 @@ def _plain_type(type_: pa.DataType) -> pa.DataType:
     if pa.types.is_large_list(type_):
         return pa.large_list(_plain_field(type_.value_field))
     return pa.list_(_plain_field(type_.value_field)) if pa.types.is_list(type_) else type_
-
-
-def _rows_to_table(given: Sequence[object], schema: pa.Schema | None) -> pa.Table:
-    for row in given:
-        if not isinstance(row, Mapping):
-            raise InvalidInputError(
-                f"A list of dicts was expected, but it holds a {type(row).__name__}.",
-                hint='Write rows as [{"id": 1, "name": "a"}, …].',
-            )
-    rows = cast("Sequence[Mapping[str, Any]]", given)
-    if schema is None:
-        if not rows:
-            raise InvalidInputError("An empty list has no schema.", hint="Give a pyarrow schema instead.")
-        return pa.Table.from_pylist(rows)
-    if not rows:
-        return pa.Table.from_batches([], schema)
-    named = {str(name) for row in rows for name in row}
-    known = [field for field in schema if field.name in named]
-    inferred = sorted(named - set(schema.names))
-    if inferred:
-        extra = pa.Table.from_pylist([{n: row.get(n) for n in inferred} for row in rows]).schema
-        known += list(extra)
-    if not known:
-        raise InvalidInputError("The rows have no columns.", hint="Give each row at least one value.")
-    return pa.Table.from_pylist(rows, schema=pa.schema(known))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
+from conroi.arguments import checked_call
 from conroi.catalog.catalog import LakeTableFiles
 from conroi.catalog.rows import new_lock_id
 from conroi.data.elsewhere import from_elsewhere
@@ -33,6 +34,7 @@ _HERE: dict[int, threading.Lock] = {}
 """Threads of one process take turns, whatever locks there are."""
 
 
+@checked_call
 def clickhouse(
     source: Source | Sequence[Source],
     target: str,

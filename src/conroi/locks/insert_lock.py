@@ -8,11 +8,13 @@ import threading
 from concurrent.futures import Future
 from types import TracebackType
 
+from conroi.arguments import checked_calls
 from conroi.catalog.names import shown
 from conroi.locks.held import Cancellation
 from conroi.locks.locks import Holding, Locks
 
 
+@checked_calls
 class InsertLock:
     """Only one worker at a time is inside, over all processes and hosts; inserts inside use this very lock."""
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol, Unpack
 
 import pyarrow as pa
 
+from conroi.arguments import checked_calls
 from conroi.commit.run import How
 from conroi.data.elsewhere import Elsewhere, from_elsewhere, in_spark
 from conroi.data.expressions import expression
@@ -46,6 +47,7 @@ class MergeResult:
 Run = Callable[[Callable[[Pinned], Plan | None], How], "tuple[Table, Plan | None]"]
 
 
+@checked_calls
 @dataclass(frozen=True)
 class MergeBuilder:
     """A merge being put together; each `when_…` returns a new one.
@@ -71,6 +73,9 @@ class MergeBuilder:
     run: Run
     pinned: Callable[[], Pinned]
     clauses: tuple[Clause, ...] = ()
+
+    def _name_for_errors(self, table: str | None) -> str:
+        return self.uri if table is None else table
 
     def _with(
         self, rows: Rows, action: Action, values: Mapping[str, object] | None = None, condition: str | None = None

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from conroi.arguments import checked_calls
 from conroi.commit.files import TableFiles
 from conroi.commit.forked import write_fork
 from conroi.errors import (
@@ -54,6 +55,7 @@ class Tag:
         return {"name": self.name, "version": self.version, "created_at": created, "branch": self.branch}
 
 
+@checked_calls
 class Tags:
     """The tags of a table.
 
@@ -73,6 +75,9 @@ class Tags:
         self._home = files.objects if home is None else home
         """Where the tags are: also those of branches are with the main branch."""
         self._branch = branch
+
+    def _name_for_errors(self, table: str | None) -> str | None:
+        return self._files.name if table is None or table == self._files.root else table
 
     def __iter__(self) -> Iterator[Tag]:
         return iter(self.list())
@@ -209,6 +214,7 @@ class Tags:
         return Tag(name, version, _parsed(created) if isinstance(created, str) else None, content.get("branch"))
 
 
+@checked_calls
 class TagsAtBeginning(Tags):
     """The tags of a table as a transaction sees them: looked up once, and without what came after it began.
 

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
 
+from conroi.arguments import checked_calls
 from conroi.environment import Environment, moment, seconds_since
 from conroi.errors import ConroiError, VersionExpired
 from conroi.stores.forgotten import Fate, fate
@@ -42,6 +43,7 @@ class LeaseInfo:
     path: str = ""
 
 
+@checked_calls
 class Lease:
     """A lease on one version. Ends by itself; `renew` prolongs it, `release` ends it early, and so does a `with` block.
 

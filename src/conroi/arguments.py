@@ -1,0 +1,381 @@
+"""Argument checks of the public calls: unknown keywords and values of the wrong type are refused before any work.
+
+The checks are made from the annotations of each function, once, when it is first called. What an annotation cannot say
+(that a number is positive, that data can be read as Arrow) is checked by the verb itself.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import inspect
+import os
+import sys
+import types
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from numbers import Integral, Real
+from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar, Union, cast, get_args, get_origin, is_typeddict
+
+from conroi.errors import ConroiError, InvalidInputError, UnknownArgumentError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+C = TypeVar("C", bound=type)
+
+SHOWN_CHARACTERS = 60
+"""Longer values are cut in messages."""
+NEAREST = 0.6
+"""How alike a name must be to be offered instead of an unknown one (see difflib)."""
+
+
+class Problem(NamedTuple):
+    """A value that cannot be taken."""
+
+    where: str
+    """Where it is inside the argument, such as `['v']`."""
+    value: object
+    expected: str
+
+
+Check = Callable[[object], Problem | None]
+"""What is wrong with a value; None if nothing is."""
+
+
+def checked_call(function: Callable[P, T]) -> Callable[P, T]:
+    """A public function that checks its arguments, and whose errors call a table what its users call it."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            _check(function, args, kwargs)
+            return cast("Any", function)(*args, **kwargs)
+        except ConroiError as error:
+            named = getattr(args[0], "_name_for_errors", None) if args else None
+            if named is not None:
+                error.table = named(error.table)
+            raise
+
+    return cast("Callable[P, T]", call)
+
+
+def checked_table_call(function: Callable[P, T]) -> Callable[P, T]:
+    """The same for a function whose first argument is the address of a table."""
+    checked = cast("Any", checked_call(function))
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return checked(*args, **kwargs)
+        except ConroiError as error:
+            uri = args[0] if args else kwargs.get("uri")
+            if error.table is None and isinstance(uri, str | os.PathLike):
+                address = os.fspath(cast("str", uri))
+                error.table = None if "@" in address else address  # it may hold a password
+            raise
+
+    return cast("Callable[P, T]", call)
+
+
+def _check(function: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]) -> None:
+    checks = _checks_of(function)
+    for name, value in kwargs.items():
+        if name not in checks.by_name:
+            raise _unknown(function, name, checks.by_name)
+        checks.refuse(function, name, value)
+    for name, value in zip(checks.positional, args, strict=False):
+        checks.refuse(function, name, value)
+
+
+def checked_calls(owner: C) -> C:
+    """A class whose public methods check their arguments."""
+    for name, member in list(vars(owner).items()):
+        if isinstance(member, types.FunctionType) and (not name.startswith("_") or name == "__getitem__"):
+            setattr(owner, name, checked_call(member))
+    return owner
+
+
+class _Checks:
+    """The checks of one function's arguments."""
+
+    def __init__(self, function: Callable[..., object]) -> None:
+        self.positional: list[str] = []
+        self.by_name: dict[str, Check | None] = {}
+        self._defaults: dict[str, object] = {}
+        names = _Names(inspect.unwrap(function).__globals__)
+        for parameter in inspect.signature(function).parameters.values():
+            wanted = names.read(parameter.annotation)
+            if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+                self._add_options(wanted)
+                continue
+            self._defaults[parameter.name] = parameter.default
+            self.positional += [] if parameter.kind is inspect.Parameter.KEYWORD_ONLY else [parameter.name]
+            self.by_name[parameter.name] = check_of(wanted)
+
+    def _add_options(self, unpacked: Any) -> None:
+        """The keywords of `**how: Unpack[How]`; None stands for one that is not given."""
+        for name, wanted in _keys_of(get_args(unpacked)[0]).items():
+            self._defaults[name] = None
+            self.by_name[name] = check_of(wanted)
+
+    def refuse(self, function: Callable[..., object], name: str, value: object) -> None:
+        """InvalidInputError if the value cannot be that of this argument."""
+        check = self.by_name[name]
+        if check is None or value is self._defaults[name]:
+            return
+        problem = check(value)
+        if problem is not None:
+            raise InvalidInputError(
+                f"{function.__name__}() cannot take {name}{problem.where}={shortened(problem.value)}.",
+                hint=_hint(problem),
+            )
+
+
+_checks_of = functools.cache(_Checks)
+
+
+def printable(text: object, longest: int = 500) -> str:
+    """Text that came with the data, for a message: not longer than this, and as UTF-8."""
+    shown = str(text)
+    shown = shown if len(shown) <= longest else shown[: longest - 1] + "…"
+    return shown.encode("utf-8", "backslashreplace").decode()
+
+
+def shortened(value: object) -> str:
+    """The value as it is shown in messages."""
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 (whatever the value is, the message is about its place)
+        text = f"<{type(value).__name__}>"
+    text = text if len(text) <= SHOWN_CHARACTERS else text[: SHOWN_CHARACTERS - 1] + "…"
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _unknown(function: Callable[..., object], name: str, known: Iterable[str]) -> UnknownArgumentError:
+    takes = sorted(each for each in known if each != "self")
+    return UnknownArgumentError(
+        f"{function.__name__}() has no argument {shortened(name)}.",
+        hint=f"{nearest(name, takes)}It takes {', '.join(takes)}." if takes else "It takes no arguments.",
+    )
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A sentence that offers the name that is most like this one; empty if none is."""
+    import difflib
+
+    found = difflib.get_close_matches(name, list(known), n=1, cutoff=NEAREST)
+    return f"Did you mean {found[0]}? " if found else ""
+
+
+def _hint(problem: Problem) -> str:
+    if isinstance(problem.value, str) and "a list" in problem.expected:
+        return f"Write [{shortened(problem.value)}]."
+    return f"Give {problem.expected}."
+
+
+# ------------------------------------------------------------------------------- annotations
+
+
+class _ByName:
+    """Stands for a class that its module imports only for type checkers: values are told by the name of their class."""
+
+
+_BY_NAME: dict[str, type[_ByName]] = {name: type(name, (_ByName,), {}) for name in ("Lake", "SparkSession")}
+_ALIASES: dict[str, Any] = {
+    "Callable": Callable,
+    "CommitLock": Callable[..., Any],
+    "Progress": Callable[..., Any],
+    "Remains": Literal["remove", "keep"],
+    "Verb": Callable[..., Any],
+}
+"""What is meant by other names that modules import only for type checkers. One that is not here is not checked."""
+
+
+class _Names(dict[str, Any]):
+    """The names that the annotations of a module use."""
+
+    def __missing__(self, name: str) -> Any:
+        return getattr(builtins, name, None) or _BY_NAME.get(name) or _ALIASES.get(name, Any)
+
+    def read(self, annotation: Any) -> Any:
+        """The type that an annotation says; Any for what cannot be said at run time."""
+        if annotation is inspect.Parameter.empty:
+            return Any
+        if not isinstance(annotation, str):
+            return annotation
+        try:
+            return eval(annotation, {"__builtins__": {}}, self)  # noqa: S307 (our own source)
+        except (TypeError, AttributeError):
+            return Any
+
+
+def check_of(wanted: Any) -> Check | None:
+    """The check for a type; None if anything goes."""
+    if wanted is Any or wanted is object or isinstance(wanted, TypeVar | str):
+        return None
+    if wanted is None or wanted is type(None):
+        return lambda value: None if value is None else Problem("", value, "None")
+    if wanted in _SIMPLE:
+        return _SIMPLE[wanted]
+    origin, parts = get_origin(wanted), get_args(wanted)
+    if origin in (Union, types.UnionType):
+        return _any_of([check_of(part) for part in parts])
+    if origin is Literal:
+        return _one_of(parts)
+    if is_typeddict(wanted):
+        return _options_of(wanted)
+    kind = wanted if origin is None else origin
+    if not isinstance(kind, type):
+        return None
+    if issubclass(kind, Mapping) and parts:
+        return _mapping_of(*(check_of(part) for part in parts))
+    if issubclass(kind, Sequence) and parts and not issubclass(kind, str):
+        return _sequence_of(check_of(parts[0]))
+    return _instance_of(kind)
+
+
+def _keys_of(options: Any) -> dict[str, Any]:
+    """The keys of a TypedDict and the types of their values."""
+    names = _Names(vars(sys.modules[options.__module__]))
+    return {
+        name: names.read(getattr(annotation, "__forward_arg__", annotation))
+        for name, annotation in options.__annotations__.items()
+    }
+
+
+def _any_of(checks: Sequence[Check | None]) -> Check | None:
+    known = [check for check in checks if check is not None]
+    if len(known) < len(checks):
+        return None
+
+    def check(value: object) -> Problem | None:
+        problems = [check(value) for check in known]
+        found = [problem for problem in problems if problem is not None]
+        if len(found) < len(problems):
+            return None
+        deeper = [problem for problem in found if problem.where or problem.expected in _ABOUT_VALUES]
+        if deeper:
+            return deeper[0]
+        kinds = dict.fromkeys(problem.expected for problem in found if problem.expected != "None")
+        return Problem("", value, " or ".join(kinds))
+
+    return check
+
+
+def _one_of(values: Sequence[object]) -> Check:
+    shown = " or ".join(repr(value) for value in values)
+
+    def check(value: object) -> Problem | None:
+        is_one = isinstance(value, str | int | None) and value in values
+        return None if is_one else Problem("", value, shown)
+
+    return check
+
+
+def _instance_of(wanted: type) -> Check:
+    methods = [each for each in vars(wanted) if not each.startswith("_")]
+
+    def check(value: object) -> Problem | None:
+        if issubclass(wanted, _ByName):
+            is_one = any(kind.__name__ == wanted.__name__ for kind in type(value).__mro__)
+        elif getattr(wanted, "_is_protocol", False):
+            is_one = not isinstance(value, type) and all(hasattr(value, method) for method in methods)
+        else:
+            is_one = isinstance(value, wanted)
+        return None if is_one else Problem("", value, _SHOWN.get(wanted.__name__) or f"a {wanted.__name__}")
+
+    return check
+
+
+_SHOWN = {
+    "Callable": "a function",
+    "DataType": "a type of pyarrow, such as pa.int64()",
+    "Environment": "an Environment",
+    "Expression": "an expression of pyarrow",
+    "PathLike": "a path",
+    "Transaction": "a transaction, as conroi.format.decode_transaction(data) reads it",
+}
+"""What classes are called in hints."""
+
+
+def _mapping_of(key: Check | None, item: Check | None) -> Check:
+    def check(value: object) -> Problem | None:
+        if not isinstance(value, Mapping):
+            return Problem("", value, "a mapping, such as a dict")
+        for name, each in cast("Mapping[object, object]", value).items():
+            problem = None if key is None else key(name)
+            if problem is not None:
+                return Problem(f"{{{shortened(name)}: …}}", value, f"keys that are {problem.expected}")
+            problem = None if item is None else item(each)
+            if problem is not None:
+                return Problem(f"[{shortened(name)}]{problem.where}", problem.value, problem.expected)
+        return None
+
+    return check
+
+
+def _options_of(options: Any) -> Check:
+    """A mapping that may have only the keys of a TypedDict."""
+    known = {name: check_of(wanted) for name, wanted in _keys_of(options).items()}
+
+    def check(value: object) -> Problem | None:
+        if not isinstance(value, Mapping):
+            return Problem("", value, "a mapping, such as a dict")
+        for name, each in cast("Mapping[object, object]", value).items():
+            if name not in known:
+                return Problem(f"[{shortened(name)}]", each, " or ".join(repr(known_name) for known_name in known))
+            item = known[cast("str", name)]
+            problem = None if item is None else item(each)
+            if problem is not None:
+                return Problem(f"[{shortened(name)}]{problem.where}", problem.value, problem.expected)
+        return None
+
+    return check
+
+
+def _sequence_of(item: Check | None) -> Check:
+    def check(value: object) -> Problem | None:
+        if not isinstance(value, Sequence) or isinstance(value, str | bytes | bytearray | memoryview):
+            return Problem("", value, "a list")
+        for number, each in enumerate(cast("Sequence[object]", value)) if item is not None else ():
+            problem = item(each) if item is not None else None
+            if problem is not None:
+                return Problem(f"[{number}]{problem.where}", problem.value, problem.expected)
+        return None
+
+    return check
+
+
+_UTF8 = "text without halves of surrogate pairs, which cannot be written as UTF-8"
+_64_BITS = "a number of at most 64 bits"
+_ABOUT_VALUES = (_UTF8, _64_BITS)
+"""What is said of a value whose type is right."""
+
+
+def _text(value: object) -> Problem | None:
+    if not isinstance(value, str):
+        return Problem("", value, "text")
+    if value.isascii():
+        return None
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return Problem("", value, _UTF8)
+    return None
+
+
+def _whole_number(value: object) -> Problem | None:
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        return Problem("", value, "a whole number")
+    return None if -(1 << 63) <= int(value) < 1 << 64 else Problem("", value, _64_BITS)  # detached versions are large
+
+
+def _number(value: object) -> Problem | None:
+    is_number = not isinstance(value, bool) and isinstance(value, Real) and float(value) == float(value)
+    return None if is_number else Problem("", value, "a number")
+
+
+def _truth(value: object) -> Problem | None:
+    return None if isinstance(value, bool) else Problem("", value, "True or False")
+
+
+_SIMPLE: dict[Any, Check] = {str: _text, int: _whole_number, float: _number, bool: _truth}
