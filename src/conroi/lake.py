@@ -407,16 +407,23 @@ def connect(
     storage_options: Mapping[str, str] | None = None,
     durable: bool = False,
     branch: str | None = None,
+    allow_bases: Sequence[str | os.PathLike[str]] | None = None,
     environment: Environment = SYSTEM,
 ) -> Lake:
     """Open the lake at a path or URI, or a branch of it; an empty place becomes a new lake.
 
     `durable=True` syncs on local disk before a commit answers. `locks` is the address of the database in which inserts
-    are locked, `postgresql://…`.
+    are locked, `postgresql://…`. Files outside the lake to which a table refers are not read, unless they are below one
+    of `allow_bases`.
     """
     checked_address(locks)
     catalog, manifest = open_catalog(
-        uri, store=store, storage_options=storage_options, durable=durable, environment=environment
+        uri,
+        store=store,
+        storage_options=storage_options,
+        durable=durable,
+        allow_bases=allow_bases,
+        environment=environment,
     )
     locks_of(catalog, locks)
     lake = Lake(catalog, manifest)

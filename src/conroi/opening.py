@@ -30,6 +30,7 @@ from conroi.format.transaction import COMMIT_MESSAGE_PROPERTY, Transaction
 from conroi.history import find
 from conroi.lake import Lake, connect
 from conroi.stores.addresses import open_records, split_uri
+from conroi.stores.bases import allow_bases as name_bases
 from conroi.stores.external_versions import ExternalVersions
 from conroi.stores.objects import open_objects
 from conroi.stores.putters import CommitLock, LockedPut, Put, PutNew, RenameIfAbsent
@@ -40,6 +41,7 @@ from conroi.verbs.create import DEFAULT_DATA_FORMAT, create
 
 Uri = str | os.PathLike[str]
 Store = str | RecordStore
+Bases = Sequence[str | os.PathLike[str]]
 
 
 def table_files(
@@ -52,9 +54,17 @@ def table_files(
     put: Put = "conditional",
     environment: Environment = SYSTEM,
     branch: str | None = None,
+    allow_bases: Bases | None = None,
 ) -> TableFiles:
     """The storage of one table; of a table in a lake, through that lake."""
-    lake = lake_around(uri, store=store, storage_options=storage_options, durable=durable, environment=environment)
+    lake = lake_around(
+        uri,
+        store=store,
+        storage_options=storage_options,
+        durable=durable,
+        allow_bases=allow_bases,
+        environment=environment,
+    )
     if branch is not None:
         lake = _on_branch(lake, branch, uri)
     inside = None if lake is None else lake[0].files_at(lake[1])
@@ -63,6 +73,7 @@ def table_files(
         return inside
     uri, store = split_uri(uri, store)
     objects = open_objects(uri, storage_options, durable=durable)
+    name_bases(objects, allow_bases)
     if put not in ("conditional", "rename"):
         raise InvalidInputError(f"put={put!r} is not known.", hint='Give "conditional" or "rename".')
     putter: PutNew | None = None if put == "conditional" else RenameIfAbsent(environment)
@@ -91,6 +102,7 @@ def lake_around(
     store: Store | None = None,
     storage_options: Mapping[str, str] | None = None,
     durable: bool = False,
+    allow_bases: Bases | None = None,
     environment: Environment = SYSTEM,
 ) -> tuple[Lake, str] | None:
     """The lake that a path is in, and the folder in it; None if the folder above is no lake."""
@@ -99,7 +111,12 @@ def lake_around(
     found = split_inside(uri, storage_options)
     if found is None:
         return _branch_around(
-            uri, store=store, storage_options=storage_options, durable=durable, environment=environment
+            uri,
+            store=store,
+            storage_options=storage_options,
+            durable=durable,
+            allow_bases=allow_bases,
+            environment=environment,
         )
     root, folder, has_store = found
     if has_store and not isinstance(store, str | None):
@@ -111,7 +128,14 @@ def lake_around(
     if store is not None and not has_store:
         return None  # a store of the table's own
     address = store if isinstance(store, str) else None
-    lake = connect(root, store=address, storage_options=storage_options, durable=durable, environment=environment)
+    lake = connect(
+        root,
+        store=address,
+        storage_options=storage_options,
+        durable=durable,
+        allow_bases=allow_bases,
+        environment=environment,
+    )
     return lake, folder
 
 
@@ -189,6 +213,7 @@ def open_table(
     commit_lock: CommitLock | None = None,
     put: Put = "conditional",
     branch: str | None = None,
+    allow_bases: Bases | None = None,
     environment: Environment = SYSTEM,
 ) -> Table:
     """Open a Lance table at its newest version, or at another by number or tag; of a lake's table, also on a branch.
@@ -197,6 +222,9 @@ def open_table(
     `postgresql://user:password@host/database` or `dynamodb://table?region=…`; all its writers must name it.
     `storage_options` also reach pylance. `durable=True` syncs on local disk before a commit answers. `commit_lock`
     (called with the version, gives a context manager) makes commits safe on storage without conditional writes.
+
+    Files outside the table (or its lake) to which it refers are not read, unless they are below one of `allow_bases`: a
+    shallow clone needs the folder of the table that it was made from.
 
     >>> import conroi
     >>> made = conroi.create_table("memory://open-example", [{"id": 1}])
@@ -212,6 +240,7 @@ def open_table(
         put=put,
         environment=environment,
         branch=branch,
+        allow_bases=allow_bases,
     )
     with about(files.root):
         snapshot = files.head() if version is None and tag is None else find(files, version, tag)
@@ -299,6 +328,7 @@ def commit(
     commit_lock: CommitLock | None = None,
     put: Put = "conditional",
     detached: bool = False,
+    allow_bases: Bases | None = None,
 ) -> CommitResult:
     """The lower layer: commit any transaction, also one that came as bytes (`conroi.format.decode_transaction`).
 
@@ -307,7 +337,13 @@ def commit(
     so two that take different rows of one fragment both land.
     """
     files = table_files(
-        uri, store=store, storage_options=storage_options, durable=durable, commit_lock=commit_lock, put=put
+        uri,
+        store=store,
+        storage_options=storage_options,
+        durable=durable,
+        commit_lock=commit_lock,
+        put=put,
+        allow_bases=allow_bases,
     )
     with about(files.root):
         change = replace(_change_of(files, transaction), is_detached=detached)

@@ -23,9 +23,14 @@ def rows_of(table: pa.Table) -> list[Row]:
     return sorted(table.to_pylist(maps_as_pydicts="strict"), key=lambda row: row["id"])
 
 
+def opened(root: Path | str) -> conroi.Table:
+    """The table; it may refer to files of tables beside it."""
+    return conroi.open_table(str(root), allow_bases=[Path(root).parent.parent])
+
+
 def assert_seen(root: Path | str, model: Model, *, version: int | None = None) -> None:
     """pylance and conroi each open the newest version afresh and see the model's rows; filtered too, if indexed."""
-    theirs, ours = lance.dataset(str(root)), conroi.open_table(str(root))
+    theirs, ours = lance.dataset(str(root)), opened(root)
     assert ours.version == theirs.version == (theirs.version if version is None else version)
     theirs.validate()
     assert_schema(theirs.schema, model)

@@ -10,7 +10,7 @@ from lance.dataset import DatasetBasePath
 
 import conroi
 from tests.interop.model import Model
-from tests.interop.readers import assert_seen
+from tests.interop.readers import assert_seen, opened
 from tests.interop.tables import data_files
 from tests.interop.verbs import VERBS, named
 
@@ -48,7 +48,7 @@ def test_rows_that_pylance_put_under_another_root_take_every_verb_of_ours(
     assert_seen(root, model)
     for verb in VERBS:
         if verb.ours and verb.applies(model):
-            verb.ours(conroi.open_table(root), model)
+            verb.ours(opened(root), model)
             verb.change(model)
             assert_seen(root, model)
     for name in ("append", "delete", "merge", "compact"):

@@ -13,7 +13,7 @@ import pytest
 
 import conroi
 from tests.interop.model import Model
-from tests.interop.readers import assert_seen
+from tests.interop.readers import assert_seen, opened
 from tests.interop.tables import Kind, Stable, two_kinds
 from tests.interop.verbs import ROW_VERBS, VERBS, Verb, named
 
@@ -28,7 +28,7 @@ def both_write(root: Path, model: Model, verbs: Sequence[Verb]) -> None:
     """Verbs of ours, and now and then one of pylance."""
     for number, verb in enumerate(verbs):
         if verb.ours and verb.applies(model):
-            verb.ours(conroi.open_table(root), model)
+            verb.ours(opened(root), model)
             verb.change(model)
             assert_seen(root, model)
         if number % 3 == 0:
@@ -47,7 +47,7 @@ def by_pylance(root: Path, verb: Verb, model: Model) -> None:
 @pytest.mark.parametrize("deep", [False, True], ids=["shallow", "deep"])
 def test_pylance_and_conroi_write_on_a_clone_that_conroi_made(tables: Stable, kind: Kind, deep: bool) -> None:
     root, model = tables.copy(kind)
-    table = conroi.open_table(root).create_index("id", name="by_id")
+    table = opened(root).create_index("id", name="by_id")
     target = root.with_name(f"{root.name}-clone")
     clone = table.clone(str(target), deep=deep)
     assert clone.version == table.version
@@ -73,7 +73,7 @@ def test_pylance_and_conroi_write_on_a_clone_that_pylance_made(tables: Stable, k
 
 def test_a_clone_of_a_past_version_has_the_rows_of_then(tables: Stable) -> None:
     root, model = tables.copy(Kind("conroi"))
-    table = conroi.open_table(root)
+    table = opened(root)
     table.delete("true")
     table.clone(str(root.with_name(f"{root.name}-before")))
     assert_seen(root.with_name(f"{root.name}-before"), model)
@@ -82,9 +82,9 @@ def test_a_clone_of_a_past_version_has_the_rows_of_then(tables: Stable) -> None:
 def test_a_clone_of_a_shallow_clone_finds_the_files_of_both(tables: Stable) -> None:
     root, model = tables.copy(Kind("conroi"))
     first, second = root.with_name(f"{root.name}-1"), root.with_name(f"{root.name}-2")
-    conroi.open_table(root).clone(str(first)).append(model.new(range(600, 605)))
+    opened(root).clone(str(first)).append(model.new(range(600, 605)))
     model.append(model.make(range(600, 605)))
-    clone = conroi.open_table(first).clone(str(second))
+    clone = opened(first).clone(str(second))
     assert_seen(second, model)
     clone.delete("id % 2 = 0")
     lance.dataset(str(second)).insert(model.new(range(700, 705)))
@@ -98,8 +98,8 @@ def test_a_clone_of_a_shallow_clone_finds_the_files_of_both(tables: Stable) -> N
 def test_a_deep_clone_of_a_clone_of_a_clone_needs_none_of_them(tables: Stable, tmp_path: Path, kind: Kind) -> None:
     """G10: files under three roots, deletion files and an index among them."""
     root, model = tables.copy(kind)
-    conroi.open_table(root).create_index("id", name="by_id")
-    first = conroi.open_table(root).clone(str(tmp_path / "first")).append(model.new(range(600, 605)))
+    opened(root).create_index("id", name="by_id")
+    first = opened(root).clone(str(tmp_path / "first")).append(model.new(range(600, 605)))
     first = first.delete("id = 601")
     second = first.clone(str(tmp_path / "second")).append(model.new(range(700, 705)))
     model.append(model.make([600, 602, 603, 604]))
@@ -120,7 +120,7 @@ def test_a_deep_clone_has_the_files_of_a_base(tmp_path: Path, is_root: bool) -> 
     (tmp_path / "base").mkdir()
     data = pa.table({"v": [1, 2]})
     lance.write_dataset(data, str(tmp_path / "t"), initial_bases=[base], target_bases=["base"], mode="create")
-    conroi.open_table(tmp_path / "t").append(pa.table({"v": [3]})).clone(str(tmp_path / "deep"), deep=True)
+    opened(tmp_path / "t").append(pa.table({"v": [3]})).clone(str(tmp_path / "deep"), deep=True)
     shutil.rmtree(tmp_path / "base")
     shutil.rmtree(tmp_path / "t")
     assert sorted(lance.dataset(str(tmp_path / "deep")).to_table()["v"].to_pylist()) == [1, 2, 3]
@@ -132,7 +132,7 @@ def test_a_deep_clone_has_the_large_blobs(tmp_path: Path) -> None:
     sizes = [10, 300_000, 5_000_000]
     data = pa.table([lance.blob_array([b"x" * size for size in sizes])], schema=pa.schema([lance.blob_field("b")]))
     lance.write_dataset(data, str(tmp_path / "t"), data_storage_version="2.2")
-    clone = conroi.open_table(tmp_path / "t").clone(str(tmp_path / "shallow"))
+    clone = opened(tmp_path / "t").clone(str(tmp_path / "shallow"))
     clone.clone(str(tmp_path / "deep"), deep=True)
     shutil.rmtree(tmp_path / "t")
     found = lance.dataset(str(tmp_path / "deep")).take_blobs("b", indices=[0, 1, 2])
@@ -169,7 +169,7 @@ def test_a_table_on_a_branch_can_be_cloned(tmp_path: Path, deep: bool, is_writte
     if deep:
         shutil.rmtree(tmp_path / "lake")
     assert sorted(lance.dataset(str(tmp_path / "clone")).to_table()["id"].to_pylist()) == expected
-    assert conroi.open_table(tmp_path / "clone").append([{"id": 9}]).count_rows() == 3
+    assert opened(tmp_path / "clone").append([{"id": 9}]).count_rows() == 3
 
 
 @pytest.mark.contract("T29")
@@ -177,7 +177,7 @@ def test_a_clone_in_the_folder_of_a_lake_is_a_table_of_the_lake(tables: Stable, 
     root, model = tables.copy(Kind("conroi"))
     lake = conroi.connect(tmp_path / "lake")
     lake.create_table("other", [{"id": 1}])
-    table = conroi.open_table(root)
+    table = opened(root)
     with pytest.raises(conroi.UnsupportedError, match="shallow clones"):
         table.clone(f"{lake.uri}/copied.lance")
     with pytest.raises(conroi.InvalidInputError, match="belongs to a lake"):
@@ -194,7 +194,7 @@ def test_a_clone_in_the_folder_of_a_lake_is_a_table_of_the_lake(tables: Stable, 
 @pytest.mark.contract("T30")
 def test_a_clone_is_committed_by_the_way_that_was_asked_for(tables: Stable, tmp_path: Path) -> None:
     root, model = tables.copy(Kind("conroi"))
-    table = conroi.open_table(root)
+    table = opened(root)
     held: list[int] = []
 
     @contextmanager
@@ -217,5 +217,5 @@ def test_a_clone_does_not_take_a_place_that_has_a_table(tables: Stable) -> None:
     root, _ = tables.copy(Kind("conroi"))
     other, model = tables.copy(Kind("pylance"))
     with pytest.raises(conroi.AlreadyExistsError):
-        conroi.open_table(root).clone(str(other))
+        opened(root).clone(str(other))
     assert_seen(other, model)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import lance
 import pyarrow as pa
@@ -29,13 +30,16 @@ def events(monkeypatch: pytest.MonkeyPatch) -> Events:
         seen.append(("sync folder" if os.path.isdir(name) else "sync file", name))
         fsync(file)
 
-    def seen_link(source: str, target: str) -> None:
-        seen.append(("name", target))
-        link(source, target)
+    def full(target: str, how: Mapping[str, Any]) -> str:
+        return os.readlink(f"/proc/self/fd/{how['dst_dir_fd']}") + f"/{target}"
 
-    def seen_replace(source: str, target: str) -> None:
-        seen.append(("name", target))
-        replace(source, target)
+    def seen_link(source: str, target: str, **how: Any) -> None:
+        seen.append(("name", full(target, how)))
+        link(source, target, **how)
+
+    def seen_replace(source: str, target: str, **how: Any) -> None:
+        seen.append(("name", full(target, how)))
+        replace(source, target, **how)
 
     monkeypatch.setattr(os, "fsync", seen_fsync)
     monkeypatch.setattr(os, "link", seen_link)
@@ -114,7 +118,7 @@ def test_a_temporary_file_is_no_version_to_pylance(tmp_path: Path) -> None:
     assert [version["version"] for version in opened.versions()] == [1]
 
 
-def no_links(*_: object) -> None:
+def no_links(*_: object, **_how: object) -> None:
     raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
 
 
@@ -146,9 +150,9 @@ def test_a_disk_that_can_do_neither_points_to_a_commit_lock(tmp_path: Path, monk
 def test_a_link_whose_answer_was_lost_is_still_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     link = os.link
 
-    def link_twice(source: str, target: str) -> None:
-        link(source, target)
-        link(source, target)  # a network disk sends it again
+    def link_twice(source: str, target: str, **how: Any) -> None:
+        link(source, target, **how)
+        link(source, target, **how)  # a network disk sends it again
 
     monkeypatch.setattr(os, "link", link_twice)
     objects = open_objects(tmp_path)

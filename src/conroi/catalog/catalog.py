@@ -25,7 +25,7 @@ from conroi.format.naming import ManifestNaming, check_relative_path
 from conroi.history import newest_at
 from conroi.parallel import ProcessLock, Running, ThreadQueue
 from conroi.refs.branches import MAIN_BRANCH, Branch
-from conroi.stores.objects import Objects, open_objects
+from conroi.stores.objects import Objects, open_objects, reach_of
 from conroi.stores.versions import FolderVersions, Located
 
 _log = logging.getLogger(__name__)
@@ -194,7 +194,8 @@ class Catalog:
 
     def opened(self, location: str) -> Objects:
         """The files in this folder of the lake, and nothing else."""
-        return self._wrap(open_objects(self._uri_of(location), self._storage_options, durable=self._durable))
+        uri, reach = self._uri_of(location), reach_of(self.root)
+        return self._wrap(open_objects(uri, self._storage_options, durable=self._durable, reach=reach))
 
     def beside(self, heads: Heads, branch: str) -> Catalog:
         """A branch of this lake, in the same place and with the same settings."""

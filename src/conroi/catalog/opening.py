@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from conroi.catalog.catalog import Catalog, Wrap, unwrapped
 from conroi.catalog.folder_heads import FolderHeads
@@ -19,9 +19,10 @@ from conroi.environment import Environment
 from conroi.errors import AlreadyExistsError, InvalidInputError
 from conroi.format.naming import ManifestNaming
 from conroi.stores.addresses import store_kind
+from conroi.stores.bases import allow_bases as name_bases
 from conroi.stores.lake_marker import Marker, mark, mark_again, marker
 from conroi.stores.lake_tables import LakeQueries, LakeTables, WrapStore, open_lake_tables, unwrapped_store
-from conroi.stores.objects import Objects, open_objects
+from conroi.stores.objects import Objects, open_objects, reach_of
 from conroi.stores.table_keys import full_key
 from conroi.stores.versions import FolderVersions
 from conroi.verbs.create import DEFAULT_DATA_FORMAT, create
@@ -38,6 +39,7 @@ def open_catalog(
     storage_options: Mapping[str, str] | None,
     durable: bool,
     environment: Environment,
+    allow_bases: Sequence[str | os.PathLike[str]] | None = None,
     wrap: Wrap = unwrapped,
     wrap_store: WrapStore = unwrapped_store,
 ) -> tuple[Catalog, TableFiles | None]:
@@ -46,6 +48,7 @@ def open_catalog(
     `wrap` puts an instrument around all its files, `wrap_store` around the tables of its database.
     """
     root = wrap(open_objects(uri, storage_options, durable=durable))
+    name_bases(root, allow_bases)
     found = marker(root)
     heads: Heads | None = None
     if store is not None:
@@ -124,7 +127,7 @@ def manifest_files(
     wrap: Wrap = unwrapped,
 ) -> TableFiles:
     """The storage of a lake's `__manifest`."""
-    objects = wrap(open_objects(f"{root.root}/{MANIFEST}", storage_options, durable=durable))
+    objects = wrap(open_objects(f"{root.root}/{MANIFEST}", storage_options, durable=durable, reach=reach_of(root)))
     return TableFiles(objects, FolderVersions(objects, environment=environment), environment)
 
 

@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeAlias
 
 from pyroaring import BitMap
 
 from conroi.commit.files import TableFiles
 from conroi.conflicts import facts
+from conroi.errors import CorruptionError, NotFoundError, UnsupportedError
 from conroi.format import lance_pb2 as pb
 from conroi.format.deletions import decode_deletions, encode_deletions
 from conroi.format.manifest import Manifest
 from conroi.format.naming import deletion_path
 from conroi.operations import Delete, Operation, Update
 from conroi.operations.update import REWRITE_ROWS
+from conroi.parallel import in_parallel
 from conroi.stores.bases import objects_of_base
 from conroi.stores.cache import BoundedCache
-from conroi.stores.objects import Objects
+from conroi.stores.local_folders import LocalFolder
+from conroi.stores.objects import Objects, reach_of
 
 VECTORS: BoundedCache[BitMap] = BoundedCache(16 * 1024 * 1024)
 """By table and path: the rows that are gone. Files of deletions never change, and their names are never used twice."""
+Identity: TypeAlias = tuple[object, ...]
+_VERIFIED: BoundedCache[Identity] = BoundedCache(16 * 1024 * 1024)
+"""By table and path: which file was compared with its checksum."""
+_IDENTITY_BYTES = 400
+_AT_ONCE = 16
 _OVERHEAD_BYTES = 16 * 1024
 """What a vector may take in memory beyond the size of its file."""
 
@@ -37,6 +46,61 @@ def load_deletions(objects: Objects, manifest: Manifest, fragment: pb.DataFragme
         known = decode_deletions(data, file, physical_rows=fragment.physical_rows)
         VECTORS.put((where.root, path), known, len(data) + _OVERHEAD_BYTES)
     return known
+
+
+def verify_deletions(objects: Objects, manifest: Manifest) -> None:
+    """Compare the deletion files of a version with their checksums and with the manifest, before pylance reads them.
+
+    Each is read once in a process; on a local disk again if the file is not the one that was read.
+    """
+    unread: list[tuple[Objects, str, pb.DataFragment, Identity]] = []
+    for fragment in manifest.fragments:
+        if not fragment.HasField("deletion_file"):
+            continue
+        file = fragment.deletion_file
+        try:
+            where = objects_of_base(objects, manifest, file.base_id if file.HasField("base_id") else None)
+        except UnsupportedError:  # only the program that wrote it knows where it is
+            continue
+        path = deletion_path(fragment.id, file)
+        identity = _identity(where, path)
+        is_known = not where.is_local and VECTORS.get((where.root, path)) is not None
+        if not is_known and _VERIFIED.get((where.root, path)) != identity:
+            unread.append((where, path, fragment, identity))
+    if objects.is_local or len(unread) < 2:
+        for each in unread:
+            _verify(*each)
+        return
+    for _ in in_parallel(lambda each: _verify(*each), unread, _AT_ONCE):
+        pass
+
+
+def _verify(where: Objects, path: str, fragment: pb.DataFragment, identity: Identity) -> None:
+    try:
+        data = where.get(path)
+        rows = decode_deletions(data, fragment.deletion_file, physical_rows=fragment.physical_rows)
+    except NotFoundError as error:
+        raise CorruptionError(
+            f"A file that the table needs is missing: {path}",
+            table=where.root,
+            hint="It was deleted, or collected as part of an old version; open a newer version.",
+        ) from error
+    except CorruptionError as error:
+        VECTORS.drop((where.root, path))
+        raise CorruptionError(f"{path}: {error.message}", table=where.root, hint=error.hint) from error
+    VECTORS.put((where.root, path), rows, len(data) + _OVERHEAD_BYTES)
+    _VERIFIED.put((where.root, path), identity, _IDENTITY_BYTES)
+
+
+def _identity(where: Objects, path: str) -> Identity:
+    """What tells a file on a local disk from another under its name; far away, names are never used twice."""
+    if not where.is_local:
+        return ()
+    try:
+        found = LocalFolder(where.root, reach_of(where).root).stat(path)
+    except OSError:
+        return ("missing",)
+    return () if found is None else (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 def affected_rows(objects: Objects, operation: Operation, base: Manifest) -> dict[int, BitMap] | None:

@@ -44,6 +44,9 @@ class Snapshot:
     """Whether it is a version that only a transaction sees, which never gets a file."""
     claims_too_much: bool = False
     """Whether an index in the file covers fragments that it cannot know; `manifest` has it without them."""
+    is_admitted: bool = field(default=False, compare=False, repr=False)
+    """Whether it was looked at before it came to this process, so that pylance may have it: see
+    conroi.data.admission."""
     home: Objects | None = field(default=None, compare=False, repr=False)
     """Of a table of a lake: the storage that has this version. A merge may let a table go on in another folder."""
 

@@ -20,8 +20,9 @@ from conroi.format.references import Reference, name_of, names_in_manifest, refe
 from conroi.format.transaction import Transaction
 from conroi.parallel import in_parallel
 from conroi.stores.ages import ages
+from conroi.stores.bases import base_objects
 from conroi.stores.forgotten import RESTORING_DIR, Fate, fate, watermark
-from conroi.stores.objects import ObjectInfo, open_objects
+from conroi.stores.objects import ObjectInfo
 from conroi.stores.swept import swept_until_ns
 
 _AT_ONCE = 32
@@ -115,7 +116,7 @@ def _found(files: TableFiles, places: Mapping[int, BasePath], reference: Referen
                 table=files.root,
                 hint="Add the base with add_base() first.",
             )
-        objects = open_objects(base.path, files.objects.storage_options)
+        objects = base_objects(files.objects, base.path)
         path = path if base.is_dataset_root else path.removeprefix(f"{DATA_DIR}/")
     if not path.endswith("/"):
         return objects.head(path)

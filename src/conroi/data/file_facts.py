@@ -18,7 +18,7 @@ BATCH_ROWS = 8192
 def rows_in_file(objects: Objects, name: str) -> int:
     """How many rows the data file has, by its own footer; an error if it is not a whole Lance file."""
     with pylance_errors(objects.root):
-        return file_session(objects).open_reader(check_relative_path(name)).num_rows()
+        return file_session(objects, check_relative_path(name)).open_reader(name).num_rows()
 
 
 def rows_read_from_file(objects: Objects, name: str) -> int | None:
@@ -28,7 +28,7 @@ def rows_read_from_file(objects: Objects, name: str) -> int | None:
     """
     rows = 0
     with pylance_errors(objects.root):
-        reader = file_session(objects).open_reader(check_relative_path(name))
+        reader = file_session(objects, check_relative_path(name)).open_reader(name)
         if any(b"lance-encoding:blob" in (field.metadata or {}) for field in _all_fields(reader.metadata().schema)):
             return None
         for batch in reader.read_all(batch_size=BATCH_ROWS).to_batches():

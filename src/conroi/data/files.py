@@ -13,5 +13,5 @@ from conroi.stores.objects import Objects
 def read_columns(objects: Objects, path: str, columns: Sequence[str]) -> pa.Table:
     """Some columns of a data file, under the names that it has them by: all rows that were written."""
     with pylance_errors(objects.root):
-        reader = file_session(objects).open_reader(path, columns=list(columns))
+        reader = file_session(objects, path).open_reader(path, columns=list(columns))
         return reader.read_all().to_table()

@@ -17,11 +17,12 @@ from weakref import WeakKeyDictionary
 
 from conroi.commit.forked import is_inherited
 from conroi.commit.snapshot import Snapshot
+from conroi.data.admission import admit, check_file, check_folders
 from conroi.errors import ConroiError, CorruptionError, InvalidInputError, StoreError, UnsupportedError
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import has_dictionaries
 from conroi.format.manifest import Manifest
-from conroi.format.naming import DATA_DIR, DETACHED_BIT, check_relative_path
+from conroi.format.naming import DATA_DIR, DETACHED_BIT
 from conroi.parallel import ProcessBound
 from conroi.stores.objects import Objects
 
@@ -69,8 +70,12 @@ class PrivateSession:
 _file_sessions: WeakKeyDictionary[Objects, Any] = WeakKeyDictionary()
 
 
-def file_session(objects: Objects) -> LanceFileSession:
-    """Reads and writes single data files of the table; made once, since it holds a connection."""
+def file_session(objects: Objects, reading: str | None = None) -> LanceFileSession:
+    """Reads and writes single data files of the table; made once, since it holds a connection. The folder is looked at
+    each time, and so is the file that is to be read."""
+    check_folders(objects, [DATA_DIR])
+    if reading is not None:
+        check_file(objects, f"{DATA_DIR}/{reading}")
     session = _file_sessions.get(objects)
     if session is None:
         from lance.file import LanceFileSession
@@ -85,7 +90,7 @@ def open_dataset(objects: Objects, snapshot: Snapshot, private: PrivateSession |
     import lance
 
     with pylance_errors(objects.root):
-        _check_paths(snapshot)
+        admit(objects, snapshot)
         is_looked_up = snapshot.is_private and has_dictionaries(snapshot.manifest.fields)
         if is_looked_up and snapshot.version == 0:
             manifest = _without_dictionaries(snapshot.manifest, objects.root)
@@ -130,16 +135,6 @@ def _without_dictionaries(manifest: Manifest, table: str) -> Manifest:
             field.encoding = pb.Field.Encoding.VAR_BINARY
             field.ClearField("dictionary")
     return manifest.changed(head=head)
-
-
-def _check_paths(snapshot: Snapshot) -> None:
-    """Nobody who can write a manifest may make a reader open files outside the table."""
-    for fragment in snapshot.manifest.fragments:
-        for file in fragment.files:
-            check_relative_path(file.path)
-    for index in snapshot.manifest.indices:
-        for index_file in index.files:
-            check_relative_path(index_file.path)
 
 
 def has_sections(objects: Objects, snapshot: Snapshot) -> bool:

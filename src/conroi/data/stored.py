@@ -182,7 +182,7 @@ def _read_file(pinned: Pinned, file: pb.DataFile, columns: dict[str, int], rows:
     try:
         with pylance_errors(pinned.root):
             check_relative_path(file.path)
-            reader = file_session(pinned.files.objects).open_reader(file.path, columns=list(columns))
+            reader = file_session(pinned.files.objects, file.path).open_reader(file.path, columns=list(columns))
             stored = reader.metadata().schema.names
             # A column may have been renamed since; as many fields as columns means that they are in the same order.
             numbers = dict(zip(stored, file.fields, strict=False)) if len(stored) == len(file.fields) else {}

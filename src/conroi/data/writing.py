@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from conroi.data.admission import check_folders
 from conroi.data.convert import fragment_from_pylance
 from conroi.data.pylance import file_session, pylance_errors
 from conroi.environment import Environment
@@ -120,6 +121,7 @@ class DataWriter:
         from lance.fragment import write_fragments
 
         stream = _Watched(batches)
+        check_folders(self.objects, [DATA_DIR])
         with stream.errors(self.objects.root):
             fragments = write_fragments(
                 stream.reader(),

@@ -12,6 +12,8 @@ from conroi.environment import Environment
 from conroi.errors import LockTimeout, TooMuchContention
 from conroi.locks.held import Cancellation, LockInfo
 from conroi.stores.file_lock import FileLock
+from conroi.stores.local_folders import LocalFolder
+from conroi.stores.local_names import store_error
 
 _SIGNED = re.compile(r"pid (\d+) on (.*)")
 
@@ -32,15 +34,20 @@ class HeldFile:
 class FileLocks:
     """The locks in a folder, a file for each table."""
 
-    def __init__(self, folder: str, environment: Environment) -> None:
-        self._folder = folder
+    def __init__(self, root: str, folder: str, environment: Environment) -> None:
+        self._root = root
+        self._inside = folder
+        self._folder = f"{root}/{folder}"
         self._environment = environment
 
     def hold(self, lock: int, table: str, wait_s: float | None, cancellation: Cancellation) -> HeldFile:  # noqa: ARG002
-        os.makedirs(self._folder, exist_ok=True)
+        try:
+            LocalFolder(self._root).make_folder(self._inside)
+        except OSError as error:
+            raise store_error(error, "make the folder", self._inside, self._root) from error
         stack = contextlib.ExitStack()
         try:
-            stack.enter_context(FileLock(self._path(lock), timeout_s=wait_s, environment=self._environment)())
+            stack.enter_context(self._file(lock, wait_s)())
         except TooMuchContention:
             found = self._info(lock, table)
             raise LockTimeout(
@@ -57,9 +64,9 @@ class FileLocks:
         """Holders only: files do not tell who waits."""
         infos: list[LockInfo] = []
         for lock, table in tables.items():
-            if os.path.exists(self._path(lock)):
+            if os.path.lexists(self._path(lock)):
                 try:
-                    with FileLock(self._path(lock), timeout_s=0)():
+                    with self._file(lock, 0)():
                         continue
                 except TooMuchContention:
                     found = self._info(lock, table)
@@ -68,11 +75,14 @@ class FileLocks:
 
     def _info(self, lock: int, table: str) -> LockInfo | None:
         path = self._path(lock)
-        signed = _SIGNED.fullmatch(FileLock(path).holder() or "")
+        signed = _SIGNED.fullmatch(self._file(lock, 0).holder() or "")
         if signed is None:
             return None
-        since = datetime.fromtimestamp(os.stat(path).st_mtime, UTC)
+        since = datetime.fromtimestamp(os.lstat(path).st_mtime, UTC)
         return LockInfo(table, signed[2], int(signed[1]), since)
+
+    def _file(self, lock: int, wait_s: float | None) -> FileLock:
+        return FileLock(self._path(lock), timeout_s=wait_s, environment=self._environment, root=self._root)
 
     def _path(self, lock: int) -> str:
         return os.path.join(self._folder, f"{lock}.lock")

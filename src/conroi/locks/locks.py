@@ -123,7 +123,7 @@ class Locks:
                 table=self._catalog.uri,
                 hint='Use lake.set_locks("postgresql") and connect with locks="postgresql://…".',
             )
-        return FileLocks(f"{root.root}/{FOLDER}", self._catalog.environment)
+        return FileLocks(root.root, FOLDER, self._catalog.environment)
 
     # ------------------------------------------------------------------------ one lock
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -30,8 +28,9 @@ from conroi.parallel import in_parallel
 from conroi.refs.lance_branches import lance_ref_path
 from conroi.stores.leases import LEASES_DIR, has_ended
 from conroi.stores.listed import TEMPORARY_PREFIX
+from conroi.stores.local_folders import LocalFolder
 from conroi.stores.manifest_files import branch_folders, manifest_name
-from conroi.stores.objects import Objects
+from conroi.stores.objects import Objects, reach_of
 
 _NEW_NAME = re.compile(r"[0-9a-f]{8}_.+")
 """The folder of a table whose plain name was in use: see conroi.catalog.creating."""
@@ -204,9 +203,7 @@ def _is_part_of_unfinished(path: str) -> bool:
 def _remove_empty(objects: Objects) -> None:
     """On a disk: the folders, too."""
     if objects.is_local:
-        for folder, _, _ in os.walk(objects.root, topdown=False):
-            with contextlib.suppress(OSError):  # it is not empty
-                os.rmdir(folder)
+        LocalFolder(objects.root, reach_of(objects).root).remove_empty()
 
 
 def _fence(catalog: Catalog, older_ns: int) -> None:

@@ -13,7 +13,7 @@ from conroi.maintenance.places import Place
 from conroi.maintenance.reports import Collected
 from conroi.maintenance.versions import listed_versions
 from conroi.stores.manifest_files import branch_folders
-from conroi.stores.objects import Objects, open_objects
+from conroi.stores.objects import Objects, opened_below
 from conroi.verbs.plan import Plan
 from conroi.verbs.small import reserve_fragments
 
@@ -43,7 +43,7 @@ def places_of(name: str, objects: Objects) -> list[Place]:
 
 
 def _below(objects: Objects, folder: str) -> Objects:
-    return open_objects(objects.pylance_uri(folder), objects.storage_options)
+    return opened_below(objects, folder)
 
 
 def _fence(files: TableFiles, older_ns: int) -> None:

@@ -8,15 +8,17 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from conroi.commit.files import TableFiles
 from conroi.commit.snapshot import Snapshot
+from conroi.data.admission import admit
 from conroi.data.pinned import Pinned
 from conroi.data.pylance import has_sections
 from conroi.environment import SYSTEM
 from conroi.format.manifest import Manifest
 from conroi.format.naming import ManifestNaming
-from conroi.stores.objects import Objects, open_objects
+from conroi.stores.objects import Objects, Reach, open_objects, reach_of
 from conroi.stores.options import StorageOptions
 from conroi.stores.versions import FolderVersions, Located
 
@@ -28,16 +30,21 @@ class Place:
     uri: str
     storage_options: StorageOptions
     durable: bool = False
+    reach: tuple[str, ...] = ()
+    """The root of the lake or table, and the bases that the opener named."""
 
     @staticmethod
     def of(objects: Objects) -> Place:
         """Where these files are."""
         options = StorageOptions(objects.storage_options)
-        return Place(objects.root, options, bool(getattr(objects, "is_durable", False)))
+        reach = reach_of(objects)
+        durable = bool(getattr(objects, "is_durable", False))
+        return Place(objects.root, options, durable, (reach.root, *sorted(reach.bases)))
 
     def objects(self) -> Objects:
         """The files themselves."""
-        return open_objects(self.uri, self.storage_options, durable=self.durable)
+        reach = Reach(self.reach[0], set(self.reach[1:])) if self.reach else None
+        return open_objects(self.uri, self.storage_options, durable=self.durable, reach=reach)
 
 
 @dataclass(frozen=True)
@@ -55,6 +62,7 @@ class PinnedVersion:
     def of(pinned: Pinned) -> PinnedVersion:
         """The version that this table is pinned at."""
         snapshot = pinned.snapshot
+        admit(pinned.files.objects, snapshot)
         return PinnedVersion(
             place=Place.of(pinned.files.objects),
             manifest=snapshot.manifest.message,
@@ -79,6 +87,7 @@ class PinnedVersion:
             "uri": self.place.uri,
             "storage_options": dict(self.place.storage_options),
             "durable": self.place.durable,
+            "reach": list(self.place.reach),
             "path": self.path,
             "naming": self.naming,
             "is_final": self.is_final,
@@ -90,11 +99,12 @@ class PinnedVersion:
     def from_text(text: str) -> PinnedVersion:
         """The same, read again."""
         front, _, manifest = zlib.decompress(base64.b64decode(text)).partition(b"\n")
-        facts: Mapping[str, object] = json.loads(front)
+        facts: Mapping[str, Any] = json.loads(front)
         options = facts["storage_options"]
         assert isinstance(options, dict)
+        reach = tuple(map(str, facts["reach"]))
         return PinnedVersion(
-            place=Place(str(facts["uri"]), StorageOptions(options), bool(facts["durable"])),
+            place=Place(str(facts["uri"]), StorageOptions(options), bool(facts["durable"]), reach),
             manifest=manifest,
             path=str(facts["path"]),
             naming=str(facts["naming"]),
@@ -113,5 +123,6 @@ def _opened(version: PinnedVersion) -> Pinned:
         Located(manifest.version, version.path, naming),
         is_final=version.is_final,
         is_private=version.is_private,
+        is_admitted=True,
     )
     return Pinned(TableFiles(objects, FolderVersions(objects, None, SYSTEM), SYSTEM), snapshot)

@@ -44,6 +44,11 @@ class BoundedCache(Generic[V]):
             while self._bytes > self.most_bytes:
                 self._drop(next(iter(self._values)))
 
+    def drop(self, key: Hashable) -> None:
+        """Forget a value."""
+        with self._lock:
+            self._drop(key)
+
     def clear(self) -> None:
         """Forget everything."""
         with self._lock:

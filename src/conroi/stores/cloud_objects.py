@@ -17,7 +17,7 @@ from conroi.parallel import ProcessBound
 from conroi.stores.cloud_errors import OBSTORE_ERRORS, is_in_progress, is_past_the_end, is_range_ignored, translate
 from conroi.stores.cloud_options import CloudStore, open_store
 from conroi.stores.location import CloudLocation, check_path
-from conroi.stores.objects import ObjectInfo, Objects
+from conroi.stores.objects import ObjectInfo, Objects, Reach, own_reach
 from conroi.stores.options import StorageOptions, read_options
 from conroi.stores.pieces import PIECE_BYTES, pieces
 
@@ -41,11 +41,16 @@ class CloudObjects:
     is_local = False
 
     def __init__(
-        self, location: CloudLocation, storage_options: Mapping[str, str], environment: Environment = SYSTEM
+        self,
+        location: CloudLocation,
+        storage_options: Mapping[str, str],
+        environment: Environment = SYSTEM,
+        reach: Reach | None = None,
     ) -> None:
         self._environment = environment
         self.location = location
         self.root = location.uri()
+        self.reach = reach or own_reach(self.root)
         self.storage_options: StorageOptions = read_options(storage_options)
         self._store = open_store(location, self.storage_options, retries=True)
         self._store_once = open_store(location, self.storage_options, retries=False)
@@ -55,8 +60,8 @@ class CloudObjects:
     def __repr__(self) -> str:
         return f"CloudObjects({self.root!r})"
 
-    def __reduce__(self) -> tuple[type[CloudObjects], tuple[CloudLocation, dict[str, str]]]:
-        return CloudObjects, (self.location, dict(self.storage_options))
+    def __reduce__(self) -> tuple[type[CloudObjects], tuple[CloudLocation, dict[str, str]], dict[str, Reach]]:
+        return CloudObjects, (self.location, dict(self.storage_options)), {"reach": self.reach}
 
     def get(self, path: str) -> bytes:
         return self._ask("read", path, lambda: self._store.get(path).bytes().to_bytes())

@@ -10,6 +10,7 @@ from collections.abc import Generator
 
 from conroi.environment import SYSTEM, Environment
 from conroi.errors import InvalidInputError, TooMuchContention
+from conroi.stores.local_folders import READ_WRITE, LocalFolder
 from conroi.stores.local_names import store_error
 
 _FIRST_PAUSE_S = 0.001
@@ -21,7 +22,8 @@ class FileLock:
 
     The lock ends with the process that holds it, also by `kill -9`, so nobody waits for a dead writer. The file stays;
     its content says who held the lock last. Waiting ends after `timeout_s` seconds with TooMuchContention (None waits
-    for ever). Use it as a commit lock, for conroi and pylance alike:
+    for ever). A link, a FIFO or a device in place of the file is refused; below `root`, if one is given, so are links
+    in place of folders. Use it as a commit lock, for conroi and pylance alike:
 
     >>> import tempfile
     >>> lock = FileLock(tempfile.mkdtemp() + "/orders.lock", timeout_s=10)
@@ -31,9 +33,16 @@ class FileLock:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], *, timeout_s: float | None = 30.0, environment: Environment = SYSTEM
+        self,
+        path: str | os.PathLike[str],
+        *,
+        timeout_s: float | None = 30.0,
+        environment: Environment = SYSTEM,
+        root: str | None = None,
     ) -> None:
         self.path: str = os.path.abspath(os.path.expanduser(os.fspath(path)))
+        folder, self._name = os.path.split(self.path)
+        self._folder = LocalFolder(folder, root)
         self.timeout_s = timeout_s
         self._environment = environment
         self._held = threading.local()
@@ -70,13 +79,17 @@ class FileLock:
 
     def holder(self) -> str | None:
         """Who took the lock last ("pid 4711 on host"), or None if nobody did yet; that one may have left since."""
-        with contextlib.suppress(OSError), open(self.path, encoding="utf-8", errors="replace") as file:
-            return file.read(200).strip() or None
+        with contextlib.suppress(OSError):
+            file = self._folder.open_file(self._name)
+            try:
+                return os.pread(file, 200, 0).decode("utf-8", "replace").strip() or None
+            finally:
+                os.close(file)
         return None
 
     def _open(self) -> int:
         try:
-            return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            return self._folder.open_file(self._name, READ_WRITE)
         except FileNotFoundError:
             raise InvalidInputError(
                 f"The folder of the lock {self.path} does not exist", hint="create it first"
@@ -102,7 +115,10 @@ class FileLock:
 
     def _sign(self, file: int) -> None:
         # Only for people who wait: a failure to sign is no reason not to commit.
+        # A file with another name too is somebody else's as well.
         with contextlib.suppress(OSError):
+            if os.fstat(file).st_nlink != 1:
+                return
             os.truncate(file, 0)
             os.pwrite(file, f"pid {os.getpid()} on {os.uname().nodename}".encode(), 0)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 
+from conroi.errors import CorruptionError
 from conroi.format.naming import (
     DATA_DIR,
     DELETIONS_DIR,
@@ -15,7 +16,8 @@ from conroi.format.naming import (
     parse_manifest_name,
     parse_staged_name,
 )
-from conroi.stores.objects import ObjectInfo, Objects
+from conroi.stores.local_objects import LocalObjects
+from conroi.stores.objects import ObjectInfo, Objects, plain_objects
 from conroi.stores.versions import Located
 
 TREE_DIR = "tree"
@@ -89,7 +91,16 @@ class Folders:
         self.root = root.root
         self._by_folder: dict[str, list[ObjectInfo]] = {}
         self.count = 0
-        for info in root.list(""):
+        self.irregular: dict[str, str] = {}
+        """On a local disk, by path: links, FIFOs, devices; no other part of conroi goes past one."""
+        plain = plain_objects(root)
+        try:
+            listing = list(root.list(""))
+        except CorruptionError:
+            if not isinstance(plain, LocalObjects):
+                raise
+            listing, self.irregular = plain.regular()
+        for info in listing:
             self.count += 1
             folder, slash, _ = info.path.partition("/")
             self._by_folder.setdefault(folder if slash else "", []).append(info)

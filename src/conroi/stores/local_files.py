@@ -9,12 +9,11 @@ import secrets
 
 _OURS = secrets.token_hex(8)  # another host may have a process of the same number
 _number = itertools.count()
-READ_ONLY = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)
 
 
-def temporary_name(full: str) -> str:
-    """A name in the same folder that nobody else has, and that no reader takes for a manifest."""
-    return f"{os.path.dirname(full)}/.tmp_conroi_{_OURS}_{os.getpid()}_{next(_number)}"
+def temporary_name() -> str:
+    """A name for a file that no other writer has, and that no reader takes for a manifest."""
+    return f".tmp_conroi_{_OURS}_{os.getpid()}_{next(_number)}"
 
 
 def read(file: int, start: int, length: int) -> bytes:
@@ -35,16 +34,7 @@ def write(file: int, data: bytes) -> None:
         written += os.write(file, memoryview(data)[written:])
 
 
-def unlink(full: str) -> None:
+def unlink(name: str, folder: int) -> None:
     """Remove a file that may be gone already; a leftover is no failure."""
     with contextlib.suppress(OSError):
-        os.unlink(full)
-
-
-def fsync_path(full: str) -> None:
-    """Wait until a file or folder is on the disk."""
-    file = os.open(full, READ_ONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
+        os.unlink(name, dir_fd=folder)

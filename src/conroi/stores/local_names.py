@@ -8,28 +8,36 @@ import errno
 import functools
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from conroi.errors import InvalidInputError, NotFoundError, StoreError, StoreUnavailable
 from conroi.stores.objects import NameTaken
 
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
 _PASSING = {errno.EAGAIN, errno.EINTR, errno.EIO, errno.ETIMEDOUT, errno.ESTALE, errno.EBUSY, errno.ENOLCK}
-_AT_FDCWD = -100
 _RENAME_NOREPLACE = 1
 COMMIT_LOCK_HINT = "commit under a lock on this storage (a commit lock such as conroi.stores.file_lock.FileLock)"
 
 
-def create_name(complete: str, full: str, path: str, root: str) -> None:
-    """Make the complete file also known as `full`, or raise NameTaken; `complete` may be gone afterwards."""
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A name in an open folder."""
+
+    folder: int
+    name: str
+
+
+def create_name(complete: Name, new: Name, path: str, root: str) -> None:
+    """Make the complete file also known as `new`, or raise NameTaken; `complete` may be gone afterwards."""
     try:
-        os.link(complete, full)
+        os.link(complete.name, new.name, src_dir_fd=complete.folder, dst_dir_fd=new.folder, follow_symlinks=False)
     except FileExistsError:
-        if not _is_same_file(complete, full):
+        if not _is_same_file(complete, new):
             raise NameTaken(path) from None
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise store_error(error, "create", path, root) from error
-        _rename_without_replacing(complete, full, path, root)
+        _rename_without_replacing(complete, new, path, root)
 
 
 def store_error(error: OSError, verb: str, path: str, root: str) -> StoreError | InvalidInputError | NotFoundError:
@@ -51,18 +59,19 @@ def store_error(error: OSError, verb: str, path: str, root: str) -> StoreError |
     return StoreError(message, table=root, hint=hints.get(error.errno or 0))
 
 
-def _is_same_file(complete: str, full: str) -> bool:
+def _is_same_file(complete: Name, new: Name) -> bool:
     # A network disk may lose the answer to a link that worked, send it again and be told that the name exists.
     with contextlib.suppress(OSError):
-        return os.path.samefile(complete, full)
+        one, other = (os.stat(name.name, dir_fd=name.folder, follow_symlinks=False) for name in (complete, new))
+        return os.path.samestat(one, other)
     return False
 
 
-def _rename_without_replacing(complete: str, full: str, path: str, root: str) -> None:
+def _rename_without_replacing(complete: Name, new: Name, path: str, root: str) -> None:
     rename = _renameat2()
     if rename is None:
         raise _no_way(path, root)
-    code = rename(os.fsencode(complete), os.fsencode(full))
+    code = rename(complete, new)
     if code == errno.EEXIST:
         raise NameTaken(path)
     if code in (errno.ENOSYS, errno.EINVAL, errno.EPERM, errno.EOPNOTSUPP):
@@ -80,14 +89,16 @@ def _no_way(path: str, root: str) -> StoreError:
 
 
 @functools.cache
-def _renameat2() -> Callable[[bytes, bytes], int] | None:
+def _renameat2() -> Callable[[Name, Name], int] | None:
     function = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if function is None:
         return None
     function.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint]
 
-    def rename(source: bytes, target: bytes) -> int:
-        failed = function(_AT_FDCWD, source, _AT_FDCWD, target, _RENAME_NOREPLACE)
+    def rename(source: Name, target: Name) -> int:
+        failed = function(
+            source.folder, os.fsencode(source.name), target.folder, os.fsencode(target.name), _RENAME_NOREPLACE
+        )
         return ctypes.get_errno() if failed else 0
 
     return rename

@@ -11,7 +11,8 @@ import tempfile
 import threading
 from collections.abc import Generator
 
-from conroi.errors import InvalidInputError
+from conroi.errors import CorruptionError, InvalidInputError
+from conroi.stores.local_folders import LocalFolder
 
 _RAM_DISK = "/dev/shm"  # noqa: S108  # mkdtemp makes a folder in it that is ours alone
 _PREFIX = "conroi-memory-"
@@ -56,9 +57,17 @@ def _remove_left_behind(parent: str) -> None:
 
 
 def _remove_if_dead(home: str) -> None:
-    with contextlib.suppress(OSError), open(f"{home}/{_ALIVE}", "rb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        shutil.rmtree(home, ignore_errors=True)
+    # Everyone may make a folder of such a name here: what another user made is not looked into.
+    with contextlib.suppress(OSError, CorruptionError):
+        if os.lstat(home).st_uid != os.getuid():
+            return
+        folder, name = os.path.split(home)
+        file = LocalFolder(f"{folder}/{name}", folder).open_file(_ALIVE)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(home, ignore_errors=True)
+        finally:
+            os.close(file)
 
 
 def _remove(home: str, owner: int) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, cast
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +15,18 @@ class ObjectInfo:
     path: str
     size: int
     modified_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How far the files of a table may lead: what is below `root`, and below the bases that its opener named.
+
+    For a table of a lake the root is that of the lake. On a local disk only the root itself may be a symbolic link.
+    """
+
+    root: str
+    bases: set[str] = field(default_factory=set[str])
+    """Roots of other folders that manifests may refer to."""
 
 
 class NameTaken(Exception):
@@ -130,6 +142,7 @@ def open_objects(
     storage_options: Mapping[str, str] | None = None,
     *,
     durable: bool = False,
+    reach: Reach | None = None,
 ) -> Objects:
     """The files of the table at a path or URI.
 
@@ -139,7 +152,8 @@ def open_objects(
     `memory://name` is for tests and examples: a folder of this process on the RAM disk where there is one (pylance must
     be able to read it), removed when the process ends; the same name is the same table within the process.
 
-    `durable=True` syncs files and folders on a local disk before a write answers. Object stores always do.
+    `durable=True` syncs files and folders on a local disk before a write answers. Object stores always do. `reach` is
+    that of the lake or table around it; by default the folder itself, for a branch of a table the table's.
 
     >>> objects = open_objects("memory://docs")
     >>> objects.put("_versions/1.manifest", b"hello")
@@ -152,7 +166,35 @@ def open_objects(
     if isinstance(location, CloudLocation):
         from conroi.stores.cloud_objects import CloudObjects
 
-        return CloudObjects(location, storage_options or {})
+        return CloudObjects(location, storage_options or {}, reach=reach)
     from conroi.stores.local_objects import LocalObjects
 
-    return LocalObjects(location.folder, durable=durable, storage_options=storage_options)
+    return LocalObjects(location.folder, durable=durable, storage_options=storage_options, reach=reach)
+
+
+def opened_below(objects: Objects, folder: str) -> Objects:
+    """The files in a folder below these, such as the folder of a branch, with the same reach."""
+    durable = bool(getattr(plain_objects(objects), "is_durable", False))
+    return open_objects(f"{objects.root}/{folder}", objects.storage_options, durable=durable, reach=reach_of(objects))
+
+
+def plain_objects(objects: Objects) -> Objects:
+    """The files themselves, so that a store that can copy within itself sees that it can."""
+    inner: Objects | None = getattr(objects, "inner", None)
+    return objects if inner is None else plain_objects(inner)
+
+
+def reach_of(objects: Objects) -> Reach:
+    """How far these files may lead."""
+    found = getattr(cast("Any", plain_objects(objects)), "reach", None)
+    return found if isinstance(found, Reach) else Reach(objects.root)
+
+
+def own_reach(root: str, bases: Iterable[str] = ()) -> Reach:
+    """The reach of a table or lake that stands alone; a branch of a table reaches as far as the table.
+
+    >>> own_reach("/data/t.lance/tree/dev").root
+    '/data/t.lance'
+    """
+    table, found, branch = root.rpartition("/tree/")
+    return Reach(table if found and table and "/" not in branch else root, set(bases))

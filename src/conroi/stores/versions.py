@@ -197,8 +197,8 @@ class FolderVersions:
             return None
         try:
             version = int(json.loads(self._objects.get(VERSION_HINT_PATH))["version"])
-        except (NotFoundError, ValueError, KeyError, TypeError):
-            return None
+        except (NotFoundError, CorruptionError, ValueError, KeyError, TypeError):
+            return None  # the folder is listed instead
         return self.locate(version) if 0 < version < 1 << 63 else None
 
     def _is_hint_old(self) -> bool:

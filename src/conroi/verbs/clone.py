@@ -16,13 +16,15 @@ from conroi.format import lance_pb2 as pb
 from conroi.format.manifest import Manifest
 from conroi.format.naming import deletion_path, index_dir
 from conroi.operations import Clone
-from conroi.stores.bases import Copy, copies_of_data_file, copy_all, objects_of_base
+from conroi.stores.bases import Copy, copies_of_data_file, copy_all, objects_of_base, share_reach
 from conroi.stores.objects import Objects
 
 
 def clone(pinned: Pinned, target: TableFiles, *, deep: bool) -> Snapshot:
     """Make the new table. A shallow one names the files where they are; a deep one gets copies of all of them."""
     begun_at = moment(target.environment)
+    if not deep:
+        share_reach(target.objects, pinned.files.objects)
     if deep:
         copy_all(target.objects, list(_files(pinned)))
     operation = Clone(

@@ -10,6 +10,7 @@ from conroi.data.pinned import Pinned
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
 from conroi.operations import CreateIndex, ReserveFragments, Restore, UpdateBases, UpdateMemWalState
+from conroi.stores.bases import allow_bases
 from conroi.verbs.index import no_such_index
 from conroi.verbs.plan import IfMoved, Plan, must_not_move
 
@@ -35,6 +36,7 @@ def add_base(pinned: Pinned, path: str, *, name: str | None = None, is_table_roo
         raise InvalidInputError(
             "A base needs a path.", table=pinned.root, hint="Give an absolute path or a URI such as s3://bucket/folder."
         )
+    allow_bases(pinned.files.objects, [path])
     base = pb.BasePath(id=0, name=name, is_dataset_root=is_table_root, path=path)
     return Plan(pinned.staged(UpdateBases(new_bases=(base,))))
 

@@ -28,14 +28,16 @@ def check_contents(subject: Subject, line: Line) -> Contents:
     contents = Contents(referred={full_path(subject.home, path) for path in line.transactions})
     damages: dict[tuple[str, str | None], _Damage] = {}
     for use in line.fragments.values():
-        for kind, what, path in _problems(subject, use, contents):
-            contents.broken.add(id(use))
-            damages.setdefault((kind, path), _Damage(what, use)).versions += use.versions
+        with subject.going_on(f"Looking at the files of fragment {use.fragment.id}"):
+            for kind, what, path in _problems(subject, use, contents):
+                contents.broken.add(id(use))
+                damages.setdefault((kind, path), _Damage(what, use)).versions += use.versions
     for (kind, path), damage in damages.items():
         if is_still_there(subject, damage.use):
             subject.add(kind, damage.told(), version=damage.use.version, path=path)
     for index in line.indices.values():
-        _check_index(subject, index, contents)
+        with subject.going_on(f"Looking at the files of the index {index.index.name!r}"):
+            _check_index(subject, index, contents)
     return contents
 
 
@@ -85,7 +87,7 @@ def _file_problems(subject: Subject, use: FragmentUse, file: pb.DataFile, conten
         return
     place = subject.place(use.bases, base_of(file))
     if place is None:
-        what = f"Fragment {use.fragment.id} has a file at base {file.base_id}, which is not known or cannot be reached."
+        what = f"Fragment {use.fragment.id} has a file at base {file.base_id}, which is not known or may not be used."
         yield "missing-data-file", what, file.path
         return
     path = data_path_in(place, file.path)

@@ -15,14 +15,14 @@ from conroi.commit.files import TableFiles
 from conroi.commit.pins import Pin
 from conroi.data.writing import Progress
 from conroi.errors import ConroiError
-from conroi.maintenance.doctor.contents import check_contents
+from conroi.maintenance.doctor.contents import Contents, check_contents
 from conroi.maintenance.doctor.findings import Diagnosis, Findings
 from conroi.maintenance.doctor.lake_history import LIST, LakeHistory, database_history, read_history
 from conroi.maintenance.doctor.lake_pins import PinChecks, check_branches, head_of
 from conroi.maintenance.doctor.lake_rows import check_lake_rows
 from conroi.maintenance.doctor.leftovers import check_leftovers
 from conroi.maintenance.doctor.lines import Line, LineReader
-from conroi.maintenance.doctor.refs import check_refs, read_refs
+from conroi.maintenance.doctor.refs import Refs, check_refs, read_refs
 from conroi.maintenance.doctor.rows import check_rows
 from conroi.maintenance.doctor.store_records import check_records, recorded_head
 from conroi.maintenance.doctor.subject import Examination, Subject
@@ -34,7 +34,7 @@ from conroi.refs.lance_branches import lance_ref_path
 from conroi.stores.external_versions import ExternalVersions
 from conroi.stores.lake_marker import MARKER, marker
 from conroi.stores.listed import TREE_DIR, Folders, Listed
-from conroi.stores.objects import open_objects
+from conroi.stores.objects import opened_below
 from conroi.stores.versions import FolderVersions
 
 NOTES = "_conroi"
@@ -54,6 +54,7 @@ def examine_table(
     if environment is None:
         return findings.diagnosis({})
     examination = Examination(Folders(files.objects), files.environment, deep, progress, findings)
+    _name_irregular(examination)
     subject = Subject(examination, files, examination.folders.at(""), name=None)
     versions = files.versions if isinstance(files.versions, ExternalVersions) else None
     if versions is not None:
@@ -86,17 +87,27 @@ def examine_lake(
         return findings.diagnosis({})
     examination = Examination(Folders(catalog.root), catalog.environment, deep, progress, findings)
     _check_marker(catalog, examination, has_store=manifest is None)
-    if manifest is None:
-        history = database_history(catalog, examination.findings)
-    else:
-        history = _examine_list(examination, manifest)
+    _name_irregular(examination)
+    history: LakeHistory | None = None
+    with findings.going_on("Reading the lake's history", table=LIST):
+        if manifest is None:
+            history = database_history(catalog, examination.findings)
+        else:
+            history = _examine_list(examination, manifest)
     if history is not None:
-        _examine_tables(examination, catalog, history, only)
+        with findings.going_on("Examining the tables"):
+            _examine_tables(examination, catalog, history, only)
     if deep:
-        check_branches(catalog, examination)
+        with findings.going_on("Examining the branches"):
+            check_branches(catalog, examination)
     if only is not None:
         examination.findings.keep({shown(only), LIST})
     return _done(examination, environment, fix=fix)
+
+
+def _name_irregular(examination: Examination) -> None:
+    for path, kind in sorted(examination.folders.irregular.items()):
+        examination.findings.add("irregular-file", f"{path} is {kind}.", path=path)
 
 
 def _done(examination: Examination, environment: dict[str, str], *, fix: bool) -> Diagnosis:
@@ -129,10 +140,13 @@ def examine(
     `pinned` says what the lake pins, by the folder of a branch; '' is the table itself. `live` are the branches of the
     lake; None for a table that stands alone.
     """
-    refs = read_refs(subject.objects, subject.listed)
+    refs = Refs()
+    with subject.going_on("Reading tags and branches"):
+        refs = read_refs(subject.objects, subject.listed)
     subject = _with_pins(replace(subject, kept=refs.kept_on(None)), pinned.get("", frozenset()))
     line, referred = _examine_line(subject, is_list=is_list)
-    check_refs(subject, refs)
+    with subject.going_on("Looking at tags and branches"):
+        check_refs(subject, refs)
     branches: dict[str, tuple[Subject, Line]] = {}
     for folder in subject.listed.branches:
         if folder not in pinned and _has_ended(subject, folder.removeprefix(f"{TREE_DIR}/"), live):
@@ -144,7 +158,8 @@ def examine(
         branches[folder] = on_branch, branch_line
         referred |= also_referred
     for each in (subject, *(on_branch for on_branch, _ in branches.values())):
-        check_leftovers(each, referred)
+        with each.going_on("Looking for leftovers"):
+            check_leftovers(each, referred)
     return Examined(subject, line, branches)
 
 
@@ -169,17 +184,22 @@ def _with_pins(subject: Subject, pins: Set[Pin]) -> Subject:
 
 
 def _examine_line(subject: Subject, *, is_list: bool) -> tuple[Line, set[str]]:
-    line = LineReader(subject, keep_transactions=is_list).read()
+    line, contents = Line(), Contents()
+    with subject.going_on("Reading the manifests"):
+        line = LineReader(subject, keep_transactions=is_list).read()
     subject.examination.looked_at("versions", len(line.facts))
-    check_versions(subject, line)
-    contents = check_contents(subject, line)
-    check_rows(subject, line, contents, has_names=is_list)
+    with subject.going_on("Looking at the versions"):
+        check_versions(subject, line)
+    with subject.going_on("Looking at the files"):
+        contents = check_contents(subject, line)
+    with subject.going_on("Looking at the rows"):
+        check_rows(subject, line, contents, has_names=is_list)
     return line, contents.referred
 
 
 def _branch(subject: Subject, folder: str, kept: frozenset[int]) -> Subject:
     """The same table on a branch: a folder with versions of its own."""
-    objects = open_objects(f"{subject.objects.root}/{folder}", subject.objects.storage_options)
+    objects = opened_below(subject.objects, folder)
     files = TableFiles(
         objects, FolderVersions(objects, environment=subject.files.environment), subject.files.environment
     )
@@ -231,7 +251,8 @@ def _examine_tables(examination: Examination, catalog: Catalog, history: LakeHis
                 what = f"The table in {location} was deregistered; older versions of the lake still list it."
                 examination.findings.add("folder-left-alone", what, path=location)
             else:
-                _examine_folder(examination, catalog, history, location, row, live, is_gone=location not in living)
+                with examination.findings.going_on("Examining the table", table=shown(row.object_id)):
+                    _examine_folder(examination, catalog, history, location, row, live, is_gone=location not in living)
     if only is None:
         _find_strays(examination, catalog, gone, {location.partition("/")[0] for location in history.locations})
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Generator, Iterator, Mapping, Set
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from conroi.errors import ConroiError
+from conroi.errors import ConroiError, StoreUnavailable
 from conroi.maintenance.doctor.kind import Severity
 from conroi.maintenance.doctor.kinds import KINDS
 from conroi.views.diagnoses import diagnosis_page, environment_page
@@ -135,6 +136,19 @@ class Findings:
             kind, known.severity, what, hint or known.hint, table, version, path, is_fixable=fix is not None
         )
         self._found.append((finding, fix))
+
+    @contextmanager
+    def going_on(self, what: str, *, table: str | None = None, path: str | None = None) -> Generator[None]:
+        """Make an error in a check a finding, so that the checks after it are done; not one of the storage."""
+        try:
+            yield
+        except StoreUnavailable:
+            raise
+        except ConroiError as error:
+            self.add("check-failed", f"{what}: {error.message}", table=table, path=path, hint=error.hint)
+        except Exception as error:  # noqa: BLE001  # whatever foreign bytes lead to
+            text = f"{type(error).__name__}: {error}"[:300]
+            self.add("check-failed", f"{what} ended with {text}", table=table, path=path)
 
     def keep(self, tables: Set[str]) -> None:
         """Forget what concerns other tables than these."""

@@ -58,6 +58,24 @@ TABLE_GROUPS: tuple[Group, ...] = (
                 "Do not open this table unless you trust who wrote it.",
             ),
             Kind(
+                "base-outside",
+                "error",
+                "a version needs files outside the lake or table that was opened",
+                "If you trust the table with that folder, open it with allow_bases=[…]; else do not use it.",
+            ),
+            Kind(
+                "irregular-file",
+                "error",
+                "a symbolic link, FIFO, socket or device stands below the root; nothing goes past it",
+                "Put the file or folder itself there, or remove it. Only the root may be a link.",
+            ),
+            Kind(
+                "check-failed",
+                "error",
+                "something is so damaged that a check of doctor ended with an error; the others went on",
+                "Look at what the finding names; report it if the files are in order.",
+            ),
+            Kind(
                 "version-gap",
                 "warning",
                 "a version is missing between others that nothing else keeps",

@@ -96,7 +96,8 @@ class LineReader:
         for located, data in zip(wanted, self._subject.each(self._get, wanted), strict=True):
             if data is not None:
                 self._subject.examination.looked_at("manifests")
-                self._examine(located, data)
+                with self._subject.going_on(f"Reading {located.path}"):
+                    self._examine(located, data)
         for encoded, use in self._line.fragments.items():
             use.versions, use.is_in_head = self._counts[encoded], encoded in self._in_head
         return self._line
@@ -115,6 +116,9 @@ class LineReader:
         try:
             return self._subject.objects.get(located.path)
         except NotFoundError:  # finished or collected since it was listed; pins are looked at by themselves
+            return None
+        except CorruptionError as error:
+            self._bad("manifest-unreadable", located, error.message)
             return None
 
     def _find_mixed_names(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
@@ -12,14 +13,15 @@ from typing import TypeVar
 from conroi.commit.files import TableFiles
 from conroi.data.writing import Progress
 from conroi.environment import Environment
-from conroi.errors import ConroiError
+from conroi.errors import ConroiError, InvalidInputError
 from conroi.format import lance_pb2 as pb
 from conroi.format.naming import DATA_DIR
 from conroi.maintenance.doctor.findings import Findings, Fix
 from conroi.maintenance.doctor.kinds import KINDS
 from conroi.stores.ages import ages
+from conroi.stores.bases import base_objects
 from conroi.stores.listed import Folders, Listed, listed_contents
-from conroi.stores.objects import ObjectInfo, Objects, open_objects
+from conroi.stores.objects import ObjectInfo, Objects
 from conroi.stores.versions import Located
 
 T = TypeVar("T")
@@ -134,12 +136,18 @@ class Subject:
             return self.home
         if base_id not in self.foreign:
             base = next((base for base in bases if base.id == base_id), None)
-            self.foreign[base_id] = None if base is None else self._elsewhere(base)
+            with self.going_on(f"Looking at base {base_id}"):
+                self.foreign[base_id] = None
+                self.foreign[base_id] = None if base is None else self._elsewhere(base)
         return self.foreign[base_id]
 
     def _elsewhere(self, base: pb.BasePath) -> Place | None:
         try:
-            objects = open_objects(base.path, self.objects.storage_options)
+            objects = base_objects(self.objects, base.path)
+        except InvalidInputError as error:
+            self.add("base-outside", error.message, path=base.path)
+            return None
+        try:
             folders = self.examination.folders
             inside = objects.root.removeprefix(folders.root).strip("/")
             if objects.root == folders.root or objects.root.startswith(f"{folders.root}/"):
@@ -149,6 +157,10 @@ class Subject:
         except ConroiError:
             return None
         return Place(objects, listed, DATA_DIR if base.is_dataset_root else "")
+
+    def going_on(self, what: str) -> AbstractContextManager[None]:
+        """Make an error in a check of this table a finding."""
+        return self.examination.findings.going_on(what, table=self.name)
 
     def add(
         self,

@@ -14,6 +14,8 @@ from conroi.stores.versions import FolderVersions
 
 SLOW_CLOCK_NS = 2 * 1_000_000_000
 """Writers on several hosts differ by so much all the time."""
+MOST_MISSING = 1000
+"""So many missing versions are looked for one by one."""
 FAST_CLOCK_NS = 60 * 1_000_000_000
 
 
@@ -43,9 +45,12 @@ def _check_gaps(subject: Subject) -> None:
     for lower, upper in pairwise(ordered):
         if upper - lower > 1 and lower not in subject.kept:
             # One that came while we listed is there by now.
-            gaps = [each for each in range(lower + 1, upper) if subject.objects.head(_path(subject, each)) is None]
+            # Of a gap as wide as numbers go, its ends.
+            wide = range(lower + 1, upper)
+            near = wide if len(wide) <= MOST_MISSING else [*wide[:MOST_MISSING], wide[-1]]
+            gaps = [each for each in near if subject.objects.head(_path(subject, each)) is None]
             if gaps and gaps[-1] > watermark(subject.objects):  # else they were collected
-                which = f"{gaps[0]}" if len(gaps) == 1 else f"{gaps[0]} to {gaps[-1]}"
+                which = f"{gaps[0]}" if gaps[0] == gaps[-1] else f"{gaps[0]} to {gaps[-1]}"
                 subject.add("version-gap", f"Version {which} is missing, although {lower} is there.", version=gaps[0])
 
 

@@ -1,0 +1,150 @@
+"""Checks on a version before pylance gets it: pylance opens files by path, follows links and trusts deletion files.
+
+What is checked of a version: its paths stay below its folders; its bases are inside the lake or table, or named by the
+opener; on a local disk its folders are no links, and its data, deletion and index files are regular files; its
+deletion files have the checksum and the counts that they should have. A file is looked at once in a process, a
+deletion file again if it changed on disk, the folders every time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import uuid
+from collections.abc import Iterable, Iterator
+from typing import TypeAlias
+
+from conroi.commit.deletions import verify_deletions
+from conroi.commit.snapshot import Snapshot
+from conroi.format import lance_pb2 as pb
+from conroi.format.fields import BLOB_EXTENSION
+from conroi.format.naming import (
+    DATA_DIR,
+    DELETIONS_DIR,
+    INDICES_DIR,
+    check_relative_path,
+    index_dir,
+)
+from conroi.stores.bases import base_objects
+from conroi.stores.cache import BoundedCache
+from conroi.stores.local_folders import LocalFolder, irregular_kind
+from conroi.stores.local_names import store_error
+from conroi.stores.objects import Objects, reach_of
+
+_FOLDERS = (DATA_DIR, DELETIONS_DIR, INDICES_DIR)
+_SEEN: BoundedCache[frozenset[str]] = BoundedCache(64 * 1024 * 1024)
+"""By root: the files of the version that was looked at last."""
+_NAME_BYTES = 160
+"""What a path takes in memory."""
+
+Place: TypeAlias = tuple[Objects, str]
+"""Files, and the folder in them that has the data files."""
+
+
+def admit(objects: Objects, snapshot: Snapshot) -> None:
+    """Raise unless pylance may read this version; CorruptionError, or InvalidInputError for a base."""
+    if snapshot.is_admitted:
+        return
+    manifest = snapshot.manifest
+    bases = {base.id: base for base in manifest.head.base_paths}
+    own: Place = (objects, DATA_DIR)
+    places: dict[int, Place] = {}
+
+    def place_of(message: pb.DataFile | pb.DeletionFile | pb.IndexMetadata) -> Place:
+        """Where its files are; a base is looked at if something is under it."""
+        base = bases.get(message.base_id) if message.HasField("base_id") else None
+        if base is None:  # pylance refuses a number that there is no base for
+            return own
+        if base.id not in places:
+            places[base.id] = base_objects(objects, base.path), DATA_DIR if base.is_dataset_root else ""
+        return places[base.id]
+
+    has_blobs = any(field.extension_name == BLOB_EXTENSION for field in manifest.fields)
+    needed: dict[str, tuple[Objects, set[str]]] = {}
+    for fragment in manifest.fragments:
+        for file in fragment.files:
+            where, folder = place_of(file)
+            path = f"{folder}/{check_relative_path(file.path)}" if folder else check_relative_path(file.path)
+            paths = needed.setdefault(where.root, (where, set()))[1]
+            paths.add(path)
+            if has_blobs:
+                paths.add(path.removesuffix(".lance") + "/")
+        if fragment.HasField("deletion_file"):
+            place_of(fragment.deletion_file)
+    for index in manifest.indices:
+        where, _ = place_of(index)
+        for index_file in index.files:
+            check_relative_path(index_file.path)
+        if len(index.uuid.uuid) == 16:
+            needed.setdefault(where.root, (where, set()))[1].add(f"{index_dir(uuid.UUID(bytes=index.uuid.uuid))}/")
+    for where in (objects, *(where for where, _ in places.values())):
+        check_folders(where)
+    for where, paths in needed.values():
+        _check_regular(where, paths)
+    verify_deletions(objects, manifest)
+
+
+def check_folders(objects: Objects, folders: Iterable[str] = _FOLDERS) -> None:
+    """Refuse folders of a local table that are links: pylance would read and write at their other end."""
+    if not objects.is_local:
+        return
+    local = _local(objects)
+    try:
+        for folder in folders:
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError), local.opened(folder):
+                pass
+    except OSError as error:
+        raise store_error(error, "open", objects.root, objects.root) from error
+
+
+def check_file(objects: Objects, path: str) -> None:
+    """Refuse a single file of a local table that is no regular file."""
+    if objects.is_local:
+        with contextlib.suppress(OSError):  # what is missing, or may not be read, pylance says itself
+            _local(objects).stat(path)
+
+
+def _check_regular(objects: Objects, needed: set[str]) -> None:
+    if not objects.is_local:
+        return
+    seen = _SEEN.get(objects.root) or frozenset[str]()
+    unseen = needed - seen
+    if not unseen:
+        return
+    local = _local(objects)
+    by_folder: dict[str, list[str]] = {}
+    for path in unseen:
+        folder, _, name = path.rpartition("/")
+        by_folder.setdefault(folder, []).append(name)
+    missing: set[str] = set()
+    for folder, names in by_folder.items():
+        for name in _refused_names(local, folder, names):
+            missing.add(f"{folder}/{name}" if folder else name)
+    kept = frozenset(needed - missing)
+    _SEEN.put(objects.root, kept, _NAME_BYTES * len(kept))
+
+
+def _refused_names(local: LocalFolder, folder: str, names: list[str]) -> Iterator[str]:
+    """Look at these files of a folder, or at all of it for ''; the names that are not there."""
+    try:
+        with local.opened(folder) as above:
+            for name in filter(None, names):
+                try:
+                    mode = os.stat(name, dir_fd=above, follow_symlinks=False).st_mode
+                except OSError:
+                    yield name
+                    continue
+                if irregular_kind(mode) is not None:
+                    raise local.refused(f"{folder}/{name}", mode)
+        if "" in names:
+            for name, found in local.entries(folder):
+                if irregular_kind(found.st_mode) is not None:
+                    raise local.refused(f"{folder}/{name}", found.st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        yield from names
+    except OSError as error:
+        raise store_error(error, "open", folder, local.folder) from error
+
+
+def _local(objects: Objects) -> LocalFolder:
+    return LocalFolder(objects.root, reach_of(objects).root)
