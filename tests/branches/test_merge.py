@@ -503,3 +503,28 @@ def test_a_merge_of_nothing_publishes_nothing(lake: conroi.Lake, dev: conroi.Lak
     assert not lake.merge("dev").has_changes
     assert not lake.merge("dev").has_changes
     assert lake.version == version
+
+
+@pytest.mark.contract("B6")
+def test_a_row_that_the_base_has_in_another_place_is_updated(lake: conroi.Lake, dev: conroi.Lake) -> None:
+    """The update was counted and left out: the row was looked for only where the base has it."""
+    dev["orders"].append([{"id": 4, "n": 40}])
+    lake["orders"].update({"n": "20"}, "id = 2", mode="rows")  # the same value, in another file
+    dev.merge("main")
+    lake["orders"].update({"n": "21"}, "id = 2", mode="rows")
+
+    result = dev.merge("main")
+
+    assert [(each.inserted, each.updated, each.deleted) for each in result.tables] == [(0, 1, 0)]
+    assert numbers(dev) == {1: 10, 2: 21, 3: 30, 4: 40}
+
+
+@pytest.mark.contract("B6")
+def test_a_row_that_the_base_has_in_another_place_is_deleted(lake: conroi.Lake, dev: conroi.Lake) -> None:
+    dev["orders"].append([{"id": 4, "n": 40}])
+    lake["orders"].update({"n": "20"}, "id = 2", mode="rows")
+    dev.merge("main")
+    lake["orders"].delete("id = 2")
+    dev.merge("main")
+
+    assert numbers(dev) == {1: 10, 3: 30, 4: 40}

@@ -83,6 +83,11 @@ class Comparison:
         then, now = _deleted(self.before, earlier), _deleted(self.after, later)
         return now - then, then - now
 
+    def has_revived(self, number: int) -> bool:
+        """Whether a fragment of `before` has rows after that were deleted before."""
+        then, now = self.before.manifest.fragments_by_id, self.after.manifest.fragments_by_id
+        return bool(self._moved(then[number], now[self.pairs[number]])[1])
+
     def _rewritten(self, earlier: pb.DataFragment, later: pb.DataFragment) -> list[str]:
         """The columns, as they are called after, whose values are in other files."""
         if list(earlier.overlays) != list(later.overlays):

@@ -16,6 +16,7 @@ from conroi.branching.plan import Choose
 from conroi.branching.results import Choice, Conflict
 from conroi.data.keys import key_columns_of, matches, repeated
 from conroi.data.pinned import Pinned
+from conroi.errors import CorruptionError
 from conroi.format.fields import key_columns
 from conroi.merging.clauses import Action, Clause, Rows
 from conroi.merging.matching import Match, match
@@ -201,16 +202,26 @@ class KeyedRows:
         keys = self._deletes.select(list(self._three.key))
         for rows, clause in ((self._updates, _UPDATE), (self._insertions, _INSERT), (keys, _DELETE)):
             if rows.num_rows:
-                table.do(Merging(rows, Request(self._three.key, (clause,)), self._match))
+                plan = table.do(Merging(rows, Request(self._three.key, (clause,)), self._match))
+                done = 0 if plan is None else sum(plan.counts.values())
+                if done != rows.num_rows:
+                    raise CorruptionError(
+                        f"Of {rows.num_rows:,} rows to {clause.action.value} by key, {done:,} were found.",
+                        table=self._three.name,
+                        hint="The key may not be unique; lake.doctor(deep=True) finds out. Nothing was published.",
+                    )
 
     def _match(self, pinned: Pinned, source_keys: pa.Table, on: Sequence[str], *, needs_target_only: bool) -> Match:
         """Find the rows by key, in those fragments alone in which they can be.
 
-        A row that was changed on top is where the base has it, or in what is new since; one that is new on top is in no
-        fragment of the base.
+        A row that was changed on top is where the base has it, or in what is new since. Rows that the base deleted and
+        this version still has are new, too: the base may have them in another place.
         """
-        pairs = Comparison.of(self._three.base, pinned).pairs
-        old = {number for base, number in pairs.items() if base not in self._three.changes_above.touched[0]}
+        compared = Comparison.of(self._three.base, pinned)
+        touched = self._three.changes_above.touched[0]
+        old = {
+            number for base, number in compared.pairs.items() if base not in touched and not compared.has_revived(base)
+        }
         chosen = [fragment.id for fragment in pinned.manifest.fragments if fragment.id not in old]
         return match(pinned, source_keys, on, needs_target_only=needs_target_only, fragment_ids=chosen)
 

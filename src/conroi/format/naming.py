@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import uuid
 from collections.abc import Iterable
@@ -68,6 +69,7 @@ def is_detached(version: int) -> bool:
     return bool(version & DETACHED_BIT)
 
 
+@functools.lru_cache(maxsize=16_384)
 def parse_manifest_name(file_name: str) -> ManifestName | None:
     """What a file name below `_versions/` says, or None if it is not the final name of a manifest.
 

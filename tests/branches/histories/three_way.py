@@ -23,7 +23,7 @@ from tests.branches.histories.model import (
     fresh,
     project,
 )
-from tests.branches.histories.values import CannotCast, Column
+from tests.branches.histories.values import CannotCast, Column, cast
 
 Side = Literal["source", "target"]
 AMBIGUOUS: Any = object()
@@ -508,20 +508,35 @@ class TableMerge:
         return bool((b - s) & (b - t)) and bool((s - b) or (t - b))
 
     def _without_vain_updates(self, side: Table, shape: tuple[Column, ...]) -> Table:
-        """Rows that were updated to what they had, in the columns of the result, count as left alone."""
+        """Rows that were updated to what they had, in the columns of the result, count as left alone.
+
+        So do rows that the base has updated so, where this side kept its own because the content was the same.
+        """
         rows = dict[int, Row]()
+        only_here = side.rows.keys() - self._b.rows.keys()
+        made_of = {self._b.root(uid, only_here): uid for uid in self._b.rows.keys() - side.rows.keys()}
         for uid, row in side.rows.items():
-            old = side.root(uid, self._b.rows)
-            try:
-                before = None if old is None or old == uid else project(self._b.rows[old], self._b.columns, shape)
-                is_vain = before is not None and before == {
-                    **project(row, side.columns, shape),
-                    **{fid: None for fid in before if fid not in side.fids},
-                }
-            except CannotCast:
-                is_vain = False
+            old = side.root(uid, self._b.rows) or made_of.get(uid)
+            is_vain = old not in (None, uid) and self._is_same_in(shape, self._b.rows[old], row, side)
             rows[old if is_vain and old is not None else uid] = row
         return replace(side, rows=rows)
+
+    def _is_same_in(self, shape: tuple[Column, ...], before: Row, row: Row, side: Table) -> bool:
+        """Whether a row of a side has the base's values, as far as columns of the result are concerned."""
+        for column in shape:
+            fid = column.fid
+            if fid not in self._b.fids or fid not in side.fids:
+                continue
+            if self._b.by_fid(fid).shape == side.by_fid(fid).shape:
+                if before[fid] != row[fid]:
+                    return False
+                continue
+            try:
+                if cast(before[fid], self._b.by_fid(fid), column) != cast(row[fid], side.by_fid(fid), column):
+                    return False
+            except CannotCast:
+                return False
+        return True
 
     def _is_rewritten(self) -> bool:
         return bool((self._s.rewrites | self._t.rewrites) - self._b.rewrites)
