@@ -77,9 +77,9 @@ both   both   both   both   both   both   both   both   both   both   both    dr
 """
 KEYLESS_OUTCOMES = """
 both   both   both   both   both   both   both   both   schema
-both   rows   both   rows   rows   both   both   both   schema
-both   both   rows   both   rows   both   both   both   schema
-both   rows   both   both   rows   both   both   both   both
+both   rows   both   rows   both   both   both   both   schema
+both   both   rows   both   both   both   both   both   schema
+both   rows   both   both   both   both   both   both   both
 both   both   both   both   both   both   both   both   both
 both   both   both   both   both   schema schema schema schema
 both   both   both   both   both   schema both   schema schema

@@ -151,10 +151,18 @@ CASES: dict[str, Case] = {
         {"1": "t=?"}, {"1": "t=a"}, {"1": "t=b"}, {"1": "t=source"}, {"1": "t=target"}, [("t", "history")]
     ),
     "history: other contents, and renamed": Case(
-        {"1": "t=?"}, {"1": "u=a"}, {"1": "t=b"}, {"1": "u=source"}, {"1": "t=target"}, [("t", "history")]
+        {"1": "t=?"}, {"1": "u=a"}, {"1": "t=b"}, {"1": "u=source"}, {"1": "u=target"}, [("t", "history")]
     ),
     "history: other names": Case(
-        {"1": "?=a"}, {"1": "u=b"}, {"1": "v=a"}, {"1": "u=source"}, {"1": "v=target"}, [("v", "history")]
+        {"1": "?=a"}, {"1": "u=b"}, {"1": "v=a"}, {"1": "u=source"}, {"1": "v=source"}, [("v", "name")]
+    ),
+    "history: other names and other contents": Case(
+        {"1": "?=?"},
+        {"1": "u=b"},
+        {"1": "v=a"},
+        {"1": "u=source"},
+        {"1": "v=target"},
+        [("v", "history"), ("v", "name")],
     ),
     "history: dropped on the source": Case({"1": "t=?"}, {}, {"1": "t=b"}, {}, {"1": "t=target"}, [("t", "history")]),
     # ------------------------------------------------------------------ namespaces

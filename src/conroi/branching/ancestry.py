@@ -110,62 +110,88 @@ class BaseTable:
 
 
 class Base:
-    """The newest states that some states have in common; usually one."""
+    """The newest states that some states have in common; usually one.
 
-    def __init__(self, branched: BranchedLake, sides: Sequence[Side]) -> None:
+    Of several, one has the newer version of a table if the other's is the one that the two have in common.
+    """
+
+    def __init__(self, branched: BranchedLake, sides: Sequence[Side], known: dict[str, Base] | None = None) -> None:
         self._branched = branched
+        self._known: dict[str, Base] = {} if known is None else known
         self.sides = _newest_common(branched, sides)
 
     @property
     def label(self) -> str:
         return ", ".join(side.label for side in self.sides)
 
-    @cached_property
-    def _before(self) -> Base:
-        """The base of the states, if there are several."""
-        return Base(self._branched, self.sides)
+    def _between(self, one: int, other: int) -> Base:
+        """The base of two of the states."""
+        sides = [self.sides[one], self.sides[other]]
+        label = " ".join(sorted(f"{_name(side.catalog.identity)}@{side.state.version}" for side in sides))
+        if label not in self._known:
+            self._known[label] = Base(self._branched, sides, self._known)
+        return self._known[label]
 
     @cached_property
     def tables(self) -> dict[str, BaseTable]:
         """By identity."""
         states = [side.tables for side in self.sides]
         found: dict[str, BaseTable] = {}
-        for identity in reduce(set[str].union, map(set[str], states), set[str]()):
+        for identity in sorted(reduce(set[str].union, map(set[str], states), set[str]())):
             table = self._table(identity, [state.get(identity) for state in states])
             if table is not None:
                 found[identity] = table
         return found
 
     def _table(self, identity: str, versions: Sequence[TableVersion | None]) -> BaseTable | None:
-        there = [version for version in versions if version is not None]
-        if len(there) < len(versions) and identity in self._before.tables:
+        there = [number for number, version in enumerate(versions) if version is not None]
+        missing = [number for number, version in enumerate(versions) if version is None]
+        if any(identity in self._between(one, other).tables for one in there for other in missing):
             return None  # one of them dropped it
-        then = self._before.tables.get(identity) if len(self.sides) > 1 else None
-        names = {version.name for version in there}
-        name = _only_new(sorted(names), None if then is None else then.name, str.__eq__)
-        version = _only_new(there, None if then is None else then.version, has_same_table)
-        return BaseTable(version, name)
+
+        def before(one: int, other: int) -> BaseTable:
+            return self._between(one, other).tables.get(identity, BaseTable(None, None))
+
+        known = {number: version for number, version in enumerate(versions) if version is not None}
+        names = {number: version.name for number, version in known.items()}
+        return BaseTable(
+            _newest(known, lambda one, other: before(one, other).version, has_same_table),
+            _newest(names, lambda one, other: before(one, other).name, str.__eq__),
+        )
 
     @cached_property
     def namespaces(self) -> set[str]:
         """By identity."""
         states = [set(side.namespaces) for side in self.sides]
         everywhere, anywhere = reduce(set.intersection, states), reduce(set.union, states)
-        if everywhere == anywhere:
-            return everywhere
-        before = self._before.namespaces
-        return {each for each in anywhere if each in everywhere or each not in before}
+        return everywhere | {each for each in anywhere - everywhere if not self._is_dropped(each, states)}
+
+    def _is_dropped(self, namespace: str, states: Sequence[set[str]]) -> bool:
+        there = [number for number, state in enumerate(states) if namespace in state]
+        missing = [number for number, state in enumerate(states) if namespace not in state]
+        return any(namespace in self._between(one, other).namespaces for one in there for other in missing)
 
 
-def _only_new(values: Sequence[T], before: T | None, is_same: Callable[[T, T], bool]) -> T | None:
-    """The one value that all have, or the one that is not what it was before; None if there are several."""
-    distinct: list[T] = []
-    for value in values:
-        if not any(is_same(value, known) for known in distinct):
-            distinct.append(value)
-    if len(distinct) > 1 and before is not None:
-        distinct = [value for value in distinct if not is_same(value, before)]
-    return distinct[0] if len(distinct) == 1 else None
+def _newest(
+    values: Mapping[int, T], before: Callable[[int, int], T | None], is_same: Callable[[T, T], bool]
+) -> T | None:
+    """The one value that all have, or to which all others are older; None if there are several."""
+    distinct: dict[int, T] = {}
+    for number, value in values.items():
+        if not any(is_same(value, known) for known in distinct.values()):
+            distinct[number] = value
+    if len(distinct) == 1:
+        return next(iter(distinct.values()))
+
+    def is_older(number: int, value: T) -> bool:
+        for other in distinct:
+            then = None if other == number else before(number, other)
+            if then is not None and is_same(then, value):
+                return True
+        return False
+
+    left = [value for number, value in distinct.items() if not is_older(number, value)]
+    return left[0] if len(left) == 1 else None
 
 
 def has_same_table(one: TableVersion, other: TableVersion) -> bool:

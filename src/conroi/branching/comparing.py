@@ -14,7 +14,7 @@ from pyroaring import BitMap
 
 from conroi.branching.columns import Carry, Columns, Flags, columns_of
 from conroi.commit.deletions import load_deletions
-from conroi.data.keys import key_columns_of, matches, same_values
+from conroi.data.keys import key_columns_of, matches, row_codes, same_values
 from conroi.data.pinned import Pinned
 from conroi.data.pylance import pylance_errors
 from conroi.format import lance_pb2 as pb
@@ -22,6 +22,8 @@ from conroi.format import lance_pb2 as pb
 Rows: TypeAlias = Mapping[int, "BitMap | None"]
 """By fragment: the offsets of rows; None for all that are there."""
 Positions: TypeAlias = npt.NDArray[np.int64]
+Places: TypeAlias = npt.NDArray[np.int64]
+"""Fragment and offset, row by row."""
 
 
 @dataclass(frozen=True)
@@ -118,12 +120,27 @@ class Comparison:
         )
 
     def has_same_rows(self) -> bool:
-        """Whether whole fragments at most were written anew, with the same rows in the same order: a compaction."""
-        gone, came = self.touched
-        if any(offsets is not None for offsets in (*gone.values(), *came.values())) or len(set(self.counted())) > 1:
+        """Whether both have the same rows, each as often, wherever they are: after a compaction, for example."""
+        if len(set(self.counted())) > 1:
             return False
+        gone, came, _ = self.changed
+        return not gone and not came
+
+    @cached_property
+    def changed(self) -> tuple[Rows, Rows, tuple[Places, Places]]:
+        """As `touched`, for rows without a key: without those that are gone in one place and came in another.
+
+        Compactions, sorting and updates to the same values move rows; of equal rows the first ones are paired. The last
+        two are where the moved rows were, and where they are.
+        """
+        gone, came = self.touched
+        if not gone or not came:
+            return gone, came, (_NO_PLACES, _NO_PLACES)
         before, bad, after = self.read()
-        return bool((same_rows(before, after) & ~bad).all())
+        then, now = _equal_rows(before, after)
+        then, now = then[~bad[then]], now[~bad[then]]
+        old, new = _places(self.before, gone), _places(self.after, came)
+        return _left(gone, old, then), _left(came, new, now), (old[then], new[now])
 
     def counted(self) -> tuple[int, int]:
         """How many rows there are in what is gone, and in what came."""
@@ -215,6 +232,58 @@ def same_rows(left: pa.Table, right: pa.Table) -> Flags:
     for one, other in zip(left.columns, right.columns, strict=True):
         same &= same_values(cast("Any", one.combine_chunks()), cast("Any", other.combine_chunks()))
     return same
+
+
+def _equal_rows(one: pa.Table, other: pa.Table) -> tuple[Positions, Positions]:
+    """Pairs of equal rows of two tables of the same columns: the first with the first, the second with the second."""
+    codes = row_codes(pa.concat_tables([one, other]))
+    left, right = codes[: one.num_rows], codes[one.num_rows :]
+    mine, theirs = left * len(codes) + _repetitions(left), right * len(codes) + _repetitions(right)
+    _, first, second = np.intersect1d(mine, theirs, assume_unique=True, return_indices=True)
+    return first.astype(np.int64), second.astype(np.int64)
+
+
+def _repetitions(codes: Positions) -> Positions:
+    """How often each value came before."""
+    order = np.argsort(codes, kind="stable")
+    ordered, numbers = codes[order], np.arange(len(codes), dtype=np.int64)
+    is_first = np.ones(len(codes), dtype=bool)
+    is_first[1:] = ordered[1:] != ordered[:-1]
+    counts = np.empty(len(codes), np.int64)
+    counts[order] = numbers - np.maximum.accumulate(np.where(is_first, numbers, 0))
+    return counts
+
+
+def _places(pinned: Pinned, rows: Rows) -> Places:
+    """Where the rows are, in the order in which `read_rows` reads them."""
+    known = pinned.manifest.fragments_by_id
+    parts = [(n, _live(known[n]) - _deleted(pinned, known[n])) for n, offsets in rows.items() if offsets is None]
+    parts += [(n, offsets) for n, offsets in rows.items() if offsets is not None]
+    return np.concatenate([
+        np.stack([np.full(len(offsets), number), np.asarray(offsets.to_array())], axis=1).astype(np.int64)
+        for number, offsets in parts
+    ])  # fmt: skip
+
+
+def _left(rows: Rows, places: Places, without: Positions) -> Rows:
+    """The rows without those at some positions."""
+    taken = by_fragment(places[without])
+    known = by_fragment(places)
+    left = {
+        number: offsets if number not in taken else known[number] - taken[number] for number, offsets in rows.items()
+    }
+    return {number: offsets for number, offsets in left.items() if offsets is None or offsets}
+
+
+def by_fragment(places: Places) -> dict[int, BitMap]:
+    """The offsets of rows by fragment."""
+    ordered = places[np.argsort(places[:, 0], kind="stable")]
+    numbers, begins = np.unique(ordered[:, 0], return_index=True)
+    parts = np.split(ordered[:, 1].astype(np.uint32), begins[1:])
+    return {number: BitMap(part) for number, part in zip(numbers.tolist(), parts, strict=False)}
+
+
+_NO_PLACES: Places = np.empty((0, 2), np.int64)
 
 
 def take(table: pa.Table, rows: Positions) -> pa.Table:

@@ -12,7 +12,7 @@ from pyroaring import BitMap
 
 from conroi.branching.bringing import appended_fragments
 from conroi.branching.columns import Flags, columns_of, is_same, null_where_forbidden
-from conroi.branching.comparing import Comparison, Rows, count_rows_in, read_rows
+from conroi.branching.comparing import Comparison, Rows, by_fragment, count_rows_in, read_rows
 from conroi.branching.plan import Choose
 from conroi.commit.deletions import load_deletions
 from conroi.data.arrow_types import nulls
@@ -34,8 +34,7 @@ class PlacedRows:
 
     def __init__(self, three: ThreeVersions) -> None:
         self._three = three
-        is_compacted = Comparison.of(three.base, three.above).has_same_rows()
-        gone, self._came = ({}, {}) if is_compacted else three.changes_above.touched
+        gone, self._came, _ = three.changes_above.changed
         self._out = {number: self._offsets(number, offsets) for number, offsets in gone.items()}
         """What is taken out, by fragment of the base."""
 
@@ -52,7 +51,7 @@ class PlacedRows:
     @cached_property
     def conflict(self) -> str | None:
         """That both took out the same rows, of which one may have been an update; None if they did not."""
-        gone, came = self._three.changes_below.touched
+        gone, came, _ = self._three.changes_below.changed
         if not self._came and not came:
             return None  # both only deleted
         twice = sum(len(self._out[n] & self._offsets(n, gone[n])) for n in self._out.keys() & gone.keys())
@@ -80,7 +79,7 @@ class PlacedRows:
         if any(column.null_count for column in keys.columns) or repeated(keys).num_rows:
             return True
         there = scan_keys(below, list(key))
-        gone = addresses_in(self._rows_below(below))
+        gone = addresses_in(self._out_below)
         is_left = ~np.isin(there["_rowaddr"].to_numpy(), gone.to_numpy())
         return bool(in_common(keys, there.filter(pa.array(is_left))).num_rows)
 
@@ -122,7 +121,7 @@ class PlacedRows:
     def counts(self) -> tuple[int, int, int]:
         """Rows inserted, updated and deleted on the side below."""
         inserted = self._count + sum(fragment.physical_rows for fragment in self._whole.values())
-        return inserted, 0, sum(map(len, self._rows_below(self._three.below).values()))
+        return inserted, 0, sum(map(len, self._out_below.values()))
 
     def settle(self, choose: Choose) -> int:  # noqa: ARG002
         """Single rows are never a conflict here."""
@@ -137,19 +136,29 @@ class PlacedRows:
         if self._count:
             table.append(self._brought[0])
 
-    def _rows_below(self, at: Pinned) -> dict[int, BitMap]:
-        """The rows that are taken out, where another version has them."""
-        pairs = Comparison.of(self._three.base, at).pairs
-        rows: dict[int, BitMap] = {}
-        for number, offsets in self._out.items():
-            if number in pairs:
-                there = at.manifest.fragments_by_id[pairs[number]]
-                left = offsets - load_deletions(at.files.objects, at.manifest, there)
-                rows |= {there.id: left} if left else {}
-        return rows
+    @cached_property
+    def _out_below(self) -> dict[int, BitMap]:
+        """The rows that are taken out, where the side below has them."""
+        below = self._three.below
+        pairs = self._three.changes_below.pairs
+        places = {pairs[number]: offsets for number, offsets in self._out.items() if number in pairs}
+        for number, offsets in self._moved_below.items():
+            places[number] = places.get(number, BitMap()) | offsets
+        known = below.manifest.fragments_by_id
+        rows = {n: offs - load_deletions(below.files.objects, below.manifest, known[n]) for n, offs in places.items()}
+        return {number: offsets for number, offsets in rows.items() if offsets}
+
+    @property
+    def _moved_below(self) -> dict[int, BitMap]:
+        """The new places of those that the side below has moved."""
+        was, is_now = self._three.changes_below.changed[2]
+        is_out = [offset in self._out.get(number, ()) for number, offset in was.tolist()]
+        return by_fragment(is_now[np.array(is_out, dtype=bool)])
 
     def _taking_out(self, at: Pinned) -> Plan | None:
-        rows: Mapping[int, BitMap] = self._rows_below(at)
+        """In a version that has the files of the side below."""
+        pairs = Comparison.of(self._three.below, at).pairs
+        rows: Mapping[int, BitMap] = {pairs[number]: offsets for number, offsets in self._out_below.items()}
         if not rows:
             return None
         taken = take_out(at.files, at.manifest, at.version, rows)

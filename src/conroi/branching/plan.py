@@ -164,13 +164,11 @@ class _Planner:
             return _name_of(source or target)
         base = self._base.get(identity)
         one_of = {"source": _name_of(source), "target": _name_of(target)}
-        if base is None:
-            if source.content != target.content:
-                self._whole[identity] = self._ask(identity, "created", "both branches changed it since it was made")
-                return one_of[self._whole[identity]]
-        elif self._is_crossed(base, source, target):
-            self._whole[identity] = self._ask(identity, "history", _CROSSED)
+        if base is None and source.content != target.content:
+            self._whole[identity] = self._ask(identity, "created", "both branches changed it since it was made")
             return one_of[self._whole[identity]]
+        if base is not None and base.content == UNKNOWN and source.content != target.content:
+            self._whole[identity] = self._ask(identity, "history", _CROSSED)
         then = None if base is None else base.name
         if source.name in (then, target.name):
             return one_of["target"]
@@ -178,12 +176,6 @@ class _Planner:
             return one_of["source"]
         message = f"renamed to {shown(one_of['source'])} on the source, to {shown(one_of['target'])} on the target"
         return one_of[self._ask(identity, "name", message)]
-
-    @staticmethod
-    def _is_crossed(base: TableFact, source: TableFact, target: TableFact) -> bool:
-        """Whether what the two sides disagree about is what the base does not say."""
-        names = base.name is None and source.name != target.name
-        return names or (base.content == UNKNOWN and source.content != target.content)
 
     # ------------------------------------------------------------------------ collisions
 

@@ -74,6 +74,45 @@ def same_values(one: pa.Array[Any], other: pa.Array[Any]) -> npt.NDArray[np.bool
     return (valid == other_valid) & (~both | _same_where_valid(one, other, both))
 
 
+def row_codes(rows: pa.Table) -> npt.NDArray[np.int64]:
+    """For each row a number, the same for two rows if all their values are the same (`same_values`)."""
+    codes = np.zeros(rows.num_rows, np.int64)
+    for column in rows.columns:
+        codes = _combined(codes, _value_codes(cast("Any", column.combine_chunks())))
+    return codes
+
+
+def _combined(one: npt.NDArray[np.int64], other: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """A number for each pair of numbers; below the count of rows, so that products of two do not overflow."""
+    if not len(one):
+        return one
+    return np.unique(one * (other.max() + 1) + other, return_inverse=True)[1].astype(np.int64)
+
+
+def _value_codes(column: pa.Array[Any]) -> npt.NDArray[np.int64]:
+    """For each value a number from 0; null is 0."""
+    column = _plain(column)
+    valid = _mask(column.is_valid())
+    if pa.types.is_null(column.type):
+        return np.zeros(len(column), np.int64)
+    if isinstance(column, pa.StructArray):
+        codes = valid.astype(np.int64)
+        for child in column.flatten():
+            codes = _combined(codes, np.where(valid, _value_codes(child), 0))
+        return np.where(valid, codes + 1, 0)
+    if pa.types.is_nested(column.type):
+        lists: Any = column
+        starts, lengths = _extents(lists)
+        elements, known = _value_codes(_elements(lists)), dict[bytes, int]()
+        found = [
+            known.setdefault(elements[start : start + length].tobytes(), len(known) + 1) if is_there else 0
+            for start, length, is_there in zip(starts, lengths, valid, strict=True)
+        ]
+        return np.array(found, np.int64)
+    encoded: Any = _comparable(pa.chunked_array([column])).combine_chunks().dictionary_encode()
+    return np.where(valid, encoded.indices.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64) + 1, 0)
+
+
 def _plain(column: pa.Array[Any]) -> pa.Array[Any]:
     """Without extension types and dictionaries."""
     while isinstance(column, pa.ExtensionArray):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -32,12 +32,8 @@ class Table:
     config: Notes = field(default_factory=dict[str, str])
     notes: Notes = field(default_factory=dict[str, str])
     schema_notes: Notes = field(default_factory=dict[str, str])
-    rewrites: frozenset[int] = frozenset()
-    """Every rewriting of fragments in its past: compactions, and updates of whole columns."""
     retypes: frozenset[int] = frozenset()
     """Every change of a column's type in its past."""
-    origins: Mapping[int, int] = field(default_factory=dict[int, int])
-    """For a row that an update made, the row that it replaced."""
     version: int = field(default_factory=fresh)
     """Another one after each change, also one that changed nothing in the end; a fast-forward keeps it."""
 
@@ -94,45 +90,29 @@ class Table:
         gone = set(uids)
         return self.changed(rows={uid: row for uid, row in self.rows.items() if uid not in gone})
 
-    def update(self, uids: Iterable[int], values: Row, *, rewrites: bool) -> Table:
+    def update(self, uids: Iterable[int], values: Row) -> Table:
         made = {uid: fresh() for uid in uids}
         rows = {made.get(uid, uid): {**row, **values} if uid in made else row for uid, row in self.rows.items()}
-        return self.changed(
-            rows=rows,
-            rewrites=self.rewrites | ({fresh()} if rewrites else set()),
-            origins={**self.origins, **{new: old for old, new in made.items()}},
-        )
-
-    def root(self, uid: int, among: Collection[int]) -> int | None:
-        """The row among these from which updates made this one."""
-        while uid not in among:
-            if uid not in self.origins:
-                return None
-            uid = self.origins[uid]
-        return uid
+        return self.changed(rows=rows)
 
     def upsert(self, rows: list[Row], on: tuple[int, ...]) -> Table:
         """Rows with the same values in these columns are replaced, the others are added; null matches nothing."""
         left = {tuple(row[fid] for fid in on): row for row in rows}
-        result, used, origins = dict[int, Row](), set[tuple[Any, ...]](), dict(self.origins)
+        result, used = dict[int, Row](), set[tuple[Any, ...]]()
         for uid, row in self.rows.items():
             value = tuple(row[fid] for fid in on)
             if value in left and None not in value:
                 used.add(value)
-                new = fresh()
-                result[new], origins[new] = left[value], uid
+                result[fresh()] = left[value]
             else:
                 result[uid] = row
         result.update({fresh(): row for value, row in left.items() if value not in used})
-        return self.changed(rows=result, origins=origins)
+        return self.changed(rows=result)
 
-    def with_columns(self, columns: tuple[Column, ...], *, rewrites: bool = False) -> Table:
+    def with_columns(self, columns: tuple[Column, ...]) -> Table:
         """The same rows in other columns, cast where needed; new ones are null."""
         rows = {uid: project(row, self.columns, columns) for uid, row in self.rows.items()}
-        return self.changed(columns=columns, rows=rows, rewrites=self.rewrites | ({fresh()} if rewrites else set()))
-
-    def rewritten(self) -> Table:
-        return self.changed(rewrites=self.rewrites | {fresh()})
+        return self.changed(columns=columns, rows=rows)
 
     def renewed(self, rows: list[Row]) -> Table:
         return self.changed(rows={fresh(): row for row in rows})

@@ -218,7 +218,9 @@ class Statement:
         column, text = self._value(name, value)
         condition, uids = self._where(where)
         values = {column.fid: canonical(value, column)}
-        self.after = self._table.update(uids, values, rewrites=mode != "rows") if uids else self._table
+        self.after = self._table
+        if uids:
+            self.after = self._table.update(uids, values)
         self.run = lambda handle: handle.update({name: text}, condition, mode=mode, **self._how)
         self.code = f".update({{{name!r}: {text!r}}}, {condition!r}, mode={mode!r})"
 
@@ -226,6 +228,7 @@ class Statement:
         if value is None or not self._table.rows:
             raise NotApplicable
         column, text = self._value(name, value)
-        self.after = self._table.update(self._table.rows, {column.fid: canonical(value, column)}, rewrites=True)
+        values = {column.fid: canonical(value, column)}
+        self.after = self._table.update(self._table.rows, values)
         self.run = lambda handle: handle.replace_column_data({name: text})
         self.code = f".replace_column_data({{{name!r}: {text!r}}})"

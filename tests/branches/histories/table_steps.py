@@ -119,10 +119,10 @@ class TableSteps(Observed):
             raise NotApplicable
         return branch, tid, table, column
 
-    def _replaced(self, table: Table, before: Column, after: Column, *, rewrites: bool = False) -> Table:
+    def _replaced(self, table: Table, before: Column, after: Column) -> Table:
         columns = tuple(after if each is before else each for each in table.columns)
         try:
-            return table.with_columns(columns, rewrites=rewrites)
+            return table.with_columns(columns)
         except CannotCast:
             raise NotApplicable from None
 
@@ -139,7 +139,7 @@ class TableSteps(Observed):
         if column.fid in table.key or column.type == type_ or column.type == "struct":
             raise NotApplicable
         after = retyped(column, type_)
-        changed = self._replaced(table, column, after, rewrites=True)
+        changed = self._replaced(table, column, after)
         changed = replace(changed, retypes=table.retypes | {fresh()})
         arrow = arrow_schema((after,)).field(0).type
         self._say(f"{branch_name}[{name!r}].alter_columns({{{column_name!r}: {{'type': {type_code(arrow)}}}}})")

@@ -6,6 +6,7 @@ reported: `Settling.may`. Wrong rows are never allowed.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -64,10 +65,6 @@ class Settling:
     reported: list[Reported] = field(default_factory=list[Reported])
     undecided: Side = "target"
     """How names go on after a conflict without an answer."""
-    alike: Literal["once", "both"] = "once"
-    """Whether rows without a key that both sides brought alike come once or from both."""
-    history: Literal["table", "entry"] = "table"
-    """Whether a side taken because its content has no base brings its name too, where that has one."""
     whole: Literal["all", "rows"] = "all"
     """Whether a side's table taken for its rows brings its settings too."""
     conflicts: list[Conflict] = field(default_factory=list[Conflict])
@@ -97,21 +94,20 @@ class Known:
     table: Any
 
 
-def _distinct(values: list[Any], same: Callable[[Any, Any], bool]) -> list[Any]:
-    result = list[Any]()
-    for value in values:
-        if not any(same(value, each) for each in result):
-            result.append(value)
-    return result
-
-
-def _rule(values: list[Any], before: Any, same: Callable[[Any, Any], bool]) -> Any:
-    """Of the candidates' versions of something the one that is the base."""
-    distinct = _distinct(values, same)
+def _newest(values: list[Any], before: Callable[[int, int], Any], same: Callable[[Any, Any], bool]) -> Any:
+    """Of the candidates' versions of something the one to which all others are older: the base of the two has those."""
+    distinct = dict[int, Any]()
+    for number, value in enumerate(values):
+        if not any(same(value, each) for each in distinct.values()):
+            distinct[number] = value
     if len(distinct) == 1:
-        return distinct[0]
-    moved = [each for each in distinct if before is AMBIGUOUS or not same(each, before)]
-    return moved[0] if len(moved) == 1 else AMBIGUOUS
+        return values[0]
+    left = list[Any]()
+    for number, value in distinct.items():
+        known = [before(number, other) for other in distinct if other != number]
+        if not any(each is not AMBIGUOUS and same(each, value) for each in known):
+            left.append(value)
+    return left[0] if len(left) == 1 else AMBIGUOUS
 
 
 def _same_table(a: Any, b: Any) -> bool:
@@ -124,34 +120,55 @@ def _same_entry(a: Entry | None, b: Entry | None) -> bool:
     )
 
 
+def _is_one(a: Table, b: Table) -> bool:
+    """Whether rows of the same content are the same rows; without a key, equal rows may be two."""
+    return bool(a.key) or a.rows.keys() == b.rows.keys()
+
+
 class Base:
     """The common base: one state, or after criss-cross merges what follows of each table from several."""
 
     def __init__(self, world: World, versions: list[Version]) -> None:
+        self._world = world
         self.candidates = world.bases(versions)
-        self.needed = list(self.candidates)
-        self._before: Base | None = None
-        if len(self.candidates) > 1:
-            self._before = Base(world, self.candidates)
-            self.needed += self._before.needed
+        self._between = dict[tuple[int, int], Base]()
+
+    @property
+    def needed(self) -> list[Version]:
+        """The states on which the base depends."""
+        pairs = itertools.combinations(range(len(self.candidates)), 2)
+        return [*self.candidates, *(each for one, other in pairs for each in self._pair(one, other).needed)]
+
+    def _pair(self, one: int, other: int) -> Base:
+        pair = (min(one, other), max(one, other))
+        if pair not in self._between:
+            self._between[pair] = Base(self._world, [self.candidates[each] for each in pair])
+        return self._between[pair]
 
     def known(self, tid: int) -> Known:
         entries = [each.state.tables.get(tid) for each in self.candidates]
-        if self._before is None:
-            entry = entries[0] if entries else None
-            return Known(entry is not None, entry and entry.name, entry and entry.table)
-        before = self._before.known(tid)
+        there = [number for number, entry in enumerate(entries) if entry]
+        if len(there) < len(entries):
+            missing = [number for number, entry in enumerate(entries) if not entry]
+            if not there or any(self._pair(a, b).known(tid).present for a in there for b in missing):
+                return Known(False, None, None)  # one of them dropped it
+        found = [entry for entry in entries if entry]
+
+        def pair(one: int, other: int) -> Known:
+            return self._pair(there[one], there[other]).known(tid)
+
         return Known(
-            _rule([entry is not None for entry in entries], before.present, lambda a, b: a == b),
-            _rule([entry.name for entry in entries if entry] or [None], before.name, lambda a, b: a == b),
-            _rule([entry.table for entry in entries if entry] or [None], before.table, _same_table),
+            True,
+            _newest([entry.name for entry in found], lambda a, b: pair(a, b).name, lambda a, b: a == b),
+            _newest([entry.table for entry in found], lambda a, b: pair(a, b).table, _same_table),
         )
 
-    def has_namespace(self, name: str) -> Any:
+    def has_namespace(self, name: str) -> bool:
         found = [name in each.state.namespaces for each in self.candidates]
-        if self._before is None:
-            return found[0] if found else False
-        return _rule(found, self._before.has_namespace(name), lambda a, b: a == b)
+        if all(found) or not any(found):
+            return any(found)
+        pairs = itertools.product(*([n for n, each in enumerate(found) if each is wanted] for wanted in (True, False)))
+        return not any(self._pair(one, other).has_namespace(name) for one, other in pairs)
 
 
 def merged(base: Base, source: State, target: State, settling: Settling) -> State:
@@ -182,7 +199,7 @@ class _Merge:
         s, t = self._source.tables.get(tid), self._target.tables.get(tid)
         names = frozenset(entry.name for entry in (s, t) if entry)
         known = self._base.known(tid)
-        if _same_entry(s, t) and not self._settling.may("rows", names) and self._settling.alike == "once":
+        if _same_entry(s, t) and (t is None or s is None or known.present is False or _is_one(s.table, t.table)):
             assert t is not None
             self._keep(tid, t.name, t.table)
             return
@@ -197,19 +214,10 @@ class _Merge:
         if known.present is False:
             self._created_on_both(tid, s, t, names)
             return
-        is_table = known.table is AMBIGUOUS and not _same_table(s.table, t.table)
-        is_name = known.name is AMBIGUOUS and s.name != t.name
-        if is_table or is_name:
-            others = frozenset[str]() if is_table else frozenset({"name"})
-            side = self._settling.settle(Conflict("history", names, kinds=others))
-            entry = s if side == "source" else t
-            if is_table:
-                self._whole[tid] = entry.table
-            is_name = is_name or self._settling.history == "entry"
-            if is_name:
-                self._names[tid] = entry.name
-        if not is_name:
-            self._names[tid] = self._three_way_name(known.name, s.name, t.name, names)
+        if known.table is AMBIGUOUS and not _same_table(s.table, t.table):
+            side = self._settling.settle(Conflict("history", names))
+            self._whole[tid] = (s if side == "source" else t).table
+        self._names[tid] = self._three_way_name(known.name, s.name, t.name, names)
 
     def _on_one(self, tid: int, known: Known, s: Entry | None, t: Entry | None, names: frozenset[str]) -> None:
         """One side does not have it: dropped there, or made here."""
@@ -310,7 +318,7 @@ class _Merge:
         for name in self._source.namespaces | self._target.namespaces:
             on_source, on_target = name in self._source.namespaces, name in self._target.namespaces
             before = self._base.has_namespace(name)
-            is_there = on_target if on_source == on_target or before is AMBIGUOUS or before == on_source else on_source
+            is_there = on_target if before == on_source else on_source
             if is_there or name in needed:
                 result.add(name)
         return frozenset(result | needed)
@@ -336,16 +344,9 @@ class TableMerge:
 
     def run(self) -> Table:
         b, s, t = self._b, self._s, self._t
-        is_alike = s.content == t.content and not (
-            self._settling.alike == "both" and not t.key and s.content != b.content
-        )
+        is_alike = s.content == t.content and _is_one(s, t)
         if is_alike or s.content == b.content or t.content == b.content:
-            if self._is_rewritten_conflict():
-                return self._whole("rows")
-            chosen, other = (s, t) if t.content == b.content else (t, s)
-            if not other.key and other.rows.keys() != b.rows.keys():
-                chosen = replace(chosen, rewrites=self._rewrites())  # whose rows these are cannot be told
-            return chosen
+            return s if t.content == b.content else t
         known, was_refused = len(self._settling.conflicts), self._settling.is_refused
         try:
             columns = self._columns()
@@ -433,9 +434,7 @@ class TableMerge:
             row = self._row(each, befores.get(each), sources.get(each), targets.get(each), shape, common)
             if row is not None:
                 result.append(row)
-        return columns.changed(
-            rows={fresh(): row for row in result}, rewrites=self._rewrites(), origins=self._origins()
-        )
+        return columns.changed(rows={fresh(): row for row in result})
 
     def _row(
         self, key: tuple[Any, ...], before: Row | None, s: Row | None, t: Row | None,
@@ -495,67 +494,46 @@ class TableMerge:
             raise Schema
         return chosen
 
-    def _is_rewritten_conflict(self) -> bool:
-        """An allowed conflict of rows that were written anew as they had been."""
-        if self._s.key and self._s.key == self._t.key:
-            return False
-        kinds = ("rows",) if self._s.key == self._t.key else ("rows", "schema")
-        is_allowed = self._is_overlapping() or self._is_rewritten()
-        return is_allowed and any(self._settling.may(kind, self._listed_as) for kind in kinds)
-
     def _is_overlapping(self) -> bool:
         b, s, t = set(self._b.rows), set(self._s.rows), set(self._t.rows)
         return bool((b - s) & (b - t)) and bool((s - b) or (t - b))
 
-    def _without_vain_updates(self, side: Table, shape: tuple[Column, ...]) -> Table:
-        """Rows that were updated to what they had, in the columns of the result, count as left alone.
-
-        So do rows that the base has updated so, where this side kept its own because the content was the same.
-        """
-        rows = dict[int, Row]()
-        only_here = side.rows.keys() - self._b.rows.keys()
-        made_of = {self._b.root(uid, only_here): uid for uid in self._b.rows.keys() - side.rows.keys()}
+    def _without_moves(self, side: Table, shape: tuple[Column, ...]) -> Table:
+        """Rows that are gone and came with the same values, in the columns that all three have, count as left alone."""
+        gone = [uid for uid in self._b.rows if uid not in side.rows]
+        moved = dict[int, int]()
         for uid, row in side.rows.items():
-            old = side.root(uid, self._b.rows) or made_of.get(uid)
-            is_vain = old not in (None, uid) and self._is_same_in(shape, self._b.rows[old], row, side)
-            rows[old if is_vain and old is not None else uid] = row
-        return replace(side, rows=rows)
+            if uid in self._b.rows:
+                continue
+            same = next((old for old in gone if self._is_same_in(shape, self._b.rows[old], row, side)), None)
+            if same is not None:
+                gone.remove(same)
+                moved[uid] = same
+        return replace(side, rows={moved.get(uid, uid): row for uid, row in side.rows.items()})
 
     def _is_same_in(self, shape: tuple[Column, ...], before: Row, row: Row, side: Table) -> bool:
-        """Whether a row of a side has the base's values, as far as columns of the result are concerned."""
+        """Whether a row of a side has the base's values, in the columns that all three have."""
         for column in shape:
             fid = column.fid
-            if fid not in self._b.fids or fid not in side.fids:
+            if not all(fid in each.fids for each in (self._b, self._s, self._t)):
                 continue
             if self._b.by_fid(fid).shape == side.by_fid(fid).shape:
                 if before[fid] != row[fid]:
                     return False
                 continue
             try:
-                if cast(before[fid], self._b.by_fid(fid), column) != cast(row[fid], side.by_fid(fid), column):
+                if cast(before[fid], self._b.by_fid(fid), side.by_fid(fid)) != row[fid]:
                     return False
             except CannotCast:
                 return False
         return True
 
-    def _is_rewritten(self) -> bool:
-        return bool((self._s.rewrites | self._t.rewrites) - self._b.rewrites)
-
-    def _origins(self) -> dict[int, int]:
-        return {**self._s.origins, **self._t.origins}
-
-    def _rewrites(self) -> frozenset[int]:
-        return self._s.rewrites | self._t.rewrites | {fresh()}
-
     def _unkeyed(self, columns: Table) -> Table | None:
         """None if it is a conflict of the whole table."""
-        if self._is_rewritten_conflict():
-            return None
         shape, result = columns.columns, dict[int, Row]()
+        self._s, self._t = (self._without_moves(side, shape) for side in (self._s, self._t))
         if self._is_overlapping():
-            self._s, self._t = (self._without_vain_updates(side, shape) for side in (self._s, self._t))
-            if self._is_overlapping():
-                return None
+            return None
         b, s, t = self._b, self._s, self._t
         for uid in set(s.rows) | set(t.rows):
             if uid in b.rows and (uid not in s.rows or uid not in t.rows):
@@ -573,9 +551,7 @@ class TableMerge:
         found = [tuple(row[fid] for fid in columns.key) for row in result.values()]
         if columns.key and len(set(found)) < len(found):
             raise Schema
-        return columns.changed(
-            rows=result, rewrites=self._rewrites(), origins=self._origins(), retypes=self._s.retypes | self._t.retypes
-        )
+        return columns.changed(rows=result, retypes=self._s.retypes | self._t.retypes)
 
     # ------------------------------------------------------------------ settings
 
