@@ -123,7 +123,21 @@ def matched(before: Columns, after: Columns) -> list[tuple[Column | None, Column
 
 
 def is_same(one: Columns, other: Columns) -> bool:
-    """Whether two versions have the same columns, with key and all but metadata."""
+    """Whether two versions have the same columns, with key and all but metadata.
+
+    A column that was given another type and its own again has other ids and is the same.
+    """
+    return len(one) == len(other) and all(map(_is_same_column, one, other))
+
+
+def _is_same_column(one: Column, other: Column) -> bool:
+    if one.identity != other.identity or one.shape != other.shape:
+        return False
+    return one.id != other.id or is_same(one.inside, other.inside)
+
+
+def has_same_ids(one: Columns, other: Columns) -> bool:
+    """Whether, besides, all fields have the same ids, so that files of one are files of the other."""
     return [column.shape_with_ids for column in one] == [column.shape_with_ids for column in other]
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyroaring import BitMap
 
 from conroi.branching.bringing import appended_fragments
-from conroi.branching.columns import Flags, columns_of, is_same, null_where_forbidden
+from conroi.branching.columns import Flags, columns_of, has_same_ids, null_where_forbidden
 from conroi.branching.comparing import Comparison, Rows, by_fragment, count_rows_in, read_rows
 from conroi.branching.plan import Choose
 from conroi.commit.deletions import load_deletions
@@ -92,7 +92,7 @@ class PlacedRows:
         A deletion vector is named by the fragment it is for, so one that has any is read.
         """
         above, below = self._three.above, self._three.below
-        if not is_same(columns_of(above), columns_of(below)):
+        if not has_same_ids(columns_of(above), columns_of(below)):
             return {}
         known = above.manifest.fragments_by_id
         whole = {number: known[number] for number, offsets in self._came.items() if offsets is None}

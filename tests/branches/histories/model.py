@@ -32,8 +32,6 @@ class Table:
     config: Notes = field(default_factory=dict[str, str])
     notes: Notes = field(default_factory=dict[str, str])
     schema_notes: Notes = field(default_factory=dict[str, str])
-    retypes: frozenset[int] = frozenset()
-    """Every change of a column's type in its past."""
     version: int = field(default_factory=fresh)
     """Another one after each change, also one that changed nothing in the end; a fast-forward keeps it."""
 

@@ -140,7 +140,6 @@ class TableSteps(Observed):
             raise NotApplicable
         after = retyped(column, type_)
         changed = self._replaced(table, column, after)
-        changed = replace(changed, retypes=table.retypes | {fresh()})
         arrow = arrow_schema((after,)).field(0).type
         self._say(f"{branch_name}[{name!r}].alter_columns({{{column_name!r}: {{'type': {type_code(arrow)}}}}})")
         try:

@@ -228,8 +228,7 @@ class _Merge:
             return
         is_clear = AMBIGUOUS not in (known.present, known.name, known.table)
         is_same = is_clear and entry.name == known.name and _same_table(entry.table, known.table)
-        is_back = is_same and bool(entry.table.retypes - known.table.retypes)
-        if is_same and not (is_back and self._settling.may("dropped", {entry.name})):
+        if is_same:
             return  # the other side dropped it, and here nothing happened
         others = frozenset[str]() if is_clear else frozenset({"history"})
         side = self._settling.settle(Conflict("dropped", names, kinds=others))
@@ -400,9 +399,6 @@ class TableMerge:
             return t
         for same, other in ((s, t), (t, s)):
             if same.shape == b.shape:
-                is_back = bool(same.retypes - b.retypes)
-                if is_back and self._settling.may("schema", self._listed_as):
-                    raise Schema  # a column that was given another type and its own again
                 return other
         raise Schema
 
@@ -551,7 +547,7 @@ class TableMerge:
         found = [tuple(row[fid] for fid in columns.key) for row in result.values()]
         if columns.key and len(set(found)) < len(found):
             raise Schema
-        return columns.changed(rows=result, retypes=self._s.retypes | self._t.retypes)
+        return columns.changed(rows=result)
 
     # ------------------------------------------------------------------ settings
 
