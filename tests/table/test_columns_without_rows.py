@@ -70,3 +70,28 @@ def test_a_decimal_is_compared_with_a_decimal(tmp_path: Path, verb: Any) -> None
         verb(table, "m > 1.5")
     assert "CAST(1.5 AS DECIMAL(10, 2))" in str(refused.value.hint)
     verb(table, "m > CAST(1.5 AS DECIMAL(10, 2))")
+
+
+def test_a_column_is_given_a_type_that_values_of_deleted_rows_do_not_fit(tmp_path: Path) -> None:
+    lake = conroi.connect(tmp_path / "lake")
+    table = lake.create_table("t", [{"n": 1}, {"n": 2**40}, {"n": 3}])
+    table.delete("n > 3")
+    table.alter_columns({"n": {"type": pa.int32()}})
+    assert lake["t"].to_arrow().to_pydict() == {"n": [1, 3]}
+    assert lance.dataset(table.uri).to_table().to_pydict() == {"n": [1, 3]}
+
+
+def test_columns_that_were_never_written_are_read_when_all_others_are_dropped(tmp_path: Path) -> None:
+    """pylance reads no fragment that has no data for any column of the table."""
+    lake = conroi.connect(tmp_path / "lake")
+    table = lake.create_table("t", [{"n": 1}, {"n": 2}])
+    table.append([{"n": 3}])
+    table.delete("n = 2")
+    table.add_columns(pa.schema([pa.field("x", pa.int32()), pa.field("y", pa.struct([("p", pa.string())]))]))
+    table.drop_columns(["n"])
+    expected = [{"x": None, "y": None}] * 2
+    assert lake["t"].to_arrow().to_pylist() == expected
+    assert lance.dataset(table.uri).to_table().to_pylist() == expected
+    table.append([{"x": 1, "y": {"p": "a"}}])
+    table.compact()
+    assert lake["t"].to_arrow().to_pylist() == [*expected, {"x": 1, "y": {"p": "a"}}]

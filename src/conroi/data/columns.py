@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
+import numpy as np
 import pyarrow as pa
 
 from conroi.data.expressions import expression
@@ -25,9 +26,17 @@ _EVERY_ROW: Any = {"include_deleted_rows": True, "with_row_id": True, "blob_hand
 
 
 def column_batches(
-    pinned: Pinned, fragment_id: int, columns: Columns, read_columns: Sequence[str] | None = None
+    pinned: Pinned,
+    fragment_id: int,
+    columns: Columns,
+    read_columns: Sequence[str] | None = None,
+    *,
+    keeps_deleted: bool = True,
 ) -> pa.RecordBatchReader:
-    """The new columns of one fragment, in the types they come out with."""
+    """The new columns of one fragment, in the types they come out with.
+
+    Without `keeps_deleted`, deleted rows get the values of a row that is there: what they had may not fit a new type.
+    """
     with pylance_errors(pinned.root):
         fragment = pinned.dataset.get_fragment(fragment_id)
         assert fragment is not None, "the manifest has this fragment"
@@ -37,7 +46,22 @@ def column_batches(
             return _mapped(scanned, columns, pinned.root)
         wanted = {name: expression(value, pinned.root) for name, value in columns.items()}
         scanned = fragment.scanner(columns=wanted, **_EVERY_ROW).to_reader()
-        return _without_row_id(scanned)
+        return _without_row_id(scanned if keeps_deleted else _without_deleted_values(scanned))
+
+
+def _without_deleted_values(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
+    """Deleted rows have no row id."""
+
+    def replaced() -> Iterator[pa.RecordBatch]:
+        for batch in reader:
+            is_there = batch.column("_rowid").is_valid().to_numpy(zero_copy_only=False)
+            if is_there.all() or not is_there.any():
+                yield batch
+            else:
+                places = np.where(is_there, np.arange(batch.num_rows), int(np.argmax(is_there)))
+                yield batch.take(pa.array(places, pa.int64()))
+
+    return pa.RecordBatchReader.from_batches(reader.schema, replaced())
 
 
 def column_types(pinned: Pinned, columns: Mapping[str, str]) -> pa.Schema:

@@ -194,7 +194,24 @@ def drop_columns(pinned: Pinned, columns: Sequence[str]) -> Plan:
             "A table must keep at least one column.", table=pinned.root, hint='Use delete("true") to delete all rows.'
         )
     _refuse_empty_parents(pinned, fields, left)
-    return Plan(pinned.staged(_project(pinned, left)))
+    ids = {field.id for field in left}
+    has_data = [any(not ids.isdisjoint(file.fields) for file in each.files) for each in pinned.manifest.fragments]
+    if all(has_data):
+        return Plan(pinned.staged(_project(pinned, left)))
+    fragments = [
+        fragment if has else _with_nulls(pinned, fragment, left)
+        for has, fragment in zip(has_data, pinned.manifest.fragments, strict=True)
+    ]
+    return Plan(pinned.staged(merged(pinned, fragments, left)))
+
+
+def _with_nulls(pinned: Pinned, fragment: pb.DataFragment, fields: Sequence[pb.Field]) -> pb.DataFragment:
+    """A fragment whose columns were never written gets one of them as a file: pylance reads none without."""
+    name = next(field.name for field in fields if field.parent_id == -1)
+    batches = column_batches(pinned, fragment.id, {name: quoted(name)})
+    schema = pa.schema([pinned.schema.field(name)])
+    file = write_column_file(pinned, pinned.writer(fields), batches, schema, fragment.physical_rows)
+    return with_file(fragment, file)
 
 
 def _refuse_empty_parents(pinned: Pinned, before: Sequence[pb.Field], after: Sequence[pb.Field]) -> None:
@@ -275,7 +292,7 @@ def _retype(pinned: Pinned, fields: list[pb.Field], types: Mapping[str, pa.DataT
     writer = pinned.writer(new_fields)
     changed: list[pb.DataFragment] = []
     for fragment in pinned.manifest.fragments:
-        batches = column_batches(pinned, fragment.id, {name: quoted(name) for name in types})
+        batches = column_batches(pinned, fragment.id, {name: quoted(name) for name in types}, keeps_deleted=False)
         changed.append(with_file(fragment, write_column_file(pinned, writer, batches, schema, fragment.physical_rows)))
     return Plan(pinned.staged(merged(pinned, changed, new_fields)))
 

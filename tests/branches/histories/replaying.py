@@ -22,7 +22,6 @@ from tests.branches.histories.three_way import Base, Reported, Settling, Side, m
 NO_TIME = datetime.timedelta(0)
 CLASSES = {"created": "name", "schema": "rows", "history": "dropped"}
 """Kinds between which the model does not always tell, for functions given as `prefer`."""
-READINGS: tuple[dict[str, Any], ...] = ({}, {"whole": "rows"}, {"undecided": "source"})
 
 
 def decide(salt: int, kind: str, key: Any) -> Side:
@@ -245,31 +244,23 @@ class History(TableSteps):
         else:
             lake.merge(source, prefer=how)
 
-    def _settling(self, prefer: str | None, salt: int, listed: list[Reported], reading: dict[str, Any]) -> Settling:
+    def _settling(self, prefer: str | None, salt: int, listed: list[Reported]) -> Settling:
         def answer(kind: str, key: Any) -> Side | None:
             return decide(salt, kind, key) if prefer == "function" else prefer  # type: ignore[return-value]
 
-        return Settling(answer, listed, **reading)
+        return Settling(answer, listed)
 
     def _check_listed(self, base: Base, source: Branch, target: Branch, listed: list[Reported], raw: Any) -> None:
-        """The dry run lists the conflicts of the model, in one of the readings."""
+        """The dry run lists the conflicts of the model."""
         columns = {entry.name: entry.table for entry in target.head.state.tables.values()}
-        first: Difference | None = None
-        for reading in READINGS:
-            settling = self._settling(None, 0, listed, reading)
-            merged(base, source.head.state, target.head.state, settling)
-            try:
-                check_conflicts(raw, settling.conflicts, columns)
-            except Difference as difference:
-                first = first or difference
-                continue
-            for each in listed:
-                self.counts[f"conflict {each.kind}"] += 1
-            if reading:
-                self.counts[f"reading {reading}"] += 1
-            return
-        assert first is not None
-        raise Difference(f"dry run of merge: {first}") from first
+        settling = self._settling(None, 0, listed)
+        merged(base, source.head.state, target.head.state, settling)
+        try:
+            check_conflicts(raw, settling.conflicts, columns)
+        except Difference as difference:
+            raise Difference(f"dry run of merge: {difference}") from difference
+        for each in listed:
+            self.counts[f"conflict {each.kind}"] += 1
 
     def _check_refusal(self, error: conroi.MergeConflict, listed: list[Reported], prefer: str | None) -> None:
         if prefer is not None:
@@ -294,25 +285,18 @@ class History(TableSteps):
             each: max(before.clock.get(each, 0), source.head.clock.get(each, 0))
             for each in before.clock.keys() | source.head.clock.keys()
         }
-        first: Difference | None = None
-        for reading in READINGS:
-            settling = self._settling(prefer, salt, listed, reading)
-            state = merged(base, source.head.state, before.state, settling)
-            try:
-                self.counts["tables read"] += check_state(lake, state)
-            except Difference as difference:
-                first = first or difference
-                continue
-            self._is_checked = True
-            number = lake.version
-            if number != before.number:
-                target.commit(number, state, clock)
-            else:
-                target.head = replace(before, state=state, clock=clock)
-                target.versions[number] = target.head
-            if reading:
-                self.counts[f"reading {reading}"] += 1
-            self.counts["conflicts settled"] += len(settling.conflicts)
-            return
-        assert first is not None
-        raise Difference(f"after merge of {source.name} into {target.name}, prefer={prefer}: {first}") from first
+        settling = self._settling(prefer, salt, listed)
+        state = merged(base, source.head.state, before.state, settling)
+        try:
+            self.counts["tables read"] += check_state(lake, state)
+        except Difference as difference:
+            where = f"after merge of {source.name} into {target.name}, prefer={prefer}"
+            raise Difference(f"{where}: {difference}") from difference
+        self._is_checked = True
+        number = lake.version
+        if number != before.number:
+            target.commit(number, state, clock)
+        else:
+            target.head = replace(before, state=state, clock=clock)
+            target.versions[number] = target.head
+        self.counts["conflicts settled"] += len(settling.conflicts)

@@ -58,18 +58,13 @@ class Reported:
 
 @dataclass
 class Settling:
-    """The answers to conflicts, and how the specification is read where it can be read in two ways."""
+    """The answers to conflicts; without one, names go on as if it were the target's."""
 
     answer: Callable[[str, Any], Side | None]
     """By kind and key; None if there is no answer."""
     reported: list[Reported] = field(default_factory=list[Reported])
-    undecided: Side = "target"
-    """How names go on after a conflict without an answer."""
-    whole: Literal["all", "rows"] = "all"
-    """Whether a side's table taken for its rows brings its settings too."""
     conflicts: list[Conflict] = field(default_factory=list[Conflict])
     is_refused: bool = False
-    used_readings: set[str] = field(default_factory=set[str])
 
     def may(self, kind: str, names: Iterable[str]) -> bool:
         """Whether the lake reported a conflict that is allowed here."""
@@ -81,7 +76,7 @@ class Settling:
         side = self.answer(conflict.kind, conflict.key)
         if side is None:
             self.is_refused = True
-            return self.undecided
+            return "target"
         return side
 
 
@@ -385,8 +380,7 @@ class TableMerge:
         if reported:  # a key was declared on one side: either name will do
             conflict = Conflict(reported[0], self._names)
         side = self._settling.settle(conflict)
-        table = self._s if side == "source" else self._t
-        return table if self._settling.whole == "all" else self._with_settings(table)
+        return self._s if side == "source" else self._t
 
     # ------------------------------------------------------------------ columns
 
