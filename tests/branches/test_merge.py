@@ -505,7 +505,7 @@ def test_a_merge_of_nothing_publishes_nothing(lake: conroi.Lake, dev: conroi.Lak
     assert lake.version == version
 
 
-@pytest.mark.contract("B6")
+@pytest.mark.contract("B16")
 def test_a_row_that_the_base_has_in_another_place_is_updated(lake: conroi.Lake, dev: conroi.Lake) -> None:
     """The update was counted and left out: the row was looked for only where the base has it."""
     dev["orders"].append([{"id": 4, "n": 40}])
@@ -519,7 +519,7 @@ def test_a_row_that_the_base_has_in_another_place_is_updated(lake: conroi.Lake, 
     assert numbers(dev) == {1: 10, 2: 21, 3: 30, 4: 40}
 
 
-@pytest.mark.contract("B6")
+@pytest.mark.contract("B16")
 def test_a_row_that_the_base_has_in_another_place_is_deleted(lake: conroi.Lake, dev: conroi.Lake) -> None:
     dev["orders"].append([{"id": 4, "n": 40}])
     lake["orders"].update({"n": "20"}, "id = 2", mode="rows")

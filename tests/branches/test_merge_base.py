@@ -161,3 +161,42 @@ def test_versions_that_maintenance_made_are_nothing_to_remember(lake: conroi.Lak
     before = dev.version
     assert not dev.merge("main").has_changes
     assert dev.version == before
+
+
+@pytest.mark.contract("B9")
+def test_a_name_without_a_base_is_a_conflict_of_the_name_alone(
+    lake: conroi.Lake, crossed: dict[str, conroi.Lake]
+) -> None:
+    """The content of one side was taken whole, and the deletion was lost."""
+    crossed["p"].rename_table("orders", "sales")
+    crossed["q"].rename_table("orders", "deals")
+    cross(lake, prefer="target")
+    assert (crossed["a"].tables(), crossed["b"].tables()) == (["log", "sales"], ["deals", "log"])
+    crossed["b"]["deals"].delete("id = 1")
+    conflicts = lake.merge("b", into="a", dry_run=True).conflicts
+    assert [(each.table, each.kind) for each in conflicts] == [("sales", "name")]
+    lake.merge("b", into="a", prefer="target")
+    assert numbers(crossed["a"], "sales") == {2: 20, 3: 30}
+
+
+@pytest.mark.contract("B9")
+def test_of_three_common_states_the_one_to_which_the_others_are_older_is_the_base(
+    lake: conroi.Lake, crossed: dict[str, conroi.Lake]
+) -> None:
+    """All were compared with the base of all three, to which two of them had changed the table."""
+    p, q, a, b = (crossed[name] for name in ("p", "q", "a", "b"))
+    upsert(p, {1: 11})
+    lake.merge("p", into="q")
+    upsert(q, {2: 22})  # newer than p's
+    p.create_namespace("notes")  # so that p has a state that q does not
+    lake.create_namespace("more")  # and main has one that neither has
+    for source in ("main", "p", "q"):
+        lake.merge(source, into="a")
+    for source in ("q", "main", "p"):
+        lake.merge(source, into="b")
+    upsert(a, {3: 33})
+    upsert(b, {4: 44})
+
+    lake.merge("b", into="a")
+
+    assert numbers(a) == {1: 11, 2: 22, 3: 33, 4: 44}
