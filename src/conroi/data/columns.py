@@ -53,15 +53,26 @@ def _without_deleted_values(reader: pa.RecordBatchReader) -> pa.RecordBatchReade
     """Deleted rows have no row id."""
 
     def replaced() -> Iterator[pa.RecordBatch]:
+        waiting: list[pa.RecordBatch] = []  # batches without any row that is there
+        known: pa.RecordBatch | None = None
         for batch in reader:
             is_there = batch.column("_rowid").is_valid().to_numpy(zero_copy_only=False)
-            if is_there.all() or not is_there.any():
-                yield batch
-            else:
-                places = np.where(is_there, np.arange(batch.num_rows), int(np.argmax(is_there)))
-                yield batch.take(pa.array(places, pa.int64()))
+            if not is_there.any():
+                waiting.append(batch)
+                continue
+            first = int(np.argmax(is_there))
+            known = batch.slice(first, 1)
+            yield from (_repeated(known, each.num_rows) for each in waiting)
+            waiting = []
+            places = np.where(is_there, np.arange(batch.num_rows), first)
+            yield batch if is_there.all() else batch.take(pa.array(places, pa.int64()))
+        yield from (each if known is None else _repeated(known, each.num_rows) for each in waiting)
 
     return pa.RecordBatchReader.from_batches(reader.schema, replaced())
+
+
+def _repeated(row: pa.RecordBatch, times: int) -> pa.RecordBatch:
+    return row.take(pa.array(np.zeros(times, np.int64)))
 
 
 def column_types(pinned: Pinned, columns: Mapping[str, str]) -> pa.Schema:

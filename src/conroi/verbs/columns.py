@@ -264,7 +264,11 @@ def alter_columns(pinned: Pinned, changes: Mapping[str, ColumnChange]) -> Plan:
             )
     fields = _with_nullability(pinned, changes)
     retyped = {column: change["type"] for column, change in changes.items() if "type" in change}
-    return _retype(pinned, fields, retyped) if retyped else Plan(pinned.staged(_project(pinned, fields)))
+    required = [column for column, change in changes.items() if change.get("nullable") is False]
+    retyped = hidden_nulls(pinned, required) | retyped
+    if not retyped:
+        return Plan(pinned.staged(_project(pinned, fields)))
+    return Plan(pinned.staged(rewritten(pinned, fields, retyped)))
 
 
 def _with_nullability(pinned: Pinned, changes: Mapping[str, ColumnChange]) -> list[pb.Field]:
@@ -286,15 +290,33 @@ def _refuse_nulls_in(pinned: Pinned, column: str) -> None:
         )
 
 
-def _retype(pinned: Pinned, fields: list[pb.Field], types: Mapping[str, pa.DataType]) -> Plan:
-    """Each retyped column becomes a new field with a file of its own; the old one is forgotten."""
+def hidden_nulls(pinned: Pinned, columns: Sequence[str]) -> dict[str, pa.DataType]:
+    """The columns, with their types, that are null in deleted rows.
+
+    pylance does not read those rows where it takes the column for one that is never null, so it is written anew.
+    """
+    found: dict[str, pa.DataType] = {}
+    for name in columns:
+        if name not in pinned.schema.names or not pinned.schema.field(name).nullable:
+            continue
+        for fragment in pinned.manifest.fragments:
+            if fragment.HasField("deletion_file"):
+                batches = column_batches(pinned, fragment.id, {name: quoted(name)})
+                if any(batch.column(0).null_count for batch in batches):
+                    found[name] = pinned.schema.field(name).type
+                    break
+    return found
+
+
+def rewritten(pinned: Pinned, fields: list[pb.Field], types: Mapping[str, pa.DataType]) -> Merge:
+    """Each of these columns becomes a new field with a file of its own; the old one is forgotten."""
     new_fields, schema = _retyped_fields(pinned, fields, types)
     writer = pinned.writer(new_fields)
     changed: list[pb.DataFragment] = []
     for fragment in pinned.manifest.fragments:
         batches = column_batches(pinned, fragment.id, {name: quoted(name) for name in types}, keeps_deleted=False)
         changed.append(with_file(fragment, write_column_file(pinned, writer, batches, schema, fragment.physical_rows)))
-    return Plan(pinned.staged(merged(pinned, changed, new_fields)))
+    return merged(pinned, changed, new_fields)
 
 
 def _retyped_fields(
@@ -313,9 +335,14 @@ def _retyped_fields(
                 table=pinned.root,
                 hint="Add a new column with an expression, then drop this one.",
             )
-        nullable = next(f.nullable for f in fields if f.id == old.id)
-        columns.append(pa.field(name, type_, nullable=nullable, metadata=current.metadata))
+        changed = next(f for f in fields if f.id == old.id)
+        columns.append(pa.field(name, type_, nullable=changed.nullable, metadata=current.metadata))
         replaced[old.id] = _marked(numbered_from(pinned, first_id, [columns[-1]]), fields, old)
+        top = replaced[old.id][0]
+        top.unenforced_primary_key = changed.unenforced_primary_key
+        top.unenforced_primary_key_position = changed.unenforced_primary_key_position
+        for mark in KEY_MARKS & changed.metadata.keys():
+            top.metadata[mark] = changed.metadata[mark]
         first_id += len(replaced[old.id])
     gone = {child for i in replaced for child in descendants(fields, i)}
     result = [new for f in fields if f.id not in gone for new in replaced.get(f.id, [f])]

@@ -12,7 +12,8 @@ from conroi.errors import DuplicateKeyError, InvalidInputError
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import key_columns
 from conroi.format.schema import fields_from_schema
-from conroi.operations import Project
+from conroi.operations import Operation, Project
+from conroi.verbs.columns import hidden_nulls, rewritten
 from conroi.verbs.create import with_key
 from conroi.verbs.plan import Plan
 
@@ -34,7 +35,11 @@ def declare_key(pinned: Pinned, key: str | Sequence[str]) -> Plan | None:
             raise unknown_column(pinned, column)
     schema = with_key(pinned.schema, list(columns), table=pinned.root)
     _refuse_rows_that_break_it(pinned, columns)
-    operation = Project(schema=tuple(_marked_fields(pinned, schema)), preserves_nullability=False)
+    fields = _marked_fields(pinned, schema)
+    hidden = hidden_nulls(pinned, columns)
+    operation: Operation = Project(schema=tuple(fields), preserves_nullability=False)
+    if hidden:
+        operation = rewritten(pinned, fields, hidden)
     return Plan(pinned.staged(operation), must_not_move=True)
 
 
