@@ -29,7 +29,14 @@ def cast_array(column: pa.Array[Any], type_: pa.DataType) -> pa.Array[Any]:
     """
     if _holds_fixed_lists(type_) and not column.type.equals(type_):
         column = pa.concat_arrays([column, column.slice(0, 0)])
-    converted = column.cast(cast("Any", type_))
+    try:
+        converted = column.cast(cast("Any", type_))
+    except pa.ArrowInvalid:
+        if not pa.types.is_integer(column.type) or not pa.types.is_floating(type_):
+            raise
+        converted = column.cast(cast("Any", type_), safe=False)  # pyarrow refuses 2**40, which has its float
+        if not converted.cast(column.type).equals(column):
+            raise
     _refuse_infinite(column, converted)
     return converted
 

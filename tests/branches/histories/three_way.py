@@ -233,12 +233,8 @@ class _Merge:
     def _created_on_both(self, tid: int, s: Entry, t: Entry, names: frozenset[str]) -> None:
         is_same = _same_table(s.table, t.table)
         if is_same and s.name != t.name:
-            side = self._settling.settle(Conflict("name", names, kinds=frozenset({"created"})))
+            side = self._settling.settle(Conflict("name", names))
             self._take(tid, s if side == "source" else t)
-        elif self._settling.may("name", names) and s.name != t.name:
-            name_side = self._settling.settle(Conflict("name", names))
-            side = self._settling.settle(Conflict("created", names))
-            self._keep(tid, (s if name_side == "source" else t).name, (s if side == "source" else t).table)
         else:
             side = self._settling.settle(Conflict("created", names))
             self._take(tid, s if side == "source" else t)
