@@ -8,6 +8,7 @@ from conroi import export
 from conroi.branching.diff import LakeDiff
 from conroi.branching.results import LakeMerge
 from conroi.commit.change import CommitResult
+from conroi.data.literals import as_literal as literal
 from conroi.environment import Environment
 from conroi.errors import (
     AlreadyExistsError,
@@ -39,6 +40,7 @@ from conroi.format.naming import ManifestNaming
 from conroi.format.transaction import Transaction as LanceTransaction
 from conroi.history import Commit
 from conroi.lake import Lake, LakeCommit, connect
+from conroi.lake_query import QueryResult
 from conroi.maintenance.doctor.findings import Diagnosis, Finding
 from conroi.maintenance.reports import Collected, Expired
 from conroi.merging.builder import MergeResult
@@ -86,6 +88,7 @@ __all__ = [
     "MergeConflict",
     "MergeResult",
     "NotFoundError",
+    "QueryResult",
     "RetryableConflict",
     "StoreError",
     "StoreUnavailable",
@@ -102,6 +105,7 @@ __all__ = [
     "connect",
     "create_table",
     "export",
+    "literal",
     "open_table",
     "retry",
 ]

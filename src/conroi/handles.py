@@ -15,8 +15,10 @@ from conroi.commit.expiry import version_in_use
 from conroi.commit.files import TableFiles
 from conroi.commit.run import How
 from conroi.commit.snapshot import Snapshot
+from conroi.data.literals import Params
 from conroi.data.pinned import Pinned
 from conroi.data.predicates import Predicate
+from conroi.data.scans import Base, Scan
 from conroi.data.writing import Progress
 from conroi.environment import Moment
 from conroi.errors import ClosedError, ConroiError, InvalidInputError, NotFoundError, UnsupportedError, about
@@ -333,6 +335,12 @@ class TransactionTable(TableInTransaction):
         self._handle.is_read = True
         return self._handle.pinned()
 
+    @property
+    def scan(self) -> Scan:
+        """The lower layer of streams and lazy scans: what the next statement sees, for whoever reads it later."""
+        handle, pinned = self._handle, self._pinned
+        return Scan(pinned, Base(handle.files.objects, handle.statements.base, handle.life.check_open))
+
     @contextmanager
     def _reading(self) -> Generator[None]:
         with self._handle.using_base(), super()._reading():
@@ -382,12 +390,13 @@ class TransactionTable(TableInTransaction):
         values: Mapping[str, object],
         where: Predicate | None = None,
         *,
+        params: Params | None = None,
         mode: Mode = "auto",
         spark: SparkSession | None = None,
         **how: Unpack[How],
     ) -> Table:
         """As outside; here "auto" means "rows", which folds with other changes of rows into one Lance operation."""
-        return super().update(values, where, mode="rows" if mode == "auto" else mode, spark=spark, **how)
+        return super().update(values, where, params=params, mode="rows" if mode == "auto" else mode, spark=spark, **how)
 
     def clone(
         self,

@@ -31,6 +31,7 @@ from conroi.lake_branches import LakeBranches
 from conroi.lake_history import LakeCommit, lake_commit
 from conroi.lake_inserting import LakeInserts
 from conroi.lake_listing import LakeListing
+from conroi.lake_query import QueryParams, QueryResult, query
 from conroi.lake_scoped import LakeScopes
 from conroi.lake_upkeep import LakeUpkeep
 from conroi.locks import locks_of
@@ -326,6 +327,19 @@ class Lake(LakeListing, LakeInserts, LakeScopes, LakeBranches, LakeUpkeep):
                 environment.sleep(pause_s(environment, budget.attempts, environment.monotonic() - started))
             else:
                 return done
+
+    def query(self, text: str, params: QueryParams | None = None) -> QueryResult:
+        """One SELECT of DuckDB's SQL over the lake's tables, all at one version; `params` fill in `?` or `$name`.
+
+        Nothing but the tables can be read, and nothing be written. Wants the extra `conroi[duckdb]`.
+
+        >>> import conroi
+        >>> lake = conroi.connect("memory://query-example")
+        >>> orders = lake.create_table("orders", [{"id": 1, "amount": 5.0}, {"id": 2, "amount": 7.5}])
+        >>> lake.query("SELECT max(amount) AS most FROM orders WHERE id < $id", {"id": 2}).to_pylist()
+        [{'most': 5.0}]
+        """
+        return query(self.current(), text, params)
 
     def sql(self, spark: SparkSession, query: str) -> DataFrame | Statement:
         """One statement of Spark SQL over the lake's tables: a query at one version of all, or a change of one table.

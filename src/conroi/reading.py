@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
@@ -17,10 +17,12 @@ from conroi.commit.forked import holder_of
 from conroi.commit.snapshot import Snapshot
 from conroi.data.elsewhere import in_spark
 from conroi.data.expressions import expression
+from conroi.data.literals import Params, bound
 from conroi.data.pinned import Pinned
 from conroi.data.predicates import Predicate, checked_predicate
 from conroi.data.pylance import pylance_errors
 from conroi.data.rows import count_rows
+from conroi.data.scans import Scan
 from conroi.errors import InvalidInputError, about
 from conroi.format.fields import key_columns
 from conroi.format.naming import ManifestNaming
@@ -35,6 +37,7 @@ from conroi.views.listing import Listing
 from conroi.views.pages import table_history_page, table_page
 
 if TYPE_CHECKING:
+    import duckdb
     import lance
     import pandas as pd
     import polars as pl
@@ -129,12 +132,13 @@ class ReadableTable:
 
     # ------------------------------------------------------------------------- rows
 
-    def count_rows(self, filter: Predicate | None = None) -> int:
+    def count_rows(self, filter: Predicate | None = None, *, params: Params | None = None) -> int:
         """How many rows there are; without a filter, from metadata alone."""
-        if filter is None:
+        if filter is None and params is None:
             return count_rows(self._pinned.manifest.fragments)
+        where = checked_predicate(bound(filter, params, self.uri), table=self.uri)
         with self._reading():
-            return self._pinned.dataset.count_rows(filter=checked_predicate(filter, table=self.uri))
+            return self._pinned.dataset.count_rows(filter=where)
 
     def __len__(self) -> int:
         return self.count_rows()
@@ -148,9 +152,14 @@ class ReadableTable:
         batch_size: int | None = None,
         with_row_id: bool = False,
         complete: bool = False,
+        params: Params | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """The rows, batch by batch; `complete` leaves out those of an insert that is not finished."""
-        where = self._without_unfinished(filter) if complete else filter
+        """The rows, batch by batch; `complete` leaves out those of an insert that is not finished.
+
+        `params` are the values of `:name` in the filter: `to_batches(filter="id = :id", params={"id": 3})`.
+        """
+        where = bound(filter, params, self.uri)
+        where = self._without_unfinished(where) if complete else where
         scanner = self._scanner(columns, where, limit=limit, batch_size=batch_size, with_row_id=with_row_id)
         with self._reading():
             yield from scanner.to_reader()
@@ -163,14 +172,18 @@ class ReadableTable:
         limit: int | None = None,
         with_row_id: bool = False,
         complete: bool = False,
+        params: Params | None = None,
     ) -> pa.Table:
         """The rows as an Arrow table; `complete` leaves out those of an insert that is not finished.
+
+        `params` are the values of `:name` in the filter: `to_arrow(filter="id = :id", params={"id": 3})`.
 
         >>> import conroi
         >>> conroi.create_table("memory://to-arrow", [{"id": 1}, {"id": 2}]).to_arrow(filter="id > 1").to_pylist()
         [{'id': 2}]
         """
-        where = self._without_unfinished(filter) if complete else filter
+        where = bound(filter, params, self.uri)
+        where = self._without_unfinished(where) if complete else where
         with self._reading():
             return self._scanner(columns, where, limit=limit, with_row_id=with_row_id).to_table()
 
@@ -187,17 +200,62 @@ class ReadableTable:
             )
         return others if filter is None else f"({filter}) AND {others}"
 
-    def to_pandas(self, columns: Columns | None = None, filter: Predicate | None = None) -> pd.DataFrame:
-        """The rows as a pandas frame."""
-        return self.to_arrow(columns, filter).to_pandas()
+    def to_reader(
+        self,
+        columns: Columns | None = None,
+        filter: Predicate | None = None,
+        *,
+        limit: int | None = None,
+        batch_size: int | None = None,
+        with_row_id: bool = False,
+        params: Params | None = None,
+    ) -> pa.RecordBatchReader:
+        """The rows as a stream of Arrow batches, which is read while it is used and never held as a whole."""
+        where = bound(filter, params, self.uri)
+        scanner = self._scanner(columns, where, limit=limit, batch_size=batch_size, with_row_id=with_row_id)
+        scan = self.scan
+        with scan.reading():
+            return scan.guarded(scanner.to_reader())
 
-    def to_polars(self, columns: Columns | None = None, filter: Predicate | None = None) -> pl.DataFrame:
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The rows as a stream for any library that takes Arrow: pyarrow, pandas, polars, DuckDB, and our own verbs."""
+        return cast("Any", self.to_reader()).__arrow_c_stream__(requested_schema)
+
+    def stored_rows(self) -> pa.RecordBatchReader:
+        """All rows as a stream that other tables can take, blobs with their bytes: `lake["a"].append(lake["b"])`."""
+        return self.scan.stored_rows()
+
+    @property
+    def scan(self) -> Scan:
+        """The lower layer of streams and lazy scans: this very version, for whoever reads it later."""
+        return Scan(self._pinned)
+
+    def to_pandas(
+        self, columns: Columns | None = None, filter: Predicate | None = None, *, params: Params | None = None
+    ) -> pd.DataFrame:
+        """The rows as a pandas frame."""
+        return self.to_arrow(columns, filter, params=params).to_pandas()
+
+    def to_polars(
+        self, columns: Columns | None = None, filter: Predicate | None = None, *, params: Params | None = None
+    ) -> pl.DataFrame:
         """The rows as a polars frame."""
         import polars
 
-        frame = polars.from_arrow(self.to_arrow(columns, filter))
+        frame = polars.from_arrow(self.to_arrow(columns, filter, params=params))
         assert isinstance(frame, polars.DataFrame)
         return frame
+
+    def to_polars_lazy(self) -> pl.LazyFrame:
+        """The rows as a lazy frame of polars: columns, filters and limits of a query are pushed down to the scan."""
+        return self.scan.to_polars_lazy()
+
+    def to_duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
+        """The rows as a relation of DuckDB: columns and filters of a query are pushed down to the scan.
+
+        Without a connection it belongs to DuckDB's default one. Wants the extra `conroi[duckdb]`.
+        """
+        return self.scan.to_duckdb(connection)
 
     def to_spark(self, spark: SparkSession, columns: Columns | None = None, filter: str | None = None) -> DataFrame:
         """The rows as a Spark DataFrame of this very version, whatever is committed before it is used.

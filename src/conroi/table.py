@@ -17,6 +17,7 @@ from conroi.data.columns import Columns as NewValues
 from conroi.data.elsewhere import in_spark
 from conroi.data.finding import find_rows
 from conroi.data.incoming import Data, Once
+from conroi.data.literals import Params, bound, bound_values
 from conroi.data.pinned import Pinned
 from conroi.data.predicates import Predicate
 from conroi.data.writing import Progress
@@ -177,6 +178,7 @@ class Table(ReadableTable):
         data: Data,
         where: Predicate | None = None,
         *,
+        params: Params | None = None,
         config: Mapping[str, str] | None = None,
         if_moved: IfMoved = "fail",
         progress: Progress | None = None,
@@ -189,6 +191,7 @@ class Table(ReadableTable):
         """
 
         rows, settings = Once(data), checked_texts(config or {})
+        where = bound(where, params, self.uri)
         if settings and where is not None:
             raise InvalidInputError(
                 "Settings change only when all rows are replaced.",
@@ -203,8 +206,14 @@ class Table(ReadableTable):
 
         return self._do(verb, how)
 
-    def delete(self, where: Predicate, *, spark: SparkSession | None = None, **how: Unpack[How]) -> Table:
-        """Delete the rows for which the condition holds; with `spark`, executors look for them."""
+    def delete(
+        self, where: Predicate, *, params: Params | None = None, spark: SparkSession | None = None, **how: Unpack[How]
+    ) -> Table:
+        """Delete the rows for which the condition holds; with `spark`, executors look for them.
+
+        `params` are the values of `:name` in the condition: `delete("id = :id", params={"id": 3})`.
+        """
+        where = bound(where, params, self.uri)
         find = find_rows if spark is None else in_spark("changing").OnExecutors(spark).find
         return self._do(lambda at: verbs.delete(at, where, find=find), how)
 
@@ -213,15 +222,20 @@ class Table(ReadableTable):
         values: Mapping[str, object],
         where: Predicate | None = None,
         *,
+        params: Params | None = None,
         mode: Mode = "auto",
         spark: SparkSession | None = None,
         **how: Unpack[How],
     ) -> Table:
         """Set columns by SQL expression, `{"v": "v + 1"}`, in the rows for which the condition holds.
 
+        Numbers, dates, bytes and other Python values stand for themselves; a text value is `conroi.literal("new")`,
+        or a parameter: `update({"s": ":new"}, "id = :id", params={"new": "it's", "id": 3})`.
+
         `mode` is "rows" (write the rows anew), "columns" (write only the changed columns, of all rows in the fragments
         concerned) or "auto", the cheaper one. With `spark`, executors do the work.
         """
+        values, where = bound_values(values, where, params, self.uri)
         work = None if spark is None else in_spark("changing").OnExecutors(spark)
         return self._do(lambda at: verbs.update(at, values, where, mode=mode, rewriting=work), how)
 

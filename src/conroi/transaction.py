@@ -32,6 +32,7 @@ from conroi.environment import Moment, moment
 from conroi.errors import AlreadyExistsError, ClosedError, InvalidInputError, NotFoundError, about
 from conroi.format.naming import ManifestNaming
 from conroi.handles import Handle, Life, TransactionTable, VersionsUpTo
+from conroi.lake_query import QueryParams, QueryResult, query
 from conroi.maintenance.auto_compaction import compact_after
 from conroi.retrying import UNLIMITED, checked_timeout
 from conroi.staging import Statements
@@ -156,6 +157,11 @@ class Transaction(LowerLayer):
             self._life.check_open()
             self._is_listed = True
             return [shown(key) for key in self._names.all()]
+
+    def query(self, text: str, params: QueryParams | None = None) -> QueryResult:
+        """One SELECT of DuckDB's SQL: see lake.query(). It sees what this transaction did."""
+        self._life.check_open()
+        return query(self, text, params)
 
     def sql(self, spark: SparkSession, query: str) -> DataFrame | Statement:
         """One statement of Spark SQL: see lake.sql(). A query sees what this transaction did; a change joins it."""

@@ -22,6 +22,7 @@ FRONT_DOOR = {
     "lake_history",
     "lake_inserting",
     "lake_listing",
+    "lake_query",
     "lake_scoped",
     "lake_upkeep",
     "opening",

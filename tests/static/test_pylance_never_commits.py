@@ -29,7 +29,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("conroi.cli.commands.past", "table.restore"): "our own table",
     ("conroi.cli.commands.references", "tags.create"): "our own tags",
     ("conroi.cli.commands.references", "tags.delete"): "our own tags",
-    ("conroi.cli.duck", "connection.execute"): "DuckDB, which has no way to write",
+    ("conroi.lake_query", "connection.execute"): "DuckDB, which has no way to write",
     ("conroi.cli.loads", "table.merge"): "a statement of our own transaction",
     (
         "conroi.cli.loads",

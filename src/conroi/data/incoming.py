@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
 import pyarrow as pa
 
@@ -18,6 +18,13 @@ class ArrowStream(Protocol):
     """Anything that can hand over an Arrow stream: pyarrow, polars, pandas, duckdb, …"""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+
+@runtime_checkable
+class StoredRows(Protocol):
+    """A table of ours: its rows in the form in which they can be written again, blobs with their bytes."""
+
+    def stored_rows(self) -> pa.RecordBatchReader: ...
 
 
 Data: TypeAlias = ArrowStream | Sequence[Mapping[str, Any]]
@@ -88,6 +95,8 @@ def _to_reader(data: object, schema: pa.Schema | None) -> pa.RecordBatchReader:
         return pa.RecordBatchReader.from_batches(data.schema, [data])
     if isinstance(data, pa.Table):
         return data.to_reader()
+    if isinstance(data, StoredRows):
+        return data.stored_rows()
     if type(data).__module__.partition(".")[0] == "pandas":
         return pa.Table.from_pandas(cast("Any", data), preserve_index=False).replace_schema_metadata(None).to_reader()
     if hasattr(data, "__arrow_c_stream__"):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Annotated
 
 import typer
 
+from conroi.cli.commands.looking import numeric
 from conroi.cli.registering import command
 from conroi.cli.session import Session, split
 from conroi.views.words import number
@@ -34,15 +36,13 @@ def sql(
     ] = None,
 ) -> None:
     """Ask a SELECT of one version of the lake. All tables are read at that version."""
-    from conroi.cli.duck import query
-
     address, (text,) = split(words, "QUERY")
-    found = query(session.lake(address), text)
+    found = session.lake(address).query(text)
     if session.as_json:
-        session.output.json_lines(found.rows(limit))
+        session.output.json_lines(islice(found, limit))
         return
     shown = ON_SCREEN if limit is None else limit
-    rows = list(found.rows(shown + 1))
-    session.output.rows(rows[:shown], found.columns, found.numbers)
+    rows = list(islice(found, shown + 1))
+    session.output.rows(rows[:shown], found.columns, numeric(found.schema))
     if len(rows) > shown and limit is None:
         session.output.note(f"The first {number(shown)} rows; --limit shows more, --json all.")
