@@ -25,7 +25,7 @@ from conroi.commit.files import TableFiles
 from conroi.commit.run import checked_texts
 from conroi.data.elsewhere import in_spark
 from conroi.environment import SYSTEM, Environment
-from conroi.errors import ConflictError, InvalidInputError, about
+from conroi.errors import AlreadyExistsError, ConflictError, InvalidInputError, about
 from conroi.history import find
 from conroi.lake_branches import LakeBranches
 from conroi.lake_history import LakeCommit, lake_commit
@@ -42,7 +42,7 @@ from conroi.retrying import Budget
 from conroi.stores.leases import Lease
 from conroi.table import Table
 from conroi.transaction import Isolation, Transaction, TransactionResult
-from conroi.verbs.create import DEFAULT_DATA_FORMAT
+from conroi.verbs.create import DEFAULT_DATA_FORMAT, check_same_table
 from conroi.views.grid import to_html
 from conroi.views.listing import Listing
 from conroi.views.pages import lake_history_page, lake_page
@@ -186,20 +186,35 @@ class Lake(LakeListing, LakeInserts, LakeScopes, LakeBranches, LakeUpkeep):
         stable_row_ids: bool = False,
         config: Mapping[str, str] | None = None,
         data_format: str = DEFAULT_DATA_FORMAT,
+        schema: pa.Schema | None = None,
+        exist_ok: bool = False,
         message: str | None = None,
         progress: Progress | None = None,
     ) -> Table:
-        """Make a table from a pyarrow schema (empty) or from data. Namespaces in its name are made with it."""
-        with self.begin(message or f"create {name}") as tx:
-            tx.create_table(
-                name,
-                schema_or_data,
-                key=key,
-                stable_row_ids=stable_row_ids,
-                config=config,
-                data_format=data_format,
-                progress=progress,
-            )
+        """Make a table from a pyarrow schema (empty) or from data. Namespaces in its name are made with it.
+
+        `schema` gives data the types of its columns, vectors from lists among them. With `exist_ok=True` a table that
+        is there is opened and no row is written; AlreadyExistsError if its columns or its key are others.
+        """
+        try:
+            with self.begin(message or f"create {name}") as tx:
+                tx.create_table(
+                    name,
+                    schema_or_data,
+                    key=key,
+                    stable_row_ids=stable_row_ids,
+                    config=config,
+                    data_format=data_format,
+                    schema=schema,
+                    exist_ok=exist_ok,
+                    progress=progress,
+                )
+        except AlreadyExistsError:
+            if not exist_ok or name not in self:
+                raise
+            found = self[name]  # a concurrent writer created it first
+            check_same_table(found.schema, found.key, schema_or_data, schema, key, table=name)
+            return found
         return self._published(name)
 
     def drop_table(self, name: str, *, message: str | None = None) -> None:
@@ -422,10 +437,12 @@ def connect(
     durable: bool = False,
     branch: str | None = None,
     allow_bases: Sequence[str | os.PathLike[str]] | None = None,
+    create: bool = True,
     environment: Environment = SYSTEM,
 ) -> Lake:
     """Open the lake at a path or URI, or a branch of it; an empty place becomes a new lake.
 
+    With `create=False` a place without a lake is NotFoundError. No lake is made inside a table or another lake.
     `durable=True` syncs on local disk before a commit answers. `locks` is the address of the database in which inserts
     are locked, `postgresql://…`. Files outside the lake to which a table refers are not read, unless they are below one
     of `allow_bases`.
@@ -437,6 +454,7 @@ def connect(
         storage_options=storage_options,
         durable=durable,
         allow_bases=allow_bases,
+        create=create,
         environment=environment,
     )
     locks_of(catalog, locks)

@@ -37,7 +37,7 @@ from conroi.stores.putters import CommitLock, LockedPut, Put, PutNew, RenameIfAb
 from conroi.stores.records import RecordStore
 from conroi.stores.versions import FolderVersions
 from conroi.table import Table
-from conroi.verbs.create import DEFAULT_DATA_FORMAT, create
+from conroi.verbs.create import DEFAULT_DATA_FORMAT, check_same_table, create
 
 Uri = str | os.PathLike[str]
 Store = str | RecordStore
@@ -257,6 +257,8 @@ def create_table(
     config: Mapping[str, str] | None = None,
     data_format: str = DEFAULT_DATA_FORMAT,
     naming: ManifestNaming = ManifestNaming.V2,
+    schema: pa.Schema | None = None,
+    exist_ok: bool = False,
     message: str | None = None,
     store: Store | None = None,
     storage_options: Mapping[str, str] | None = None,
@@ -269,7 +271,8 @@ def create_table(
     """Make a Lance table from a pyarrow schema (empty) or from data.
 
     `key` declares the column or columns by which rows are told apart; they may not be null. With `stable_row_ids` rows
-    keep their id when they are updated or compacted. A path inside a lake makes a table of that lake.
+    keep their id when they are updated or compacted. A path inside a lake makes a table of that lake. `schema` gives
+    data the types of its columns. With `exist_ok=True` a table that is there is opened and no row is written.
     """
     lake = lake_around(uri, store=store, storage_options=storage_options, durable=durable, environment=environment)
     if lake is not None:
@@ -283,6 +286,8 @@ def create_table(
             stable_row_ids=stable_row_ids,
             config=config,
             data_format=data_format,
+            schema=schema,
+            exist_ok=exist_ok,
             message=message,
             progress=progress,
         )
@@ -296,6 +301,8 @@ def create_table(
         environment=environment,
     )
     with about(files.root):
+        if exist_ok and files.versions.latest() is not None:
+            return _same_table(files, schema_or_data, schema, key)
         if files.versions.latest() is not None:
             raise AlreadyExistsError(
                 f"There is a table at {files.root} already.",
@@ -309,11 +316,25 @@ def create_table(
             stable_row_ids=stable_row_ids,
             config=checked_texts(config or {}),
             data_format=data_format,
+            schema=schema,
             naming=naming,
             properties=checked_texts({} if message is None else {COMMIT_MESSAGE_PROPERTY: message}),
             progress=progress,
         )
-        return Table(files, commit_change(files, change).snapshot)
+        try:
+            return Table(files, commit_change(files, change).snapshot)
+        except AlreadyExistsError:
+            if not exist_ok:
+                raise
+            return _same_table(files, schema_or_data, schema, key)  # a concurrent writer created it first
+
+
+def _same_table(
+    files: TableFiles, schema_or_data: pa.Schema | Data, schema: pa.Schema | None, key: str | Sequence[str] | None
+) -> Table:
+    found = Table(files, files.head())
+    check_same_table(found.schema, found.key, schema_or_data, schema, key, table=files.root)
+    return found
 
 
 @checked_table_call

@@ -30,7 +30,9 @@ from conroi.commit.run import checked_retries, checked_texts
 from conroi.data.elsewhere import in_spark
 from conroi.environment import Moment, moment
 from conroi.errors import AlreadyExistsError, ClosedError, InvalidInputError, NotFoundError, about
+from conroi.format.fields import key_columns
 from conroi.format.naming import ManifestNaming
+from conroi.format.schema import schema_from_fields
 from conroi.handles import Handle, Life, TransactionTable, VersionsUpTo
 from conroi.lake_query import QueryParams, QueryResult, query
 from conroi.maintenance.auto_compaction import compact_after
@@ -38,7 +40,7 @@ from conroi.retrying import UNLIMITED, checked_timeout
 from conroi.staging import Statements
 from conroi.stores.leases import Lease
 from conroi.transaction_lower import LowerLayer
-from conroi.verbs.create import DEFAULT_DATA_FORMAT, create
+from conroi.verbs.create import DEFAULT_DATA_FORMAT, check_same_table, create
 from conroi.verbs.plan import Plan
 
 if TYPE_CHECKING:
@@ -229,12 +231,20 @@ class Transaction(LowerLayer):
         stable_row_ids: bool = False,
         config: Mapping[str, str] | None = None,
         data_format: str = DEFAULT_DATA_FORMAT,
+        schema: pa.Schema | None = None,
+        exist_ok: bool = False,
         progress: Progress | None = None,
     ) -> TransactionTable:
-        """Make a table, in the same commit as everything else."""
+        """Make a table, in the same commit as everything else; see lake.create_table()."""
         self._life.check_open()
         wanted = object_id(name)
         if self.is_done and self._names.get(wanted) is not None:
+            return self[name]
+        if exist_ok and name in self:
+            fields = self._handle(wanted).statements.fields
+            check_same_table(
+                schema_from_fields(fields, {}), key_columns(fields), schema_or_data, schema, key, table=name
+            )
             return self[name]
         with self._lock:
             self._check_free(wanted)
@@ -250,6 +260,7 @@ class Transaction(LowerLayer):
                 stable_row_ids=stable_row_ids,
                 config=checked_texts(config or {}),
                 data_format=data_format,
+                schema=schema,
                 naming=ManifestNaming.V2,
                 properties={},
                 progress=progress,

@@ -16,7 +16,7 @@ from conroi.data.incoming import opened
 from conroi.data.names import check_column_name
 from conroi.data.writing import DataWriter, Progress
 from conroi.environment import moment
-from conroi.errors import InvalidInputError
+from conroi.errors import AlreadyExistsError, InvalidInputError
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import BLOB_EXTENSION, key_columns
 from conroi.format.manifest import Manifest
@@ -50,18 +50,23 @@ def create(
     naming: ManifestNaming,
     properties: Mapping[str, str],
     progress: Progress | None,
+    schema: pa.Schema | None = None,
     claim: Callable[[], None] | None = None,
 ) -> Change:
     """Write the data, if there is any, and say how the table begins.
 
-    `claim` is called before anything is written, when what was asked for is known to be possible.
+    `schema` gives the data its types. `claim` is called before anything is written, when what was asked for is known to
+    be possible.
     """
     if data_format not in DATA_FORMATS:
         raise InvalidInputError(
             f"{data_format!r} is not a data file version.", table=files.root, hint=f"One of {', '.join(DATA_FORMATS)}."
         )
-    rows = None if isinstance(schema_or_data, pa.Schema) else opened(schema_or_data)
-    schema = schema_or_data if isinstance(schema_or_data, pa.Schema) else _schema_of(rows)
+    if schema is not None and isinstance(schema_or_data, pa.Schema):
+        raise InvalidInputError("There are two schemas and no data.", table=files.root, hint="Leave one of them out.")
+    rows = None if isinstance(schema_or_data, pa.Schema) else opened(schema_or_data, schema)
+    if schema is None:
+        schema = schema_or_data if isinstance(schema_or_data, pa.Schema) else _schema_of(rows)
     schema = with_key(schema, key, table=files.root)
     fields = checked_fields(schema, table=files.root, data_format=data_format)
     check_settings(config or {}, files.root)
@@ -90,6 +95,33 @@ def create(
         begun_at=begun_at,
         new_table_naming=naming,
     )
+
+
+def check_same_table(
+    there: pa.Schema,
+    key_there: Sequence[str],
+    schema_or_data: object,
+    schema: pa.Schema | None,
+    key: str | Sequence[str] | None,
+    *,
+    table: str,
+) -> None:
+    """AlreadyExistsError if a table that is there has another key or other columns than the one that was asked for."""
+    asked = schema_or_data if isinstance(schema_or_data, pa.Schema) else schema
+    types = None if asked is None else [(field.name, field.type) for field in asked]
+    if types is not None and types != [(field.name, field.type) for field in there]:
+        raise AlreadyExistsError(
+            f"There is a table {table!r} already, and its columns are others.",
+            table=table,
+            hint=f"It has {', '.join(f'{field.name} {field.type}' for field in there)}. Choose another name.",
+        )
+    wanted = None if key is None else (key,) if isinstance(key, str) else tuple(key)
+    if wanted is not None and wanted != tuple(key_there):
+        raise AlreadyExistsError(
+            f"There is a table {table!r} already, and its key is {', '.join(key_there) or 'not declared'}.",
+            table=table,
+            hint="Leave out key, or choose another name; declare_key() declares one.",
+        )
 
 
 def _schema_of(rows: pa.RecordBatchReader | Elsewhere | None) -> pa.Schema:

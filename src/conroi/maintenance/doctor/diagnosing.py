@@ -29,7 +29,7 @@ def diagnose(
     """As `conroi.connect(uri).doctor()`, also where connect() fails because of what doctor is to find."""
     if store is not None:
         catalog, _ = open_catalog(
-            uri, store=store, storage_options=storage_options, durable=False, environment=environment
+            uri, store=store, storage_options=storage_options, durable=False, create=False, environment=environment
         )
         return examine_lake(catalog, None, fix=fix, deep=deep, progress=progress)
     root = open_objects(uri, storage_options)
