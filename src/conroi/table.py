@@ -153,7 +153,7 @@ class Table(ReadableTable):
         progress: Progress | None = None,
         **how: Unpack[How],
     ) -> Table:
-        """Add rows. With `evolve_schema` columns that are new are added in the same version.
+        """Add rows. With `evolve_schema` columns that are new are added, and types widened, in the same version.
 
         `base` names another root in which their files go: see add_base(). Nothing there is ever collected.
         """
@@ -239,10 +239,15 @@ class Table(ReadableTable):
         work = None if spark is None else in_spark("changing").OnExecutors(spark)
         return self._do(lambda at: verbs.update(at, values, where, mode=mode, rewriting=work), how)
 
-    def merge(self, source: Data, on: str | Sequence[str]) -> MergeBuilder:
-        """Bring rows in by key: add `when_…` clauses, then `execute()`. Null keys match nothing."""
-        rows = source_rows(source, self.schema)
-        return MergeBuilder(self.name, rows, checked_on(on, self.name), self._planned, lambda: self._pinned)
+    def merge(self, source: Data, on: str | Sequence[str], *, evolve_schema: bool = False) -> MergeBuilder:
+        """Bring rows in by key: add `when_…` clauses, then `execute()`. Null keys match nothing.
+
+        With `evolve_schema=True` the table first gets the columns that it lacks, and wider types where the source has
+        them, in a version of their own; inside a transaction that is one version with the rows.
+        """
+        rows = source_rows(source, self.schema, evolve=evolve_schema)
+        found = checked_on(on, self.name)
+        return MergeBuilder(self.name, rows, found, self._planned, lambda: self._pinned, evolve_schema=evolve_schema)
 
     # ------------------------------------------------------------------------- columns
 

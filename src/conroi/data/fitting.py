@@ -31,7 +31,7 @@ def checked_columns(source: pa.Schema, target: pa.Schema, *, table: str) -> pa.S
             f"The data has columns the table does not have: {', '.join(unknown)}.",
             table=table,
             hint=f"The table's columns are {', '.join(target.names)}. "
-            "Pass evolve_schema=True to append() to add new ones.",
+            "evolve_schema=True in append() and merge() adds new ones.",
         )
     if len(set(source.names)) != len(source.names):
         raise InvalidInputError("The data has a column name twice.", table=table, hint="Rename one of the two.")

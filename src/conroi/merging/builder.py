@@ -16,11 +16,13 @@ from conroi.data.expressions import expression
 from conroi.data.incoming import to_reader
 from conroi.data.pinned import Pinned
 from conroi.data.sql import enclosed
+from conroi.data.widening import hints
 from conroi.errors import InvalidInputError
 from conroi.merging.choosing import MergePlan, SourceSize, Way, choose
 from conroi.merging.clauses import Action, Clause, Rows
 from conroi.merging.request import Request
 from conroi.merging.verb import Merging
+from conroi.verbs.evolve import evolve_columns
 from conroi.verbs.plan import Plan
 
 if TYPE_CHECKING:
@@ -73,6 +75,7 @@ class MergeBuilder:
     run: Run
     pinned: Callable[[], Pinned]
     clauses: tuple[Clause, ...] = ()
+    evolve_schema: bool = False
 
     def _name_for_errors(self, table: str | None) -> str:
         return self.uri if table is None else table
@@ -133,6 +136,8 @@ class MergeBuilder:
         `explain()`. `plan` chooses another: "process", "probe" or "join".
         """
         with self._verb(plan, spark) as verb:
+            if self.evolve_schema:
+                how = self._evolved(how)
             table, done = self.run(verb, how)
         counts = {} if done is None else done.counts
         return MergeResult(
@@ -141,6 +146,16 @@ class MergeBuilder:
             rows_deleted=counts.get("rows_deleted", 0),
             table=table,
         )
+
+    def _evolved(self, how: How) -> How:
+        """Make the table's columns hold the source, in a version of their own: Lance has no operation for both."""
+        if how.get("detached"):
+            raise InvalidInputError(
+                "A merge that changes columns cannot be detached.", table=self.uri, hint="Leave out evolve_schema."
+            )
+        source = self.source.schema
+        table, done = self.run(lambda at: evolve_columns(at, source), how)
+        return {**how, "expect": table.version} if done is not None and "expect" in how else how
 
     def explain(self, *, plan: Way | None = None, spark: SparkSession | None = None) -> MergePlan:
         """How `execute()` would do it now, and why. A Spark DataFrame is worked out to know its size."""
@@ -184,11 +199,14 @@ class InProcess(Merging):
         return super().__call__(pinned)
 
 
-def source_rows(source: object, schema: pa.Schema) -> pa.Table | Elsewhere:
-    """The source, in its own types; a list without rows has the columns of the table."""
+def source_rows(source: object, schema: pa.Schema, *, evolve: bool = False) -> pa.Table | Elsewhere:
+    """The source, in its own types; a list without rows has the columns of the table.
+
+    With `evolve` a list of dicts has the types of the table where its values fit them.
+    """
     elsewhere = from_elsewhere(source)
     if elsewhere is not None:
         return elsewhere
     if isinstance(source, Sequence) and not isinstance(source, str | bytes) and not len(source):
         return pa.Table.from_batches([], schema)
-    return to_reader(source).read_all()
+    return to_reader(source, hints(source, schema) if evolve else None).read_all()

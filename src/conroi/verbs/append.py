@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pyarrow as pa
-
-from conroi.data.arrow_types import metadata_of
 from conroi.data.elsewhere import kept
 from conroi.data.incoming import is_one_shot, opened
 from conroi.data.pinned import Pinned
+from conroi.data.widening import hints
 from conroi.data.writing import Progress, WrittenFiles
 from conroi.errors import NotFoundError, RetryableConflict, UnsupportedError
 from conroi.format import lance_pb2 as pb
@@ -17,7 +15,8 @@ from conroi.format.fields import key_columns
 from conroi.operations import Append
 from conroi.operations.base import Operation
 from conroi.stores.bases import objects_of_base
-from conroi.verbs.columns import merged, with_new_fields
+from conroi.verbs.columns import merged, next_field_id
+from conroi.verbs.evolve import Evolved, evolved
 from conroi.verbs.keyed import KeysSeen, checked_new_keys
 from conroi.verbs.plan import Plan
 from conroi.verbs.rows import write_rows
@@ -38,7 +37,7 @@ class Appending:
         self._evolve_schema = evolve_schema
         self._base = base
         self._progress = progress
-        self._written: tuple[list[pb.Field], list[pb.Field], WrittenFiles, KeysSeen] | None = None
+        self._written: tuple[tuple[list[pb.Field], int], Evolved | None, WrittenFiles, KeysSeen] | None = None
 
     @property
     def adds_only_rows(self) -> bool:
@@ -47,19 +46,20 @@ class Appending:
 
     def __call__(self, pinned: Pinned) -> Plan | None:
         """Add the rows; None if there are none."""
-        before = list(pinned.manifest.fields)
-        if self._written is None or self._written[0] != before:
-            self._write(pinned, before)
+        # The ids of new columns must be free on the version that this becomes part of, not only on the first one.
+        columns = list(pinned.manifest.fields), next_field_id(pinned) if self._evolve_schema else 0
+        if self._written is None or self._written[0] != columns:
+            self._write(pinned, columns)
         assert self._written is not None
-        _, fields, written, seen = self._written
-        if not written.fragments and fields == before:
+        _, after, written, seen = self._written
+        if not written.fragments and after is None:
             return None
-        operation = _operation(pinned, fields, written)
+        operation = _operation(pinned, after, written)
         guard = checked_new_keys(pinned, seen, mine=operation.name)
         staged = pinned.staged(operation, keys_checked=True)
         return Plan(staged, guard=guard, counts={"rows_added": written.rows})
 
-    def _write(self, pinned: Pinned, before: list[pb.Field]) -> None:
+    def _write(self, pinned: Pinned, columns: tuple[list[pb.Field], int]) -> None:
         if self._written is not None and is_one_shot(self._data):
             raise RetryableConflict(
                 "The table's columns changed while a stream was being appended, and a stream can be read only once.",
@@ -67,21 +67,20 @@ class Appending:
                 version=pinned.version,
                 hint="Call append() again with a new stream.",
             )
-        rows = opened(self._data, pinned.schema)
-        fields, schema = before, pinned.schema
-        new = [f.with_nullable(True) for f in rows.schema if f.name not in pinned.schema.names]
-        if self._evolve_schema and new:
-            fields = with_new_fields(pinned, new)
-            schema = pa.schema([*pinned.schema, *new], metadata=metadata_of(pinned.schema))
-        seen = KeysSeen(key_columns(before))
-        writer, base = pinned.writer(fields), None if self._base is None else _base(pinned, self._base)
+        known = hints(self._data, pinned.schema) if self._evolve_schema else pinned.schema
+        rows = opened(self._data, known)
+        after = evolved(pinned, rows.schema) if self._evolve_schema else None
+        schema = pinned.schema if after is None else after.schema
+        seen = KeysSeen(key_columns(columns[0]))
+        writer = pinned.writer(columns[0] if after is None else after.fields)
+        base = None if self._base is None else _base(pinned, self._base)
         if base is not None:
             writer = replace(writer, objects=objects_of_base(pinned.files.objects, pinned.manifest, base.id))
         written = write_rows(rows, schema, writer, seen, self._progress)
         if base is not None:
             for file in (file for fragment in written.fragments for file in fragment.files):
                 file.base_id = base.id
-        self._written = before, fields, written, seen
+        self._written = columns, after, written, seen
 
 
 def _base(pinned: Pinned, name: str) -> pb.BasePath:
@@ -102,9 +101,9 @@ def _base(pinned: Pinned, name: str) -> pb.BasePath:
     )
 
 
-def _operation(pinned: Pinned, fields: list[pb.Field], written: WrittenFiles) -> Operation:
-    if fields == list(pinned.manifest.fields):
+def _operation(pinned: Pinned, after: Evolved | None, written: WrittenFiles) -> Operation:
+    if after is None:
         return Append(fragments=tuple(written.fragments))
-    # Columns and rows in one version: a Merge that lists the old fragments and the new. The new columns are null in
-    # the rows that were there before, so no old file is touched.
-    return merged(pinned, (*pinned.manifest.fragments, *written.fragments), fields)
+    # Columns and rows in one version: a Merge that lists the old fragments and the new. New columns are null in the
+    # rows that were there before, so no old file is touched for them.
+    return merged(pinned, (*after.fragments(pinned), *written.fragments), after.fields)

@@ -115,8 +115,10 @@ def _add_null_columns(pinned: Pinned, new: list[pa.Field[Any]]) -> Plan:
     return Plan(pinned.staged(merged(pinned, pinned.manifest.fragments, with_new_fields(pinned, new))))
 
 
-def with_new_fields(pinned: Pinned, new: list[pa.Field[Any]]) -> list[pb.Field]:
-    """The table's fields and the new ones, whose ids were never used before, not even by dropped columns."""
+def with_new_fields(
+    pinned: Pinned, new: list[pa.Field[Any]], fields: Sequence[pb.Field] | None = None
+) -> list[pb.Field]:
+    """The table's fields (or `fields`) and the new ones, whose ids were never used, not even by dropped columns."""
     taken = set(pinned.schema.names)
     for field in new:
         check_column_name(field.name, table=pinned.root)
@@ -129,7 +131,8 @@ def with_new_fields(pinned: Pinned, new: list[pa.Field[Any]]) -> list[pb.Field]:
         taken.add(field.name)
     if not new:
         raise no_column(pinned)
-    added = numbered_from(pinned, next_field_id(pinned), new)
+    there = pinned.manifest.fields if fields is None else fields
+    added = numbered_from(pinned, max(next_field_id(pinned), *(field.id + 1 for field in there)), new)
     for field in added:  # a copy of a key column is not part of the key
         for mark in KEY_MARKS & field.metadata.keys():
             del field.metadata[mark]
@@ -137,7 +140,7 @@ def with_new_fields(pinned: Pinned, new: list[pa.Field[Any]]) -> list[pb.Field]:
         field.unenforced_primary_key_position = field.unenforced_clustering_key_position = 0
         if pinned.files.is_on_branch:
             field.metadata[ADDED] = pinned.files.environment.new_uuid().hex[:12].encode()
-    return [*pinned.manifest.fields, *added]
+    return [*there, *added]
 
 
 def numbered_from(pinned: Pinned, first_id: int, new: Sequence[pa.Field[Any]]) -> list[pb.Field]:
@@ -310,21 +313,33 @@ def hidden_nulls(pinned: Pinned, columns: Sequence[str]) -> dict[str, pa.DataTyp
 
 def rewritten(pinned: Pinned, fields: list[pb.Field], types: Mapping[str, pa.DataType]) -> Merge:
     """Each of these columns becomes a new field with a file of its own; the old one is forgotten."""
-    new_fields, schema = _retyped_fields(pinned, fields, types)
-    writer = pinned.writer(new_fields)
+    fields = retyped_fields(pinned, fields, types)
+    return merged(pinned, retyped_fragments(pinned, fields, types), fields)
+
+
+def retyped_fragments(
+    pinned: Pinned, fields: Sequence[pb.Field], types: Mapping[str, pa.DataType]
+) -> list[pb.DataFragment]:
+    """The table's fragments with a file more each, for the columns that have these types among `fields`."""
+    writer = pinned.writer(fields)
+    columns = [pinned.schema.field(name).with_type(type_) for name, type_ in types.items()]
+    schema = pa.schema([_as_in(fields, column) for column in columns])
     changed: list[pb.DataFragment] = []
     for fragment in pinned.manifest.fragments:
         batches = column_batches(pinned, fragment.id, {name: quoted(name) for name in types}, keeps_deleted=False)
         changed.append(with_file(fragment, write_column_file(pinned, writer, batches, schema, fragment.physical_rows)))
-    return merged(pinned, changed, new_fields)
+    return changed
 
 
-def _retyped_fields(
-    pinned: Pinned, fields: list[pb.Field], types: Mapping[str, pa.DataType]
-) -> tuple[list[pb.Field], pa.Schema]:
+def _as_in(fields: Sequence[pb.Field], column: pa.Field[Any]) -> pa.Field[Any]:
+    is_nullable = next(field.nullable for field in fields if field.parent_id == -1 and field.name == column.name)
+    return column.with_nullable(is_nullable)
+
+
+def retyped_fields(pinned: Pinned, fields: list[pb.Field], types: Mapping[str, pa.DataType]) -> list[pb.Field]:
+    """The fields with new ones in place of those of these columns."""
     first_id = next_field_id(pinned)
     replaced: dict[int, list[pb.Field]] = {}
-    columns: list[pa.Field[Any]] = []
     for name, type_ in types.items():
         old = pinned.field(name)
         _refuse_key_change(pinned, {old.id}, "given another type")
@@ -336,8 +351,8 @@ def _retyped_fields(
                 hint="Add a new column with an expression, then drop this one.",
             )
         changed = next(f for f in fields if f.id == old.id)
-        columns.append(pa.field(name, type_, nullable=changed.nullable, metadata=current.metadata))
-        replaced[old.id] = _marked(numbered_from(pinned, first_id, [columns[-1]]), fields, old)
+        column = pa.field(name, type_, nullable=changed.nullable, metadata=current.metadata)
+        replaced[old.id] = _marked(numbered_from(pinned, first_id, [column]), fields, old)
         top = replaced[old.id][0]
         top.unenforced_primary_key = changed.unenforced_primary_key
         top.unenforced_primary_key_position = changed.unenforced_primary_key_position
@@ -345,8 +360,7 @@ def _retyped_fields(
             top.metadata[mark] = changed.metadata[mark]
         first_id += len(replaced[old.id])
     gone = {child for i in replaced for child in descendants(fields, i)}
-    result = [new for f in fields if f.id not in gone for new in replaced.get(f.id, [f])]
-    return result, pa.schema(columns)
+    return [new for f in fields if f.id not in gone for new in replaced.get(f.id, [f])]
 
 
 def _marked(new: list[pb.Field], before: Sequence[pb.Field], old: pb.Field) -> list[pb.Field]:
