@@ -28,8 +28,8 @@ from conroi.maintenance.collecting import MIN_AGE
 from conroi.maintenance.durations import Duration
 from conroi.maintenance.expiring import KEEP, OLDER_THAN
 from conroi.maintenance.reports import Collected, Expired
-from conroi.reading import Columns
 from conroi.refs.tags import Tags, TagsAtBeginning
+from conroi.row_reader import Columns
 from conroi.staging import Statements, Verb
 from conroi.stores.leases import Lease
 from conroi.stores.versions import LONG_AGO, Located, VersionStore
@@ -368,6 +368,11 @@ class TransactionTable(TableInTransaction):
         """A pylance dataset of what the next statement sees. Do not write through it."""
         self._look_at_versions()
         return super().to_lance()
+
+    def _by_position(self) -> None:
+        self._look_at_versions()
+
+    _by_index = _by_position
 
     def _scanner(self, columns: Columns | None, filter: Predicate | None, **options: Any) -> lance.LanceScanner:
         if options.get("with_row_id") or _names_rows(columns, filter):  # a compaction gives rows other ids

@@ -45,6 +45,9 @@ class Statements:
     session: PrivateSession = field(default_factory=PrivateSession)
     """What pylance keeps of the table, for all statements."""
 
+    def __post_init__(self) -> None:
+        self.session.base = self.base
+
     @cached_property
     def current(self) -> Snapshot:
         """What the next statement sees; worked out only if somebody looks."""

@@ -191,7 +191,7 @@ class Table(ReadableTable):
         """
 
         rows, settings = Once(data), checked_texts(config or {})
-        where = bound(where, params, self.uri)
+        where = bound(where, params, self.name)
         if settings and where is not None:
             raise InvalidInputError(
                 "Settings change only when all rows are replaced.",
@@ -213,7 +213,7 @@ class Table(ReadableTable):
 
         `params` are the values of `:name` in the condition: `delete("id = :id", params={"id": 3})`.
         """
-        where = bound(where, params, self.uri)
+        where = bound(where, params, self.name)
         find = find_rows if spark is None else in_spark("changing").OnExecutors(spark).find
         return self._do(lambda at: verbs.delete(at, where, find=find), how)
 
@@ -235,7 +235,7 @@ class Table(ReadableTable):
         `mode` is "rows" (write the rows anew), "columns" (write only the changed columns, of all rows in the fragments
         concerned) or "auto", the cheaper one. With `spark`, executors do the work.
         """
-        values, where = bound_values(values, where, params, self.uri)
+        values, where = bound_values(values, where, params, self.name)
         work = None if spark is None else in_spark("changing").OnExecutors(spark)
         return self._do(lambda at: verbs.update(at, values, where, mode=mode, rewriting=work), how)
 

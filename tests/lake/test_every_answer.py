@@ -102,6 +102,7 @@ NOT_AFFECTED = {level: ALL - changes for level, changes in LEVELS.items()}
 
 TABLE: dict[str, list[tuple[str, Read]]] = {
     "__len__": [("content", lambda tx: len(tx["t"]))],
+    "__arrow_c_stream__": [("content", lambda tx: pa.table(tx["t"]))],
     "__repr__": [("version", lambda tx: repr(tx["t"]))],
     "_repr_html_": [("version", lambda tx: tx["t"]._repr_html_())],
     "at": [
@@ -121,6 +122,7 @@ TABLE: dict[str, list[tuple[str, Read]]] = {
         ("content", lambda tx: tx["t"].count_rows("id > 1")),
     ],
     "has_stable_row_ids": [("content", lambda tx: tx["t"].has_stable_row_ids)],
+    "head": [("content", lambda tx: tx["t"].head())],
     "history": [("version", lambda tx: tx["t"].history()), ("version", lambda tx: tx["t"].history(1))],
     "indices": [("version", lambda tx: tx["t"].indices)],
     "key": [("content", lambda tx: tx["t"].key)],
@@ -128,6 +130,11 @@ TABLE: dict[str, list[tuple[str, Read]]] = {
     "name": [("opened", lambda tx: tx["t"].name)],
     "naming": [("content", lambda tx: tx["t"].naming)],
     "pinned": [("content", lambda tx: tx["t"].pinned)],
+    "sample": [("version", lambda tx: tx["t"].sample(1))],
+    "scan": [("content", lambda tx: tx["t"].scan)],
+    "search": [("version", ignoring(conroi.InvalidInputError)(lambda tx: tx["t"].search("word")))],
+    "stored_rows": [("content", lambda tx: tx["t"].stored_rows().read_all())],
+    "take": [("version", lambda tx: tx["t"].take([0]))],
     "schema": [("content", lambda tx: tx["t"].schema)],
     "tags": [
         ("tags", lambda tx: list(tx["t"].tags)),
@@ -143,9 +150,15 @@ TABLE: dict[str, list[tuple[str, Read]]] = {
         ("version", lambda tx: tx["t"].to_arrow(["id", "_rowaddr"])),
     ],
     "to_batches": [("content", lambda tx: list(tx["t"].to_batches()))],
+    "to_duckdb": [("content", lambda tx: tx["t"].to_duckdb().fetchall())],
     "to_lance": [("version", lambda tx: tx["t"].to_lance())],
     "to_pandas": [("content", lambda tx: tx["t"].to_pandas())],
     "to_polars": [("content", lambda tx: tx["t"].to_polars())],
+    "to_polars_lazy": [("content", lambda tx: tx["t"].to_polars_lazy().collect())],
+    "to_reader": [
+        ("content", lambda tx: tx["t"].to_reader().read_all()),
+        ("version", lambda tx: tx["t"].to_reader(with_row_id=True).read_all()),
+    ],
     "to_spark": [("content", without_spark(lambda tx: tx["t"].to_spark(NO_SPARK)))],
     "unindexed": [("version", lambda tx: tx["t"].unindexed)],
     "uri": [("opened", lambda tx: tx["t"].uri)],
@@ -173,6 +186,11 @@ TRANSACTION: dict[str, list[tuple[str, Read]]] = {
     "rename_table": [
         ("absent", absent(lambda tx: tx.rename_table("new", "newer"))),
         ("name", taken(lambda tx: tx.rename_table("spare", "t"))),
+    ],
+    "query": [
+        ("content", lambda tx: tx.query("SELECT * FROM t").to_arrow()),
+        # A name that is not there is looked for among all: DuckDB does not distinguish upper and lower case.
+        ("listing", ignoring(conroi.InvalidInputError)(lambda tx: tx.query("SELECT * FROM new"))),
     ],
     "sql": [
         ("listing", without_spark(lambda tx: tx.sql(NO_SPARK, "SELECT * FROM nowhere"))),

@@ -50,9 +50,9 @@ def test_a_list_of_tables_without_the_mark_is_refused_and_the_remedy_works(tmp_p
 
 @pytest.mark.contract("P7")
 def test_migrating_twice_or_a_lake_that_needs_it_not_does_nothing(tmp_path: Path):
-    unmarked(tmp_path, ["orders"])
-    assert conroi.catalog.migrate(tmp_path) == 2
-    assert conroi.catalog.migrate(tmp_path) == 2
+    unmarked(tmp_path / "old", ["orders"])
+    assert conroi.catalog.migrate(tmp_path / "old") == 2
+    assert conroi.catalog.migrate(tmp_path / "old") == 2
     lake = conroi.connect(tmp_path / "other")
     assert conroi.catalog.migrate(tmp_path / "other") == lake.version == 1
 

@@ -28,6 +28,7 @@ FRONT_DOOR = {
     "opening",
     "reading",
     "retrying",
+    "row_reader",
     "staging",
     "table",
     "table_inserting",

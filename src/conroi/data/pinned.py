@@ -13,7 +13,7 @@ from pyroaring import BitMap
 from conroi.commit.files import TableFiles
 from conroi.commit.snapshot import Snapshot
 from conroi.conflicts import Staged
-from conroi.data.pylance import PrivateSession, open_dataset
+from conroi.data.pylance import PrivateSession, open_dataset, open_with_indices_of
 from conroi.data.writing import DataWriter
 from conroi.errors import NotFoundError
 from conroi.format import lance_pb2 as pb
@@ -63,6 +63,14 @@ class Pinned:
     def dataset(self) -> lance.LanceDataset:
         """pylance's handle on this very version; opened once."""
         return open_dataset(self.files.objects, self.snapshot, self.private)
+
+    @cached_property
+    def indexed_dataset(self) -> lance.LanceDataset:
+        """The same handle; inside a transaction one that also has the indices, while they are those of its base."""
+        base = None if self.private is None else self.private.base
+        if base is None or not self.snapshot.is_private:
+            return self.dataset
+        return open_with_indices_of(self.files.objects, self.snapshot, base) or self.dataset
 
     @cached_property
     def schema(self) -> pa.Schema:

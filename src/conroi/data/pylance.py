@@ -52,7 +52,9 @@ class PrivateSession:
     for that of another. It is the number of a detached version: pylance does not look for its manifest.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, base: Snapshot | None = None) -> None:
+        self.base = base
+        """The version that the transaction began with."""
         self._session: Any = None
         self.newest: Any = None
         """The dataset that was opened last: as long as there is one, pylance keeps its connections."""
@@ -111,6 +113,33 @@ def open_dataset(objects: Objects, snapshot: Snapshot, private: PrivateSession |
         if private is not None:
             private.newest = dataset
         return dataset
+
+
+def open_with_indices_of(objects: Objects, snapshot: Snapshot, base: Snapshot) -> lance.LanceDataset | None:
+    """A private version with the indices of its base, which pylance reads from the base's manifest file.
+
+    None if the transaction changed what they cover, or they are not in a file: then there is nothing that pylance could
+    read. It goes by the number of the base, so it gets a session of its own.
+    """
+    import lance
+
+    indices = snapshot.manifest.indices
+    if not indices or list(indices) != list(base.manifest.indices) or not has_sections(objects, base):
+        return None
+    with pylance_errors(objects.root):
+        _check_paths(snapshot)
+        head = snapshot.manifest.editable_head()
+        for section in ("transaction_section", "transaction_section_deprecated"):
+            head.ClearField(section)
+        head.version = base.version
+        head.index_section = base.manifest.head.index_section
+        return lance.LanceDataset(
+            objects.pylance_uri(),
+            version=base.version,
+            serialized_manifest=snapshot.manifest.changed(head=head).message,
+            storage_options=dict(objects.storage_options) or None,
+            session=_new_session(),
+        )
 
 
 def _numbered(snapshot: Snapshot, version: int) -> Manifest:

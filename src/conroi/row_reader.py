@@ -1,0 +1,264 @@
+"""The rows of a table at one version: scans, streams, samples, searches, and frames of other libraries."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, cast
+
+import pyarrow as pa
+
+from conroi.arguments import checked_calls
+from conroi.commit.expiry import version_in_use
+from conroi.commit.files import TableFiles
+from conroi.data import lookup
+from conroi.data.elsewhere import in_spark
+from conroi.data.expressions import expression
+from conroi.data.literals import Params, bound
+from conroi.data.pinned import Pinned
+from conroi.data.predicates import Predicate, checked_predicate
+from conroi.data.pylance import pylance_errors
+from conroi.data.rows import count_rows
+from conroi.data.scans import Scan
+from conroi.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    import duckdb
+    import lance
+    import pandas as pd
+    import polars as pl
+    from pyspark.sql import DataFrame, SparkSession
+
+Columns = Sequence[str] | Mapping[str, str]
+"""Names of columns, or new columns by expression."""
+
+
+@checked_calls
+class RowReader:
+    """Reads the rows of one version."""
+
+    _files: TableFiles
+    _pinned: Pinned
+
+    if TYPE_CHECKING:
+
+        @property
+        def uri(self) -> str: ...
+        @property
+        def name(self) -> str: ...
+        @property
+        def _past(self) -> TableFiles: ...
+
+    # ------------------------------------------------------------------------- rows
+
+    def count_rows(self, filter: Predicate | None = None, *, params: Params | None = None) -> int:
+        """How many rows there are; without a filter, from metadata alone."""
+        if filter is None and params is None:
+            return count_rows(self._pinned.manifest.fragments)
+        where = checked_predicate(bound(filter, params, self.name), table=self.uri)
+        with self._reading():
+            return self._pinned.dataset.count_rows(filter=where)
+
+    def __len__(self) -> int:
+        return self.count_rows()
+
+    def to_batches(
+        self,
+        columns: Columns | None = None,
+        filter: Predicate | None = None,
+        *,
+        limit: int | None = None,
+        batch_size: int | None = None,
+        with_row_id: bool = False,
+        complete: bool = False,
+        params: Params | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows, batch by batch; `complete` leaves out those of an insert that is not finished.
+
+        `params` are the values of `:name` in the filter: `to_batches(filter="id = :id", params={"id": 3})`.
+        """
+        where = bound(filter, params, self.name)
+        where = self._without_unfinished(where) if complete else where
+        scanner = self._scanner(columns, where, limit=limit, batch_size=batch_size, with_row_id=with_row_id)
+        with self._reading():
+            yield from scanner.to_reader()
+
+    def to_arrow(
+        self,
+        columns: Columns | None = None,
+        filter: Predicate | None = None,
+        *,
+        limit: int | None = None,
+        with_row_id: bool = False,
+        complete: bool = False,
+        params: Params | None = None,
+    ) -> pa.Table:
+        """The rows as an Arrow table; `complete` leaves out those of an insert that is not finished.
+
+        `params` are the values of `:name` in the filter: `to_arrow(filter="id = :id", params={"id": 3})`.
+
+        >>> import conroi
+        >>> conroi.create_table("memory://to-arrow", [{"id": 1}, {"id": 2}]).to_arrow(filter="id > 1").to_pylist()
+        [{'id': 2}]
+        """
+        where = bound(filter, params, self.name)
+        where = self._without_unfinished(where) if complete else where
+        with self._reading():
+            return self._scanner(columns, where, limit=limit, with_row_id=with_row_id).to_table()
+
+    def _without_unfinished(self, filter: Predicate | None) -> Predicate | None:
+        from conroi.table_inserting import unfinished
+
+        hidden = unfinished(self._past, self._pinned.snapshot)
+        if hidden is None:
+            return filter
+        others = f"(_rowid < {hidden[0]} OR _rowid >= {hidden[1]})"
+        if filter is not None and not isinstance(filter, str):
+            raise InvalidInputError(
+                "With complete=True the filter is a text.", table=self.uri, hint='Write it as SQL, such as "id > 1".'
+            )
+        return others if filter is None else f"({filter}) AND {others}"
+
+    def to_reader(
+        self,
+        columns: Columns | None = None,
+        filter: Predicate | None = None,
+        *,
+        limit: int | None = None,
+        batch_size: int | None = None,
+        with_row_id: bool = False,
+        params: Params | None = None,
+    ) -> pa.RecordBatchReader:
+        """The rows as a stream of Arrow batches, which is read while it is used and never held as a whole."""
+        where = bound(filter, params, self.name)
+        scanner = self._scanner(columns, where, limit=limit, batch_size=batch_size, with_row_id=with_row_id)
+        scan = self.scan
+        with scan.reading():
+            return scan.guarded(scanner.to_reader())
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The rows as a stream for any library that takes Arrow: pyarrow, pandas, polars, DuckDB, and our own verbs."""
+        return cast("Any", self.to_reader()).__arrow_c_stream__(requested_schema)
+
+    def stored_rows(self) -> pa.RecordBatchReader:
+        """All rows as a stream that other tables can take, blobs with their bytes: `lake["a"].append(lake["b"])`."""
+        return self.scan.stored_rows()
+
+    @property
+    def scan(self) -> Scan:
+        """The lower layer of streams and lazy scans: this very version, for whoever reads it later."""
+        return Scan(self._pinned)
+
+    def to_pandas(
+        self, columns: Columns | None = None, filter: Predicate | None = None, *, params: Params | None = None
+    ) -> pd.DataFrame:
+        """The rows as a pandas frame."""
+        return self.to_arrow(columns, filter, params=params).to_pandas()
+
+    def to_polars(
+        self, columns: Columns | None = None, filter: Predicate | None = None, *, params: Params | None = None
+    ) -> pl.DataFrame:
+        """The rows as a polars frame."""
+        import polars
+
+        frame = polars.from_arrow(self.to_arrow(columns, filter, params=params))
+        assert isinstance(frame, polars.DataFrame)
+        return frame
+
+    def to_polars_lazy(self) -> pl.LazyFrame:
+        """The rows as a lazy frame of polars: columns, filters and limits of a query are pushed down to the scan."""
+        return self.scan.to_polars_lazy()
+
+    def to_duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
+        """The rows as a relation of DuckDB: columns and filters of a query are pushed down to the scan.
+
+        Without a connection it belongs to DuckDB's default one. Wants the extra `conroi[duckdb]`.
+        """
+        return self.scan.to_duckdb(connection)
+
+    def to_spark(self, spark: SparkSession, columns: Columns | None = None, filter: str | None = None) -> DataFrame:
+        """The rows as a Spark DataFrame of this very version, whatever is committed before it is used.
+
+        Spark reads every column of it, so name those that are needed. Wants the extra `conroi[spark]`.
+        """
+        return in_spark("reading").to_spark(self._pinned, spark, columns, filter)
+
+    def to_lance(self) -> lance.LanceDataset:
+        """A pylance dataset pinned at this version, with its indices. Do not write through it."""
+        return self._pinned.indexed_dataset
+
+    @contextmanager
+    def _reading(self) -> Generator[None]:
+        """pylance's errors as ours; VersionExpired if this version was collected meanwhile."""
+        with version_in_use(self._files.objects, self._pinned.snapshot), pylance_errors(self.uri):
+            yield
+
+    def _scanner(self, columns: Columns | None, filter: Predicate | None, **options: Any) -> lance.LanceScanner:
+        wanted: Any = columns
+        if columns is not None:
+            if isinstance(columns, str):
+                raise InvalidInputError("columns is a list of names.", table=self.uri, hint=f"Write [{columns!r}].")
+            wanted = _expressions(columns, self.uri) if isinstance(columns, Mapping) else list(columns)
+        where = None if filter is None else checked_predicate(filter, table=self.uri)
+        given = {name: value for name, value in options.items() if value is not None}
+        with self._reading():
+            return self._pinned.dataset.scanner(columns=wanted, filter=where, **given)
+
+    # ------------------------------------------------------------------------- some rows
+
+    def head(self, rows: int = 5, columns: Columns | None = None) -> pa.Table:
+        """The first rows, in the order of a scan."""
+        return self.to_arrow(columns, limit=lookup.checked_count(rows, self.name))
+
+    def sample(self, rows: int, columns: Sequence[str] | None = None, *, seed: int | None = None) -> pa.Table:
+        """So many rows by chance, or all if there are fewer; with a `seed`, the same ones of the same version again."""
+        self._by_position()
+        count = lookup.checked_count(rows, self.name)
+        positions = lookup.random_positions(count, self.count_rows(), seed, self._files.environment)
+        return self.take(positions, columns)
+
+    def take(self, positions: Sequence[int] | Any, columns: Sequence[str] | None = None) -> pa.Table:
+        """The rows at these positions of a scan, counted from 0, in the order given."""
+        self._by_position()
+        with self._reading():
+            return lookup.take(self._pinned, positions, columns)
+
+    def search(
+        self,
+        query: lookup.Query,
+        column: str | None = None,
+        *,
+        limit: int = 10,
+        columns: Sequence[str] | None = None,
+        filter: Predicate | None = None,
+        params: Params | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> pa.Table:
+        """The rows nearest to a vector, with `_distance`, or the best ones for a text, with `_score`; best first.
+
+        `column` may be left out where only one fits. A text needs an index of kind INVERTED; a vector is looked for
+        with or without an index. Rows that no index has are searched too. `filter` comes first: the answer has the best
+        of the rows for which it holds. `options` are pylance's for vectors, such as `{"nprobes": 20}`.
+
+        >>> import conroi, pyarrow as pa
+        >>> schema = pa.schema({"id": pa.int64(), "vec": pa.list_(pa.float32(), 2)})
+        >>> rows = [{"id": 1, "vec": [0.0, 0.0]}, {"id": 2, "vec": [3.0, 4.0]}]
+        >>> table = conroi.create_table("memory://search-example", rows, schema=schema)
+        >>> table.search([3.0, 3.0], limit=1, columns=["id"]).to_pylist()
+        [{'id': 2, '_distance': 1.0}]
+        """
+        self._by_index()
+        where, count = bound(filter, params, self.name), lookup.checked_count(limit, self.name)
+        asked = lookup.Search(query, column, count, columns, where, options or {})
+        with self._reading():
+            return asked.run(self._pinned)
+
+    def _by_position(self) -> None:
+        """Rows are asked for by where they are, which a compaction changes."""
+
+    def _by_index(self) -> None:
+        """Rows are asked for through indices, which other commits change without changing rows."""
+
+
+def _expressions(columns: Mapping[str, str], table: str) -> dict[str, str]:
+    return {name: expression(value, table) for name, value in columns.items()}
