@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import logging
 import os
 from collections.abc import Mapping, Sequence
@@ -21,7 +20,8 @@ from conroi.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from conroi.format.naming import ManifestNaming
 from conroi.stores.addresses import store_kind
 from conroi.stores.bases import allow_bases as name_bases
-from conroi.stores.lake_marker import MARKER, Marker, mark, mark_again, marker
+from conroi.stores.folder_kinds import MANIFEST, content_of
+from conroi.stores.lake_marker import Marker, mark, mark_again, marker
 from conroi.stores.lake_tables import LakeQueries, LakeTables, WrapStore, open_lake_tables, unwrapped_store
 from conroi.stores.objects import Objects, open_objects, reach_of
 from conroi.stores.table_keys import full_key
@@ -29,8 +29,6 @@ from conroi.stores.versions import FolderVersions
 from conroi.verbs.create import DEFAULT_DATA_FORMAT, create
 
 _log = logging.getLogger(__name__)
-
-MANIFEST = "__manifest"
 
 
 def open_catalog(
@@ -77,11 +75,6 @@ def open_catalog(
     return catalog, files
 
 
-# What is in the folder of a table, by the format that puts it there.
-_TABLE_FOLDERS = {"_versions": "a Lance table", "_delta_log": "a Delta table", ".hoodie": "a Hudi table"}
-_ICEBERG_FOLDER, _ICEBERG_METADATA = "metadata", ".metadata.json"
-
-
 def _check_place(root: Objects, storage_options: Mapping[str, str] | None, *, create: bool) -> None:
     """Before a lake is made: NotFoundError if none is to be made, InvalidInputError inside a table or another lake."""
     if not create:
@@ -95,7 +88,7 @@ def _check_place(root: Objects, storage_options: Mapping[str, str] | None, *, cr
     # The folder itself, then those above it, up to the root of the disk or the bucket.
     for length in range(len(parts), 0 if separator else 1, -1):
         folder = scheme + separator + "/".join(parts[:length])
-        there = _content_of(root if length == len(parts) else open_objects(folder, storage_options))
+        there = content_of(root if length == len(parts) else open_objects(folder, storage_options))
         if there == "a lake" and length == len(parts):
             return  # the one that is to be opened, which another process has just made
         if there is not None:
@@ -110,32 +103,6 @@ def _check_place(root: Objects, storage_options: Mapping[str, str] | None, *, cr
                 else "Choose another folder; conroi.open_table(path) opens a Lance table that stands alone."
             )
             raise InvalidInputError(f"{where} {there}, so no lake can be made there.", table=root.root, hint=hint)
-
-
-def _content_of(folder: Objects) -> str | None:
-    """What kind of table or lake a folder is; None if it is none."""
-    if folder.is_local:
-        path = folder.root
-        if any(os.path.exists(f"{path}/{name}") for name in (MANIFEST, MARKER)):
-            return "a lake"
-        for name, kind in _TABLE_FOLDERS.items():
-            if os.path.isdir(f"{path}/{name}"):
-                return kind
-        with contextlib.suppress(OSError):
-            if any(name.endswith(_ICEBERG_METADATA) for name in os.listdir(f"{path}/{_ICEBERG_FOLDER}")):
-                return "an Iceberg table"
-        return None
-    if folder.head(MARKER) is not None or _has(folder, MANIFEST):
-        return "a lake"
-    for name, kind in _TABLE_FOLDERS.items():
-        if _has(folder, name):
-            return kind
-    names = itertools.islice(folder.list_names(_ICEBERG_FOLDER), 1000)
-    return "an Iceberg table" if any(name.endswith(_ICEBERG_METADATA) for name in names) else None
-
-
-def _has(folder: Objects, name: str) -> bool:
-    return next(iter(folder.list_names(name)), None) is not None
 
 
 def _lake_id(root: Objects, found: Marker | None, tables: LakeTables, kind: str, environment: Environment) -> str:

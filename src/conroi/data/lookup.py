@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
+import numpy as np
 import pyarrow as pa
 
 from conroi.data.pinned import Pinned, unknown_column
@@ -31,8 +31,8 @@ def random_positions(wanted: int, rows: int, seed: int | None, environment: Envi
     """So many different positions, in ascending order; all if there are no more."""
     if wanted >= rows:
         return list(range(rows))
-    chance = random.Random(environment.random_u64() if seed is None else seed)  # noqa: S311 (nothing is kept secret)
-    return sorted(chance.sample(range(rows), wanted))
+    chance = np.random.default_rng(environment.random_u64() if seed is None else abs(seed))
+    return sorted(chance.choice(rows, wanted, replace=False, shuffle=False).tolist())
 
 
 def take(pinned: Pinned, positions: Sequence[int], columns: Sequence[str] | None) -> pa.Table:

@@ -127,7 +127,7 @@ def open_with_indices_of(objects: Objects, snapshot: Snapshot, base: Snapshot) -
     if not indices or list(indices) != list(base.manifest.indices) or not has_sections(objects, base):
         return None
     with pylance_errors(objects.root):
-        _check_paths(snapshot)
+        admit(objects, snapshot)
         head = snapshot.manifest.editable_head()
         for section in ("transaction_section", "transaction_section_deprecated"):
             head.ClearField(section)
