@@ -72,7 +72,7 @@ def _without_deleted_values(reader: pa.RecordBatchReader) -> pa.RecordBatchReade
 
 
 def _repeated(row: pa.RecordBatch, times: int) -> pa.RecordBatch:
-    return row.take(pa.array(np.zeros(times, np.int64)))
+    return row.take(np.zeros(times, np.int64))
 
 
 def column_types(pinned: Pinned, columns: Mapping[str, str]) -> pa.Schema:
