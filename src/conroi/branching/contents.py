@@ -113,9 +113,6 @@ def merge_contents(three: ThreeVersions, choose: Choose) -> ContentMerge:
     if clash is not None:
         return _whole(three, choose, "rows", clash)
     settled = rows.settle(choose)
-    problem = rows.problem
-    if problem is not None:  # a row that was chosen does not fit
-        return _whole(three, choose, "schema", problem)
     settings = SettingsMerge.of(three)
     settled += settings.settle(choose)
     left_out = tuple(_left_out_indices(three))

@@ -51,8 +51,8 @@ class KeyedRows:
         above = three.carry.key(three.key)
         self._above = keyed_changes(three.changes_above, above)
         self._below = keyed_changes(three.changes_below, three.key)
-        self._losing = set(self._clashes)
-        """Conflicts that the side below won, or that nothing settled."""
+        self._losing: set[_Clash] = set()
+        """Conflicts that the side below won, or that nothing settled; none before they are settled."""
 
     # ------------------------------------------------------------------------ what was done on top
 
@@ -101,7 +101,7 @@ class KeyedRows:
 
     @property
     def problem(self) -> str | None:
-        """Why the rows on top do not fit the table below; None if they do."""
+        """Why the rows on top do not fit the table below; None if they do, also those of which both changed one."""
         if not key_columns(self._three.base.manifest.fields) and self._is_broken_before():
             return "its key was declared on both branches, and rows that broke it were changed"
         if self._carried[1].any():
@@ -161,6 +161,7 @@ class KeyedRows:
     def settle(self, choose: Choose) -> int:
         """Ask about each row that both changed; how many were settled."""
         settled = 0
+        self._losing = set(self._clashes)
         winning: Choice = "target" if self._three.is_swapped else "source"
         for clash, conflict in zip(self._clashes, self._conflicts(), strict=True):
             answer = choose(conflict)

@@ -449,6 +449,9 @@ class TableMerge:
         else:
             is_plain = self._b.shape == self._s.shape == self._t.shape
             conflict = Conflict("row", self._names, key, (before, s, t) if is_plain else None)
+            for mine, theirs in ((s_row, t_row), (t_row, s_row)):
+                if mine is not None:
+                    self._completed(mine, theirs, shape, common)  # either side can be chosen
             side = self._settling.settle(conflict)
             chosen, other = (s_row, t_row) if side == "source" else (t_row, s_row)
         if chosen is None:
