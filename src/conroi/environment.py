@@ -6,6 +6,7 @@ import random
 import sys
 import time
 import uuid
+from datetime import UTC, datetime
 from typing import NamedTuple, Protocol
 
 
@@ -84,6 +85,14 @@ class Moment(NamedTuple):
 
 LONG_AGO = Moment(float("-inf"), 0)
 """Before everything."""
+
+
+def utc_time(ns: int) -> datetime:
+    """Nanoseconds since 1970 as a time; what is beyond all calendars is the last moment, or the first."""
+    try:
+        return datetime.fromtimestamp(ns / 1e9, UTC)
+    except (OverflowError, ValueError, OSError):
+        return datetime.max.replace(tzinfo=UTC) if ns > 0 else datetime.min.replace(tzinfo=UTC)
 
 
 def moment(environment: Environment) -> Moment:

@@ -10,6 +10,7 @@ from itertools import islice
 from conroi.commit.expiry import expired
 from conroi.commit.files import TableFiles
 from conroi.commit.snapshot import Snapshot, load_snapshot, load_transaction
+from conroi.environment import utc_time
 from conroi.errors import InvalidInputError, NotFoundError
 from conroi.format.naming import is_detached
 from conroi.refs.tags import Tags
@@ -69,7 +70,7 @@ def _commit(files: TableFiles, snapshot: Snapshot) -> Commit:
     fragments = snapshot.manifest.fragments
     return Commit(
         version=snapshot.version,
-        timestamp=datetime.fromtimestamp(snapshot.timestamp_ns / 1e9, UTC),
+        timestamp=utc_time(snapshot.timestamp_ns),
         operation="Unknown" if transaction is None else transaction.operation_name,
         message=None if transaction is None else transaction.message,
         writer=snapshot.writer,

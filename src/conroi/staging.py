@@ -267,7 +267,7 @@ def _unnumbered(fragment: pb.DataFragment, first_new_id: int, is_stable: bool) -
             plain.ClearField(chosen)
     if not is_stable:
         return plain
-    ids = decode_row_ids(fragment.inline_row_ids)
+    ids = decode_row_ids(fragment.inline_row_ids, rows=fragment.physical_rows)
     is_new = ids >= first_new_id
     moved = int(np.count_nonzero(~is_new))
     if np.any(is_new[:moved]):

@@ -7,7 +7,6 @@ chosen table by table, and for a table that each of them changed there is none.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
@@ -22,6 +21,7 @@ from conroi.catalog.opening import MANIFEST
 from conroi.catalog.rows import NAMESPACE, Row
 from conroi.catalog.state import LakeState
 from conroi.errors import CorruptionError, NotFoundError
+from conroi.format.documents import Document, parse_json
 from conroi.refs.branches import MAIN, MAIN_BRANCH, Branch
 
 MERGES = "__merges"
@@ -265,7 +265,7 @@ def _deleted(branched: BranchedLake, name: str, lineage: Lineage | None) -> Bran
     if lineage is None:
         _, files = branched.opened(branch)
         noted = files.head().manifest.head.config.get(LINEAGE, "[]")
-        lineage = tuple((str(folder), int(version)) for folder, version in json.loads(noted))
+        lineage = tuple(Document({"of": parse_json(noted, LINEAGE)}, f"The branch {name!r}").pairs("of"))
         branched.main.branches.pop(name, None)
     return replace(branch, lineage=lineage)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 
 from conroi.catalog.heads import Attempt, Published, Seen
 from conroi.catalog.records import Notes
@@ -11,7 +11,7 @@ from conroi.catalog.rows import Row
 from conroi.catalog.state import Changes, LakeState
 from conroi.commit.baton import Baton
 from conroi.commit.turns import Turns
-from conroi.environment import Environment
+from conroi.environment import Environment, utc_time
 from conroi.errors import InvalidInputError, NotFoundError
 from conroi.history import moment_ns
 from conroi.stores.lake_copy import CopiedCommit, LakeCopy
@@ -110,7 +110,7 @@ def _published(commit: CopiedCommit) -> Published:
     changes = commit.changes
     return Published(
         version=commit.version,
-        timestamp=datetime.fromtimestamp(commit.timestamp_ns / 1e9, UTC),
+        timestamp=utc_time(commit.timestamp_ns),
         notes=Notes.of(commit.notes),
         uuid=commit.uuid,
         changes=None

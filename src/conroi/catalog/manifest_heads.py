@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 
 from pyroaring import BitMap
@@ -25,11 +25,11 @@ from conroi.commit.forked import KEYS_DIR
 from conroi.commit.putting import Putting
 from conroi.commit.snapshot import Snapshot, load_snapshot, load_transaction
 from conroi.commit.turns import WRITER_PROPERTY, Turns
-from conroi.environment import LONG_AGO, moment, seconds_since
+from conroi.environment import LONG_AGO, moment, seconds_since, utc_time
 from conroi.errors import ConroiError, NotFoundError
 from conroi.format import lance_pb2 as pb
 from conroi.format.manifest_file import ManifestFile, lay_out
-from conroi.format.naming import TRANSACTIONS_DIR
+from conroi.format.naming import TRANSACTIONS_DIR, version_after
 from conroi.format.transaction import Transaction, encode_transaction
 from conroi.operations import Step, Update
 from conroi.parallel import ProcessLock
@@ -207,7 +207,7 @@ def _published(snapshot: Snapshot, transaction: Transaction | None) -> Published
     records = decode_records(properties)
     return Published(
         version=snapshot.version,
-        timestamp=datetime.fromtimestamp(snapshot.timestamp_ns / 1e9, UTC),
+        timestamp=utc_time(snapshot.timestamp_ns),
         notes=Notes.of(properties),
         uuid=None if transaction is None else transaction.uuid,
         changes=None if records is None else records[0],
@@ -268,7 +268,7 @@ class ManifestAttempt:
         self._data, self._file = self._manifest()
 
     def put(self) -> LakeState | None:
-        version = self._base.version + 1
+        version = version_after(self._base.version)
         naming = self._head.naming
         try:
             snapshot = self._putting.put(Located(version, naming.path(version), naming), self._data, self._file)
@@ -313,7 +313,7 @@ class ManifestAttempt:
             self._head.manifest,
             self._transaction,
             self._operation,
-            Step(version=self._base.version + 1, read=self._head.manifest),
+            Step(version=version_after(self._base.version), read=self._head.manifest),
             timestamp_ns=max(self._files.environment.now_ns(), self._base.timestamp_ns + 1),
             writer_version=WRITER,
         )

@@ -8,7 +8,6 @@ written before the table leaves the list, so no collector sees the one without t
 
 from __future__ import annotations
 
-import json
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +16,8 @@ from urllib.parse import quote, unquote
 from conroi.catalog.catalog import Catalog, location_of
 from conroi.catalog.forking import table_of
 from conroi.catalog.rows import Row
-from conroi.errors import CommitStateUnknown, ConroiError, NotFoundError
+from conroi.errors import CommitStateUnknown, ConroiError, CorruptionError, NotFoundError
+from conroi.format.documents import decode_document, encode_document
 from conroi.stores.listed import TEMPORARY_PREFIX
 from conroi.stores.objects import Objects
 
@@ -44,17 +44,17 @@ def mark_created(catalog: Catalog, row: Row) -> None:
 
 def put_mark(objects: Objects, folder: str, incarnation: str) -> None:
     """Write the mark for the table with this incarnation."""
-    objects.put(MARK, json.dumps({"table": incarnation, "folder": folder}).encode())
+    objects.put(MARK, encode_document({"table": incarnation, "folder": folder}))
 
 
 def created_in(objects: Objects, folder: str) -> str | None:
     """The incarnation of the table that the lake created in this folder; None without a mark, or with a copied one."""
     try:
-        content = json.loads(objects.get(MARK))
-        return str(content["table"]) if content["folder"] == folder else None
+        content = decode_document(objects.get(MARK), MARK)
+        return content.text("table") if content.text("folder") == folder else None
     except NotFoundError:
         return None
-    except (ValueError, KeyError, TypeError):
+    except CorruptionError:
         return None  # torn or replaced: nothing says that the folder is ours
 
 
@@ -81,7 +81,7 @@ def releasing(catalog: Catalog, rows: Sequence[Row]) -> Generator[None]:
     home = home_of(catalog)
     records = {f"{_RELEASED}/{quote(location_of(row), safe='')}": row.incarnation for row in rows}
     for path, incarnation in records.items():
-        home.put(path, json.dumps({"table": incarnation}).encode())
+        home.put(path, encode_document({"table": incarnation}))
     try:
         yield
     except CommitStateUnknown:

@@ -6,14 +6,13 @@ folder: readers of older states, pylance by path, and all that is cached by fold
 
 from __future__ import annotations
 
-import json
-
 from conroi.catalog.catalog import Catalog, location_of
 from conroi.catalog.creating import new_location
 from conroi.catalog.forking import seen_on
 from conroi.catalog.ownership import MARK, mark_created
 from conroi.catalog.rows import Row
 from conroi.errors import NotFoundError
+from conroi.format.documents import encode_document
 from conroi.stores.forgotten import FORGOTTEN_DIR
 from conroi.stores.manifest_files import manifest_files
 from conroi.stores.objects import Objects
@@ -76,4 +75,4 @@ def _had_versions(objects: Objects) -> bool:
 
 def _claim(row: Row) -> bytes:
     """What says in the folder of a table on a branch which line of versions it has, before there is a version."""
-    return json.dumps({"table": row.incarnation, "folder": row.location, "lineage": row.lineage}).encode()
+    return encode_document({"table": row.incarnation, "folder": row.location, "lineage": row.lineage})

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from conroi.catalog.rows import Row
 from conroi.catalog.state import Changes
 from conroi.commit.once import IDEMPOTENCY
+from conroi.format.documents import decode_document
 from conroi.format.transaction import COMMIT_MESSAGE_PROPERTY
 
 RECORDS = "conroi.records"
@@ -59,6 +59,6 @@ def decode_records(properties: Mapping[str, str]) -> tuple[dict[str, Row | None]
     """What changed, and the kind of its layout; None if the commit does not say."""
     if RECORDS not in properties or LAYOUT not in properties:
         return None
-    records: dict[str, Any] = json.loads(properties[RECORDS])
+    records = decode_document(properties[RECORDS], "The list of changes in a commit of the lake").content
     rows = {key: None if fields is None else Row.from_json(key, fields) for key, fields in records.items()}
     return rows, properties[LAYOUT]

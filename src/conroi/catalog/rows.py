@@ -11,6 +11,7 @@ from typing import Any
 from conroi.commit.pins import Pin
 from conroi.environment import Environment
 from conroi.errors import CorruptionError
+from conroi.format.documents import Document, decode_document, parse_json
 
 TABLE = "table"
 NAMESPACE = "namespace"
@@ -48,12 +49,18 @@ class Row:
         if not self.metadata:
             return {}
         try:
-            found: Any = json.loads(self.metadata)
-        except ValueError as error:
+            found = decode_document(self.metadata, self.object_id).content
+        except CorruptionError as error:
             raise self._damaged() from error
-        if not isinstance(found, dict):
+        if not all(isinstance(value, str) for key, value in found.items() if key.startswith("conroi.")):
             raise self._damaged()
-        return found  # pyright: ignore[reportUnknownVariableType]
+        return found
+
+    def _integer(self, name: str) -> int:
+        text = self.notes.get(name, "0")
+        if not text.removeprefix("-").isdecimal() or len(text) > 20:
+            raise self._damaged()
+        return int(text)
 
     def _damaged(self) -> CorruptionError:
         return CorruptionError(
@@ -80,7 +87,7 @@ class Row:
     @property
     def lock(self) -> int | None:
         """The id of its insert lock, if it has one."""
-        return int(self.notes[_LOCK]) if _LOCK in self.notes else None
+        return self._integer(_LOCK) if _LOCK in self.notes else None
 
     def pinned_at(self, pin: Pin) -> Row:
         """The same table at another version; one that had no incarnation keeps the one that it went by so far."""
@@ -96,7 +103,7 @@ class Row:
     @property
     def mended(self) -> int:
         """The version in which a forked table came together again; who started before it must look again. 0: none."""
-        return int(self.notes.get(_MENDED, 0))
+        return self._integer(_MENDED)
 
     def mended_at(self, version: int) -> Row:
         """The same table, with its two lines come together in this version."""
@@ -106,10 +113,9 @@ class Row:
     def lineage(self) -> tuple[tuple[str, int], ...]:
         """On a branch: the folders that have the table's older versions, and up to which, nearest first."""
         try:
-            return tuple((str(location), int(version)) for location, version in json.loads(self.notes[_LINEAGE]))
-        except KeyError:
-            return ()
-        except (ValueError, TypeError) as error:
+            noted = parse_json(self.notes.get(_LINEAGE, "[]"), "lineage")
+            return tuple(Document({"of": noted}, self.object_id).pairs("of"))
+        except CorruptionError as error:
             raise self._damaged() from error
 
     @property
@@ -164,9 +170,15 @@ class Row:
         return [self.object_type, self.location, self.metadata, self.base_objects]
 
     @classmethod
-    def from_json(cls, object_id: str, fields: list[Any]) -> Row:
-        kind, location, metadata, bases = fields
-        return cls(object_id, kind, location, metadata, None if bases is None else tuple(bases))
+    def from_json(cls, object_id: str, fields: Any) -> Row:
+        match fields:
+            case [str(kind), str() | None as location, str() | None as metadata, list() | None as bases]:
+                return cls(object_id, kind, location, metadata, None if bases is None else tuple(map(str, bases)))
+            case _:
+                raise CorruptionError(
+                    f"The row of {object_id!r} in the lake's list is damaged.",
+                    hint="Open an older version of the lake with lake.at(version=…).",
+                )
 
 
 def new_lock_id(environment: Environment) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 
 from conroi.catalog.heads import Published, Seen, Task
@@ -14,7 +14,7 @@ from conroi.catalog.rows import Row
 from conroi.catalog.state import Changes, LakeState
 from conroi.commit.baton import Baton
 from conroi.commit.turns import Turns
-from conroi.environment import Environment
+from conroi.environment import Environment, utc_time
 from conroi.errors import (
     CommitStateUnknown,
     CorruptionError,
@@ -317,7 +317,7 @@ def _published(commit: LakeCommit) -> Published:
     }
     return Published(
         version=commit.version,
-        timestamp=datetime.fromtimestamp(commit.timestamp_ns / 1e9, UTC),
+        timestamp=utc_time(commit.timestamp_ns),
         notes=Notes.of(json.loads(commit.notes)),
         uuid=commit.uuid,
         changes=changes,

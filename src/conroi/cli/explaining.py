@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from conroi import operations
@@ -14,6 +14,7 @@ from conroi.conflicts import Outcome, Reason, Rebase, Staged, Verdict, Winner
 from conroi.conflicts.catalog import CATALOG
 from conroi.conflicts.matrix import MATRIX, OPERATIONS
 from conroi.conflicts.prechecks import PRECHECKS
+from conroi.environment import utc_time
 from conroi.errors import ConroiError, InvalidInputError, NotFoundError
 from conroi.format.naming import TRANSACTIONS_DIR
 from conroi.format.transaction import Transaction, decode_transaction
@@ -179,7 +180,7 @@ def _winners(table: Table, base_version: int) -> Iterator[Winner]:
 
 
 def _with_winner(meeting: Meeting, winner: Winner) -> Meeting:
-    when = None if winner.timestamp_ns is None else datetime.fromtimestamp(winner.timestamp_ns / 1e9, UTC)
+    when = None if winner.timestamp_ns is None else utc_time(winner.timestamp_ns)
     return Meeting(
         meeting.mine,
         meeting.theirs,

@@ -11,7 +11,8 @@ import contextlib
 import json
 
 from conroi.environment import Environment
-from conroi.errors import NotFoundError, StoreError
+from conroi.errors import CorruptionError, NotFoundError, StoreError
+from conroi.format.documents import decode_document
 from conroi.format.naming import TRANSACTIONS_DIR
 from conroi.stores.objects import NameTaken, Objects
 
@@ -62,8 +63,8 @@ class Baton:
     def _asked_for(self) -> float:
         """How long its holder says it needs, within reason."""
         try:
-            return min(float(json.loads(self._objects.get(BATON_PATH))["needs_s"]), LONGEST_COURTESY_S)
-        except (NotFoundError, ValueError, KeyError, TypeError):
+            return _seconds(decode_document(self._objects.get(BATON_PATH), BATON_PATH).content.get("needs_s"))
+        except (NotFoundError, CorruptionError):
             return 0.0
 
     def pass_on(self) -> None:
@@ -76,3 +77,8 @@ class Baton:
     @property
     def is_mine(self) -> bool:
         return self._is_mine
+
+
+def _seconds(noted: object) -> float:
+    is_number = isinstance(noted, int | float) and not isinstance(noted, bool) and 0 <= noted < LONGEST_COURTESY_S
+    return float(noted) if is_number else LONGEST_COURTESY_S if noted is not None else 0.0  # pyright: ignore[reportArgumentType]

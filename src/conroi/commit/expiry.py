@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 
 from conroi.commit.snapshot import Snapshot
+from conroi.environment import utc_time
 from conroi.errors import BaseVersionExpired, ConroiError, CorruptionError, NotFoundError, VersionExpired
 from conroi.stores.forgotten import collected_at_ns
 from conroi.stores.objects import Objects
@@ -50,7 +50,7 @@ def expired(
         moment_ns = None if version is None else collected_at_ns(objects, version)
     except ConroiError:  # only the time is lost by that
         moment_ns = None
-    moment = None if moment_ns is None else datetime.fromtimestamp(moment_ns / 1e9, UTC)
+    moment = None if moment_ns is None else utc_time(moment_ns)
     when = "" if moment is None else f", at {moment:%Y-%m-%d %H:%M:%S} UTC at the latest"
     what = "The version" if version is None else f"Version {version}"
     if is_base:

@@ -38,7 +38,7 @@ from conroi.format.fields import fields_by_path, never_null_and_missing
 from conroi.format.flags import require_writable
 from conroi.format.lance_pb2 import DataFragment
 from conroi.format.manifest_file import ManifestFile, lay_out
-from conroi.format.naming import TRANSACTIONS_DIR, ManifestNaming
+from conroi.format.naming import TRANSACTIONS_DIR, ManifestNaming, version_after
 from conroi.format.transaction import BASE_PROPERTY, Transaction, encode_transaction
 from conroi.operations import Operation, Step
 from conroi.stores.versions import Located
@@ -354,7 +354,7 @@ class Pending:
             return self._detached_version
         if self.seen is None:
             return 1 if self.change.cloned is None else self.change.cloned.version
-        return self.seen.version + 1
+        return version_after(self.seen.version)
 
     @property
     def _naming(self) -> ManifestNaming:

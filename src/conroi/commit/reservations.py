@@ -11,10 +11,10 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Collection
-from typing import Any
 
 from conroi.environment import Environment
-from conroi.errors import NotFoundError, StoreError
+from conroi.errors import CorruptionError, NotFoundError, StoreError
+from conroi.format.documents import decode_document
 from conroi.stores.objects import Objects
 
 RESERVED_DIR = "_conroi/reserved"
@@ -89,9 +89,9 @@ class Reservations:
         wanted = set(tables)
         for path in sorted(self._objects.list_names(RESERVED_DIR)):
             try:
-                content: Any = json.loads(self._objects.get(path))
-                if wanted & set(content["tables"]):
+                content = decode_document(self._objects.get(path), path)
+                if wanted & {each for each in content.listed("tables") if isinstance(each, str)}:
                     return path
-            except (NotFoundError, ValueError, KeyError, TypeError):
+            except (NotFoundError, CorruptionError):
                 continue  # used since it was listed, or not written whole
         return None

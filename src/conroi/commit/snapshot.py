@@ -64,7 +64,7 @@ class Snapshot:
 
     def count_row_ids(self, first: int, end: int) -> int:
         """How many rows, deleted ones included, have a stable id from `first` up to, not with, `end`."""
-        ids = (decode_row_ids(fragment.inline_row_ids) for fragment in self.manifest.fragments)
+        ids = (decode_row_ids(each.inline_row_ids, rows=each.physical_rows) for each in self.manifest.fragments)
         return sum(int(((each >= first) & (each < end)).sum()) for each in ids)
 
     @cached_property

@@ -120,10 +120,15 @@ class Reason:
         )
 
 
+_LAST_SECOND = 253_402_300_799
+"""The end of the year 9999, which is as far as dates go."""
+
+
 def _clock(timestamp_ns: int | None) -> str:
     if timestamp_ns is None:
         return ""
-    return datetime.fromtimestamp(timestamp_ns // 1_000_000_000, UTC).strftime(" at %Y-%m-%d %H:%M:%S UTC")
+    seconds = min(max(timestamp_ns // 1_000_000_000, 0), _LAST_SECOND)
+    return datetime.fromtimestamp(seconds, UTC).strftime(" at %Y-%m-%d %H:%M:%S UTC")
 
 
 def _counted(rows: int) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from conroi.errors import InvalidInputError
+from conroi.errors import CorruptionError, InvalidInputError
 from conroi.format import lance_pb2 as pb
 
 TOP_LEVEL = -1
+DEEPEST = 100
+"""So many columns may be inside each other; Arrow reads 64."""
 BLOB_EXTENSION = "lance.blob.v2"
 # Data files spell two of the data formats in their own way.
 _OLD_SPELLINGS = {(0, 0): "0.1", (0, 1): "0.1", (0, 2): "0.1", (0, 3): "2.0"}
@@ -32,6 +34,33 @@ def children_of(fields: Iterable[pb.Field]) -> dict[int, list[pb.Field]]:
     for field in fields:
         children.setdefault(field.parent_id, []).append(field)
     return children
+
+
+def check_tree(fields: Sequence[pb.Field]) -> None:
+    """CorruptionError unless the fields are a tree: no id twice, no field inside itself, none too deep."""
+    parents = {field.id: field.parent_id for field in fields}
+    if len(parents) != len(fields):
+        raise _no_tree("two of its columns have one id")
+    depths: dict[int, int] = {TOP_LEVEL: 0}
+    for field in fields:
+        chain: list[int] = []
+        at = field.id
+        while at not in depths and at in parents and len(chain) <= DEEPEST:
+            chain.append(at)
+            at = parents[at]
+        depth = depths.get(at, 0)
+        if depth + len(chain) > DEEPEST:
+            raise _no_tree(f"a column is inside itself, or inside more than {DEEPEST} others")
+        for number in reversed(chain):
+            depth += 1
+            depths[number] = depth
+
+
+def _no_tree(how: str) -> CorruptionError:
+    return CorruptionError(
+        f"The schema in the manifest is damaged: {how}.",
+        hint="The manifest is damaged, or its writer is broken; open another version.",
+    )
 
 
 def leaf_field_ids(fields: Sequence[pb.Field], columns: Sequence[str] | None = None) -> list[int]:

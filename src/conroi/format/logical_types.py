@@ -99,9 +99,9 @@ def simple_type(name: str) -> pa.DataType:
     kind, *parts = name.split(":")
     try:
         return _type_with_parameters(kind, parts)
-    except (ValueError, KeyError, IndexError, pa.ArrowInvalid) as error:
+    except (ValueError, KeyError, IndexError, OverflowError, TypeError, RecursionError, pa.ArrowException) as error:
         raise CorruptionError(
-            f"The manifest has a column of type {name!r}, which does not exist.",
+            f"The manifest has a column of type {name[:100]!r}, which does not exist.",
             hint="The manifest is damaged, or a newer version of Lance wrote it.",
         ) from error
 

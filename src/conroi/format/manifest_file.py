@@ -20,7 +20,7 @@ from google.protobuf.message import DecodeError
 
 from conroi.errors import CorruptionError, InvalidInputError, UnsupportedError
 from conroi.format import lance_pb2 as pb
-from conroi.format.fields import data_format_of
+from conroi.format.fields import check_tree, data_format_of
 from conroi.format.flags import Flag
 from conroi.format.manifest import Manifest
 from conroi.format.roaring import decode_bitmap
@@ -81,6 +81,7 @@ def decode_manifest_file(data: bytes) -> ManifestFile:
     message = bytes(view[at + _LENGTH.size : -_FOOTER.size])
     manifest = Manifest(message)
     _check_plausible(manifest.head)
+    check_tree(manifest.head.fields)
     indices = _indices(manifest.head, view[:at])
     transaction = _transaction(manifest.head, view[:at])
     if indices:

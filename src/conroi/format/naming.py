@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from conroi.errors import CorruptionError
+from conroi.errors import CorruptionError, UnsupportedError
 from conroi.format import lance_pb2 as pb
 
 VERSIONS_DIR = "_versions"
@@ -67,6 +67,16 @@ class ManifestName:
 def is_detached(version: int) -> bool:
     """Whether this is the number of a version that is off the table's line of versions."""
     return bool(version & DETACHED_BIT)
+
+
+def version_after(version: int) -> int:
+    """The number of the next version; UnsupportedError if that would be one off the table's line of versions."""
+    if version + 1 >= DETACHED_BIT:
+        raise UnsupportedError(
+            f"The table is at version {version}, and there are no numbers for more.",
+            hint="Make a new table from it with clone(uri, deep=True).",
+        )
+    return version + 1
 
 
 @functools.lru_cache(maxsize=16_384)

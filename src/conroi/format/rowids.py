@@ -56,8 +56,9 @@ def take_row_ids(data: bytes, positions: U64Array) -> bytes:
     return encode_row_ids(decode_row_ids(data)[positions])
 
 
-def drop_row_ids(data: bytes, deleted: BitMap) -> bytes:
-    """The ids of the rows that are left when these positions are gone."""
+def drop_row_ids(data: bytes, deleted: BitMap, *, rows: int | None = None) -> bytes:
+    """The ids of the rows that are left when these positions are gone; with `rows`, there must be that many before."""
+    _check_count(count_row_ids(data), rows)
     if not deleted:
         return data
     left, at = pb.RowIdSequence(), 0

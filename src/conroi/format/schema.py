@@ -200,7 +200,7 @@ def schema_from_fields(fields: Sequence[pb.Field], metadata: Mapping[str, bytes]
     try:
         # Reading it back turns the names of extension types into the types, where they are registered.
         return pa.ipc.read_schema(schema.serialize())
-    except pa.ArrowInvalid as error:
+    except pa.ArrowException as error:
         raise CorruptionError(
             f"The manifest has a column that contradicts itself: {error}.",
             hint="The manifest is damaged, or its writer is broken; open another version.",
@@ -223,8 +223,9 @@ def _arrow_type(field: pb.Field, parts: list[pa.Field[Any]]) -> pa.DataType:
         return pa.list_(parts[0]) if kind.startswith("list") else pa.large_list(parts[0])
     if kind == "map" and len(parts) == 1 and parts[0].type.num_fields == 2:
         return pa.map_(parts[0].type.field(0), parts[0].type.field(1))
-    if kind.startswith("fixed_size_list:struct:") and len(parts) == 1:
-        return pa.list_(parts[0], int(kind.rpartition(":")[2]))
+    size = kind.removeprefix("fixed_size_list:struct:")
+    if size != kind and len(parts) == 1 and len(size) < 10 and size.isascii() and size.isdecimal():
+        return pa.list_(parts[0], int(size))
     if parts or kind in ("list", "list.struct", "large_list", "large_list.struct", "map"):
         raise CorruptionError(
             f"The manifest has a column {field.name!r} of type {kind!r} with {len(parts)} columns inside.",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from conroi.catalog.catalog import Catalog
 from conroi.catalog.names import shown
 from conroi.catalog.rows import Row
-from conroi.errors import InsertInterrupted, RetryableConflict
+from conroi.errors import CorruptionError, InsertInterrupted, RetryableConflict
 
 PROPERTY = "conroi.insert"
 REPLACING = ("Overwrite", "Restore", "Clone", "Unknown")
@@ -30,7 +30,21 @@ class InsertNote:
 
 def note_of(row: Row) -> InsertNote | None:
     """What the row says of the newest insert."""
-    return None if row.insert is None else InsertNote(*json.loads(row.insert))
+    if row.insert is None:
+        return None
+    try:
+        noted: object = json.loads(row.insert)
+    except (ValueError, RecursionError):
+        noted = None
+    match noted:
+        case [str(id_), int(first), int(following), bool(is_complete)]:
+            return InsertNote(id_, first, following, is_complete)
+        case _:
+            raise CorruptionError(
+                f"The note on the newest insert into {row.object_id!r} is damaged.",
+                table=row.object_id,
+                hint="Open an older version of the lake with lake.at(version=…).",
+            )
 
 
 class Fence:

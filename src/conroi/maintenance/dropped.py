@@ -6,7 +6,6 @@ table: it carries the mark of its creation, and every manifest in it is one that
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import quote, unquote
@@ -18,7 +17,8 @@ from conroi.catalog.rows import Row
 from conroi.commit.forked import TREE
 from conroi.commit.pins import is_made_by
 from conroi.commit.snapshot import load_snapshot
-from conroi.errors import ConroiError, NotFoundError
+from conroi.errors import ConroiError, CorruptionError, NotFoundError
+from conroi.format.documents import decode_document, encode_document
 from conroi.format.naming import parse_manifest_name
 from conroi.maintenance.roots import LAKE_BRANCH, Line, Needed
 from conroi.maintenance.versions import delete_in_batches
@@ -59,7 +59,7 @@ def note_dropped(catalog: Catalog, before: Needed, needed: Needed) -> None:
         if earlier is not None and earlier.incarnation == dropped.incarnation and earlier.version > dropped.version:
             continue  # a collector that died before it was through had seen a newer version of the lake
         content = {"table": dropped.incarnation, "version": dropped.version, "transaction": dropped.transaction}
-        home_of(catalog).put(_path(folder), json.dumps(content).encode())
+        home_of(catalog).put(_path(folder), encode_document(content))
 
 
 def dropped_tables(catalog: Catalog) -> list[Dropped]:
@@ -80,13 +80,13 @@ def _path(folder: str) -> str:
 
 def _read(catalog: Catalog, folder: str) -> Dropped | None:
     try:
-        content = json.loads(home_of(catalog).get(_path(folder)))
-        if "table" not in content:
+        content = decode_document(home_of(catalog).get(_path(folder)), folder)
+        if "table" not in content.content:
             return Dropped(folder)
-        return Dropped(folder, str(content["table"]), int(content["version"]), str(content["transaction"]))
+        return Dropped(folder, content.text("table"), content.integer("version"), content.text("transaction"))
     except NotFoundError:
         return None
-    except (ValueError, KeyError, TypeError):
+    except CorruptionError:
         return Dropped(folder)
 
 

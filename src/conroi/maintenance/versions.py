@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any
 from conroi.commit.files import TableFiles
 from conroi.environment import Environment
 from conroi.errors import CorruptionError, InvalidInputError, NotFoundError
+from conroi.format.documents import decode_document
 from conroi.format.naming import ManifestNaming, parse_manifest_name
 from conroi.refs.tags import Tags
 from conroi.stores.forgotten import Forgetting, being_restored
@@ -117,10 +117,10 @@ def _named(objects: Objects, without: str | None) -> Iterator[int]:
 def _read(objects: Objects, path: str) -> dict[str, Any] | None:
     try:
         data = objects.get(path)
-        return dict(json.loads(data)) if data else None
+        return decode_document(data, path).content if data else None
     except NotFoundError:
         return None
-    except (ValueError, TypeError) as error:
+    except CorruptionError as error:
         raise _unreadable(objects, path) from error
 
 

@@ -45,7 +45,7 @@ def assign_row_ids(fragments: Iterable[pb.DataFragment], next_row_id: int) -> in
             fragment.inline_row_ids = fresh_row_ids(next_row_id, missing)
         elif missing:
             fresh = np.arange(next_row_id, next_row_id + missing, dtype=np.uint64)
-            ids = np.concatenate([decode_row_ids(fragment.inline_row_ids), fresh])
+            ids = np.concatenate([decode_row_ids(fragment.inline_row_ids, rows=_known_ids(fragment)), fresh])
             fragment.inline_row_ids = encode_row_ids(ids)
         next_row_id += missing
     return next_row_id
@@ -137,7 +137,7 @@ def _is_outside(source: pb.DataFragment, low: int, high: int) -> bool:
 def _row_ids(fragment: pb.DataFragment) -> U64Array:
     if fragment.HasField("column_row_ids"):
         raise _spilled(fragment)
-    return decode_row_ids(fragment.inline_row_ids)
+    return decode_row_ids(fragment.inline_row_ids, rows=fragment.physical_rows)
 
 
 def _known_ids(fragment: pb.DataFragment) -> int:

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from conroi.errors import AlreadyExistsError, CorruptionError, InvalidInputError, NotFoundError
+from conroi.format.documents import Document
 from conroi.refs.cells import Cell, Cells
 from conroi.stores.objects import Objects
 
@@ -118,8 +118,8 @@ class BranchNames:
                 hint=f"It has {names}. lake.branches.create(name) makes one.",
             )
         try:
-            return _decoded(cell.name, dict(cell.value))
-        except (KeyError, ValueError, TypeError) as error:
+            return _decoded(cell.name, Document(dict(cell.value), f"The branch {cell.name!r}"))
+        except (CorruptionError, ValueError) as error:
             raise CorruptionError(
                 f"The branch {cell.name!r} cannot be read.",
                 table=self._root,
@@ -127,15 +127,15 @@ class BranchNames:
             ) from error
 
 
-def _decoded(name: str, value: dict[str, Any]) -> Branch:
+def _decoded(name: str, value: Document) -> Branch:
     return Branch(
         name=name,
-        id=str(value["id"]),
-        parent=str(value["parent"]),
-        parent_version=int(value["parentVersion"]),
-        created_at=datetime.fromisoformat(value["createdAt"]),
-        lance_name=str(value["branch"]),
-        lineage=tuple((str(folder), int(version)) for folder, version in value["lineage"]),
+        id=value.text("id"),
+        parent=value.text("parent"),
+        parent_version=value.integer("parentVersion"),
+        created_at=datetime.fromisoformat(value.text("createdAt")),
+        lance_name=value.text("branch"),
+        lineage=tuple(value.pairs("lineage")),
     )
 
 

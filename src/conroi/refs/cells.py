@@ -7,12 +7,12 @@ was stalled meanwhile always finds its number taken.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from conroi.errors import CorruptionError
+from conroi.format.documents import decode_document, encode_document
 from conroi.stores.objects import NameTaken, Objects
 
 _DIGITS = 8
@@ -56,7 +56,7 @@ class Cells:
         """Give the name another value, or (None) none; False if it is not what it was when the cell was read."""
         path = self._path(cell.name, cell.number + 1)
         try:
-            self._objects.put_if_absent(path, json.dumps(value, indent=2).encode())
+            self._objects.put_if_absent(path, b"null" if value is None else encode_document(value, indent=2))
         except NameTaken:
             return False
         return True
@@ -64,17 +64,17 @@ class Cells:
     def _loaded(self, name: str, number: int) -> Cell:
         if not number:
             return Cell(name, None)
+        data = self._objects.get(self._path(name, number))
+        if data == b"null":
+            return Cell(name, None, number)
         try:
-            value: Any = json.loads(self._objects.get(self._path(name, number)))
-        except ValueError as error:
-            raise self._damaged(name) from error
-        if value is not None and not isinstance(value, dict):
-            raise self._damaged(name)
-        return Cell(name, value, number)  # pyright: ignore[reportUnknownArgumentType]
+            return Cell(name, decode_document(data, f"What {name!r} stands for").content, number)
+        except CorruptionError as error:
+            raise self._damaged(name, error) from error
 
-    def _damaged(self, name: str) -> CorruptionError:
+    def _damaged(self, name: str, error: CorruptionError) -> CorruptionError:
         return CorruptionError(
-            f"What {name!r} stands for cannot be read.",
+            error.message,
             table=self._objects.root,
             hint=f"Look at the newest file in {self._folder}/{name}; deleting it brings the value before it back.",
         )

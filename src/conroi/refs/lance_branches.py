@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import json
 
 from conroi.environment import Environment
+from conroi.format.documents import encode_document
 from conroi.stores.objects import NameTaken, Objects
 
 _FOLDER = "_refs/branches"
@@ -29,7 +29,7 @@ def write_lance_ref(
         "metadata": {},
     }
     with contextlib.suppress(NameTaken):
-        table.put_if_absent(lance_ref_path(branch), json.dumps(content, indent=2).encode())
+        table.put_if_absent(lance_ref_path(branch), encode_document(content, indent=2))
 
 
 def delete_lance_ref(table: Objects, branch: str) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -27,12 +26,15 @@ from conroi.errors import (
     NotFoundError,
     RetryableConflict,
 )
+from conroi.format.documents import decode_document, encode_document
 from conroi.stores.forgotten import Fate, fate
 from conroi.stores.objects import NameTaken, Objects
 
 _FOLDER = "_refs/tags"
 _CLAIMS = "_conroi/tags"
 _ID = "conroi.id"
+MOST_MOVES = 100_000
+"""A tag whose content was followed so often leads nowhere."""
 LAKE_TAG = "conroi."
 """Tags of a table whose names begin so protect what tags and branches of its lake need: see
 conroi.catalog.lance_tags."""
@@ -178,7 +180,7 @@ class Tags:
             "manifestSize": info.size,
             "metadata": {_ID: str(self._files.environment.new_uuid())},  # so that no content comes back
         }
-        return json.dumps(content, indent=2).encode()
+        return encode_document(content, indent=2)
 
     def _read(self, name: str) -> dict[str, Any]:
         return _parsed_json(name, self._there(name), self._files.root)
@@ -199,19 +201,24 @@ class Tags:
             content = self._home.get(_path(name))
         except NotFoundError:
             return None
+        seen: set[str] = set()
         while content:
+            following = _claim_path(name, content)
+            if following in seen or len(seen) > MOST_MOVES:
+                raise _damaged(name, self._files.root)
+            seen.add(following)
             try:
-                content = self._home.get(_claim_path(name, content))
+                content = self._home.get(following)
             except NotFoundError:
                 return content
         return None
 
     def _decoded(self, name: str, content: dict[str, Any]) -> Tag:
-        version = content.get("version")
-        if not isinstance(version, int):
+        version, branch, created = (content.get(key) for key in ("version", "branch", "createdAt"))
+        is_number = isinstance(version, int) and not isinstance(version, bool) and 0 < version < 1 << 64
+        if not is_number or not isinstance(branch, str | None):
             raise _damaged(name, self._files.root)
-        created = content.get("createdAt")
-        return Tag(name, version, _parsed(created) if isinstance(created, str) else None, content.get("branch"))
+        return Tag(name, version, _parsed(created) if isinstance(created, str) else None, branch)
 
 
 @checked_calls
@@ -301,7 +308,7 @@ def put_lake_tag(objects: Objects, name: str, branch: str | None, version: int, 
         "metadata": {},
     }
     with contextlib.suppress(NameTaken):
-        objects.put_if_absent(_path(name), json.dumps(content, indent=2).encode())
+        objects.put_if_absent(_path(name), encode_document(content, indent=2))
 
 
 def delete_lake_tags(objects: Objects, names: Iterable[str]) -> None:
@@ -311,8 +318,8 @@ def delete_lake_tags(objects: Objects, names: Iterable[str]) -> None:
 
 def _parsed_json(name: str, content: bytes, table: str) -> dict[str, Any]:
     try:
-        return dict(json.loads(content))
-    except (ValueError, TypeError) as error:
+        return decode_document(content, f"The tag {name!r}").content
+    except CorruptionError as error:
         raise _damaged(name, table) from error
 
 
@@ -351,5 +358,5 @@ def _parsed(text: str) -> datetime | None:
     cut = re.sub(r"(\.\d{6})\d*", r"\1", text).replace("Z", "+00:00")
     try:
         return datetime.fromisoformat(cut)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None

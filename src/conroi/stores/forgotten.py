@@ -11,12 +11,12 @@ and then looks for such marks. So at least one of the two sees the other.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Sequence, Set
 from enum import Enum
 
 from conroi.errors import CorruptionError, NotFoundError
+from conroi.format.documents import decode_document, encode_document
 from conroi.stores.objects import Objects
 
 FORGOTTEN_DIR = "_conroi/forgotten"
@@ -109,14 +109,26 @@ def end_of_dead_collector(objects: Objects, path: str, there: Set[int]) -> None:
     What it meant and did not delete is still `there`, and stays until another collector takes it.
     """
     meant = _read_if_there(objects, path)
-    gone = [version for low, high in meant for version in range(low, high + 1) if version not in there]
-    _end(objects, path, ranges_of(gone))
+    _end(objects, path, _without(meant, there))
+
+
+def _without(runs: Ranges, there: Set[int]) -> Ranges:
+    """The runs with holes for these versions; a run may be as long as numbers go."""
+    left: Ranges = []
+    for low, high in runs:
+        for version in sorted(each for each in there if low <= each <= high):
+            if version > low:
+                left.append((low, version - 1))
+            low = version + 1
+        if low <= high:
+            left.append((low, high))
+    return left
 
 
 def being_restored(objects: Objects) -> set[int]:
     """The versions that somebody brings back, or did a while ago."""
     names = [path.rpartition("/")[2].partition("-")[0] for path in objects.list_names(RESTORING_DIR)]
-    return {int(name) for name in names if name.isascii() and name.isdecimal()}
+    return {int(name) for name in names if len(name) <= _DIGITS and name.isascii() and name.isdecimal()}
 
 
 def ranges_of(versions: Iterable[int]) -> Ranges:
@@ -187,13 +199,13 @@ def _has(runs: Ranges, version: int) -> bool:
 
 
 def _write(objects: Objects, path: str, versions: Ranges) -> None:
-    objects.put(path, json.dumps({"versions": versions}).encode())
+    objects.put(path, encode_document({"versions": [list(run) for run in versions]}))
 
 
 def _read(objects: Objects, path: str) -> Ranges:
     try:
-        return [(int(low), int(high)) for low, high in json.loads(objects.get(path))["versions"]]
-    except (ValueError, KeyError, TypeError) as error:
+        return decode_document(objects.get(path), path).ranges("versions")
+    except CorruptionError as error:
         raise CorruptionError(
             f"{path} does not say which versions were collected.",
             table=objects.root,

@@ -9,13 +9,13 @@ will do.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from conroi.errors import CorruptionError, NotFoundError, StoreError
+from conroi.format.documents import decode_document, encode_document
 from conroi.stores.objects import Objects
 
 _log = logging.getLogger(__name__)
@@ -88,7 +88,7 @@ class LakeCopy:
         }
         if commit.rows is not None:
             content["rows"] = commit.rows
-        self._root.put(_path(commit.version), json.dumps(content, separators=(",", ":")).encode())
+        self._root.put(_path(commit.version), encode_document(content))
 
     def _delete_before(self, version: int) -> None:
         self._root.delete([_path(old) for old in self._versions() if old < version])
@@ -130,7 +130,7 @@ class LakeCopy:
     def _read(self, version: int) -> CopiedCommit | None:
         """The file of a version; None if it is another lake's."""
         try:
-            content = json.loads(self._root.get(_path(version)))
+            content = decode_document(self._root.get(_path(version)), _path(version)).content
             if content["lake"] != self._lake:
                 return None
             return CopiedCommit(
@@ -141,7 +141,7 @@ class LakeCopy:
                 content.get("changes"),
                 content.get("rows"),
             )
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+        except (CorruptionError, ValueError, KeyError, TypeError) as error:
             raise CorruptionError(
                 f"The file {_path(version)} of the lake cannot be read.",
                 table=self._root.root,

@@ -5,10 +5,10 @@ It never says where the store is, since an address may hold a password.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 
 from conroi.errors import CorruptionError, NotFoundError
+from conroi.format.documents import decode_document, encode_document
 from conroi.stores.finishing import FinalPut
 from conroi.stores.objects import NameTaken, Objects
 
@@ -28,12 +28,11 @@ class Marker:
 def marker(root: Objects) -> Marker | None:
     """The marker of the lake in this folder; None if it has no store, or there is no lake."""
     try:
-        content = json.loads(root.get(MARKER))
-        lake = content.get("lake")
-        return Marker(str(content["history"]), None if lake is None else str(lake))
+        content = decode_document(root.get(MARKER), MARKER)
+        return Marker(content.text("history"), content.optional_text("lake"))
     except NotFoundError:
         return None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except CorruptionError as error:
         raise CorruptionError(
             f"The file {MARKER} of the lake cannot be read.",
             table=root.root,
@@ -57,4 +56,4 @@ def mark_again(root: Objects, changed: Marker) -> None:
 
 
 def _encoded(made: Marker) -> bytes:
-    return json.dumps({"history": made.history, "lake": made.lake}).encode()
+    return encode_document({"history": made.history, "lake": made.lake})

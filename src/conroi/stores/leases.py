@@ -22,6 +22,7 @@ from types import TracebackType
 from conroi.arguments import checked_calls
 from conroi.environment import Environment, moment, seconds_since
 from conroi.errors import ConroiError, VersionExpired
+from conroi.format.documents import decode_document
 from conroi.stores.forgotten import Fate, fate
 from conroi.stores.objects import ObjectInfo, Objects
 
@@ -151,6 +152,6 @@ def _end_ns(info: ObjectInfo, parsed: re.Match[str]) -> int:
 
 def _holder(objects: Objects, path: str) -> str | None:
     try:
-        return str(json.loads(objects.get(path))["holder"])
+        return decode_document(objects.get(path), path).text("holder")
     except (ConroiError, ValueError, KeyError, TypeError):
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from typing import Protocol
 
 from conroi.environment import LONG_AGO, SYSTEM, Environment, Moment, moment, seconds_since
 from conroi.errors import ConroiError, CorruptionError, NotFoundError, StoreUnavailable
+from conroi.format.documents import decode_document, encode_document
 from conroi.format.naming import VERSION_HINT_PATH, VERSIONS_DIR, ManifestNaming, is_detached, parse_manifest_name
 from conroi.stores.ages import ages
 from conroi.stores.forgotten import Fate, VersionCollected, fate, watermark
@@ -196,8 +196,8 @@ class FolderVersions:
         if self._objects.is_listing_ordered or self._is_hint_old():
             return None
         try:
-            version = int(json.loads(self._objects.get(VERSION_HINT_PATH))["version"])
-        except (NotFoundError, CorruptionError, ValueError, KeyError, TypeError):
+            version = decode_document(self._objects.get(VERSION_HINT_PATH), VERSION_HINT_PATH).integer("version")
+        except (NotFoundError, CorruptionError):
             return None  # the folder is listed instead
         return self.locate(version) if 0 < version < 1 << 63 else None
 
@@ -252,6 +252,6 @@ class FolderVersions:
     def write_hint(self, version: int) -> None:
         """Tell readers of the folder where to look first. Best effort: without a good hint they list it."""
         try:
-            self._objects.jot(VERSION_HINT_PATH, b'{"version":%d}' % version)
+            self._objects.jot(VERSION_HINT_PATH, encode_document({"version": version}))
         except ConroiError as error:
             _log.debug("version hint of %s not written: %s", self._objects.root, error)

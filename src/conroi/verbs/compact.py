@@ -211,7 +211,7 @@ def _carry_lineage(pinned: Pinned, old: Sequence[pb.DataFragment], new: Sequence
     """The rows that were alive keep their ids and versions, in their order."""
     gone = [load_deletions(pinned.files.objects, pinned.manifest, fragment) for fragment in old]
     pairs = list(zip(old, gone, strict=True))
-    ids = concat_row_ids(drop_row_ids(f.inline_row_ids, g) for f, g in pairs)
+    ids = concat_row_ids(drop_row_ids(f.inline_row_ids, g, rows=f.physical_rows) for f, g in pairs)
     start = 0
     for fragment in new:
         places = np.arange(start, start + fragment.physical_rows, dtype=np.uint64)

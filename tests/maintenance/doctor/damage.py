@@ -176,7 +176,9 @@ def fork(folder: Path, name: str, rows: list[dict[str, Any]]) -> Path:
 
 
 def change_json(path: Path, **values: Any) -> None:
-    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+    content = {**json.loads(path.read_text()), **values}
+    content.pop("conroi.checksum", None)  # as another program would write it
+    path.write_text(json.dumps(content))
 
 
 def v1_name(version: int) -> str:

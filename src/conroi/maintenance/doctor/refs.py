@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
-from typing import Any
 from urllib.parse import unquote
 
-from conroi.errors import NotFoundError
+from conroi.errors import CorruptionError, NotFoundError
+from conroi.format.documents import decode_document
 from conroi.maintenance.doctor.subject import Subject
 from conroi.stores.listed import TREE_DIR, Listed
 from conroi.stores.objects import Objects
@@ -42,20 +41,16 @@ def read_refs(objects: Objects, listed: Listed) -> Refs:
             continue
         name = unquote(file_name.removesuffix(".json"))
         try:
-            content: Any = json.loads(objects.get(path))
+            content = decode_document(objects.get(path), path)
             if folder == TAGS_DIR:
-                refs.tags[name] = (_text(content.get("branch")), int(content["version"]))
+                refs.tags[name] = (content.optional_text("branch"), content.integer("version", high=(1 << 64) - 1))
             else:
-                refs.branches[name] = (_text(content.get("parentBranch")), int(content["parentVersion"]))
+                refs.branches[name] = (content.optional_text("parentBranch"), content.integer("parentVersion"))
         except NotFoundError:
             continue  # deleted since it was listed
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except CorruptionError:
             refs.unreadable.append(path)
     return refs
-
-
-def _text(value: Any) -> str | None:
-    return None if value is None else str(value)
 
 
 def check_refs(subject: Subject, refs: Refs) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from itertools import pairwise
 
 from conroi.commit.files import TableFiles
-from conroi.errors import ConroiError, NotFoundError
+from conroi.errors import ConroiError, CorruptionError, NotFoundError
+from conroi.format.documents import decode_document
 from conroi.maintenance.doctor.lines import Line, VersionFacts
 from conroi.maintenance.doctor.subject import Subject
 from conroi.stores.forgotten import watermark
@@ -104,10 +104,10 @@ def _check_hint(subject: Subject) -> None:
 def _is_good_hint(subject: Subject, path: str) -> bool:
     """The hint may be behind for a moment: only one that leads nowhere is wrong."""
     try:
-        version = int(json.loads(subject.objects.get(path))["version"])
+        version = decode_document(subject.objects.get(path), path).integer("version")
     except NotFoundError:
         return True
-    except (ValueError, KeyError, TypeError):
+    except CorruptionError:
         return False
     newest = subject.newest
     if version in subject.listed.manifests or (newest is not None and newest.version == version):
