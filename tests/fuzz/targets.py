@@ -66,6 +66,7 @@ _MANIFEST = Manifest(
         fields=_HEAD,
         fragments=[_FRAGMENT],
         version=3,
+        timestamp={"seconds": 1_700_000_000},
         max_fragment_id=0,
         transaction_file=_TRANSACTION.file_name,
         data_format=pb.DataFormat(file_format="lance", version="2.2"),

@@ -15,6 +15,9 @@ from google.protobuf.message import DecodeError
 from conroi.errors import CorruptionError
 from conroi.format import lance_pb2 as pb
 
+MOST_ROWS = 1 << 32
+"""A row of a fragment is addressed by 32 bits."""
+
 
 class Manifest:
     """One version of a table, as an immutable value.
@@ -68,7 +71,13 @@ class Manifest:
     @cached_property
     def fragments(self) -> tuple[pb.DataFragment, ...]:
         """The fragments, ascending by id. Read only."""
-        return tuple(_parse(pb.FragmentRun, self._run).fragments)
+        fragments = tuple(_parse(pb.FragmentRun, self._run).fragments)
+        if any(fragment.physical_rows > MOST_ROWS for fragment in fragments):
+            raise CorruptionError(
+                f"The manifest has a fragment with more than {MOST_ROWS:,} rows.",
+                hint="The manifest is damaged, or its writer is broken; open another version.",
+            )
+        return fragments
 
     @cached_property
     def fragments_by_id(self) -> dict[int, pb.DataFragment]:
