@@ -49,7 +49,7 @@ probe of a few bytes on object stores (is a conditional put kept?), which is del
 
 **What it cannot see.** Lance data files have no checksums. A flipped bit in one is found if the file does not open,
 has other rows, or (deep) cannot be decoded; one that turns a number into another number is not. Manifests,
-transactions and deletion files that conroi wrote have checksums, those that pylance wrote have not.
+transactions, deletion files, tags and branches that conroi wrote have checksums, those that pylance wrote have not.
 
 An **error** is something broken, a **warning** works but wants a look, an **info** is harmless.
 """
