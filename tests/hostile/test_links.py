@@ -191,3 +191,29 @@ def test_a_dry_run_lists_the_paths(scene: Scene) -> None:
     assert f"{scene.lone}: data/0123.lance" in found.paths
     assert "data/0123.lance" in str(found)
     assert (scene.lone / "data" / "0123.lance").exists()
+
+
+@pytest.mark.contract("I2")
+@pytest.mark.parametrize("hostile", ["FIFO", "link", "folder is a link"])
+def test_what_another_user_leaves_beside_tables_in_memory_blocks_nothing(
+    hostile: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D7: everyone may write into the folder for shared memory."""
+    from conroi.stores import memory
+
+    home, canary = tmp_path / "shm" / "conroi-memory-left", tmp_path / "canary"
+    canary.mkdir()
+    (canary / ".alive").write_text("x")
+    (tmp_path / "shm").mkdir()
+    if hostile == "folder is a link":
+        home.symlink_to(canary)
+    else:
+        home.mkdir()
+        fifo(home / ".alive") if hostile == "FIFO" else (home / ".alive").symlink_to(canary / ".alive")
+    monkeypatch.setattr(memory, "_RAM_DISK", str(tmp_path / "shm"))
+    monkeypatch.setattr(memory, "_home", None)
+    before = photograph(canary)
+    with bounded(20, megabytes=100):
+        assert memory.memory_folder("t").startswith(str(tmp_path / "shm"))
+    assert photograph(canary) == before
+    assert os.path.lexists(home)
