@@ -14,7 +14,19 @@ import sys
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Integral, Real
-from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar, Union, cast, get_args, get_origin, is_typeddict
+from typing import (
+    Any,
+    Literal,
+    NamedTuple,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    is_typeddict,
+)
 
 from conroi.errors import ConroiError, InvalidInputError, UnknownArgumentError
 
@@ -179,12 +191,21 @@ class _ByName:
     """Stands for a class that its module imports only for type checkers: values are told by the name of their class."""
 
 
+class _RecordStore(Protocol):
+    """What tells a store of records from other objects."""
+
+    def key_of(self, objects: Any) -> str: ...
+    def put_if_absent(self, records: Any, expected: Any = None) -> None: ...
+
+
 _BY_NAME: dict[str, type[_ByName]] = {name: type(name, (_ByName,), {}) for name in ("Lake", "SparkSession")}
 _ALIASES: dict[str, Any] = {
     "Callable": Callable,
     "CommitLock": Callable[..., Any],
     "Progress": Callable[..., Any],
+    "Put": Literal["conditional", "rename"],
     "Remains": Literal["remove", "keep"],
+    "Store": str | _RecordStore,
     "Verb": Callable[..., Any],
 }
 """What is meant by other names that modules import only for type checkers. One that is not here is not checked."""
@@ -292,6 +313,7 @@ _SHOWN = {
     "Environment": "an Environment",
     "Expression": "an expression of pyarrow",
     "PathLike": "a path",
+    "_RecordStore": "a store",
     "Transaction": "a transaction, as conroi.format.decode_transaction(data) reads it",
 }
 """What classes are called in hints."""

@@ -32,6 +32,7 @@ Nobody needs to match text: the facts are attributes (`table`, `version`, `hint`
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -40,6 +41,21 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from conroi.branching.results import Conflict
     from conroi.conflicts.reason import Reason
+
+
+UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control characters, marks that turn the direction of text, and halves of surrogate pairs."""
+
+
+def visible(text: str, *, lines: bool = True) -> str:
+    """The text with control characters as escapes: names come from other software, and a terminal would obey them.
+
+    New lines and tabs stay, unless `lines` is False.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    shown = UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return shown if lines else shown.replace("\n", "\\n").replace("\t", "\\t")
 
 
 class ConroiError(Exception):
@@ -69,9 +85,10 @@ class ConroiError(Exception):
     def __str__(self) -> str:
         where = ""
         if self.table is not None:
-            where = f" [table {self.table}" + (f", version {self.version}]" if self.version is not None else "]")
+            where = f" [table {visible(self.table, lines=False)}"
+            where += f", version {self.version}]" if self.version is not None else "]"
         hint = f" Hint: {self.hint}" if self.hint else ""
-        return f"{self.message}{where}{hint}"
+        return visible(f"{self.message}{where}{hint}")
 
 
 def _made_again(kind: type[ConroiError], message: str) -> ConroiError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -50,7 +51,7 @@ def snapshots(files: TableFiles, limit: int | None = None, newest: int | None = 
     """The versions themselves, newest first, read as you go."""
     if limit is not None and limit < 0:
         raise InvalidInputError(f"{limit} versions cannot be listed.", table=files.root, hint="Give 0 or more.")
-    yield from islice(_line(files, newest), limit)
+    yield from islice(_line(files, newest), limit if limit is None else min(limit, sys.maxsize))
 
 
 def _line(files: TableFiles, newest: int | None) -> Iterator[Snapshot]:

@@ -14,18 +14,18 @@ from conroi.arguments import checked_call, checked_calls
 from conroi.catalog.catalog import Catalog, table_files
 from conroi.catalog.folder_heads import FolderHeads
 from conroi.catalog.forking import table_of
-from conroi.catalog.names import object_id, shown
+from conroi.catalog.names import known_id, object_id, shown
 from conroi.catalog.opening import open_catalog
 from conroi.catalog.publishing import LakePublisher
 from conroi.catalog.records import Notes
-from conroi.catalog.rows import NAMESPACE
+from conroi.catalog.rows import NAMESPACE, Row
 from conroi.catalog.state import LakeState
 from conroi.commit.backoff import pause_s
 from conroi.commit.files import TableFiles
 from conroi.commit.run import checked_texts
 from conroi.data.elsewhere import in_spark
 from conroi.environment import SYSTEM, Environment
-from conroi.errors import AlreadyExistsError, ConflictError, InvalidInputError, about
+from conroi.errors import AlreadyExistsError, ConflictError, InvalidInputError, NotFoundError, about
 from conroi.history import find
 from conroi.lake_branches import LakeBranches
 from conroi.lake_history import LakeCommit, lake_commit
@@ -138,14 +138,25 @@ class Lake(LakeListing, LakeInserts, LakeScopes, LakeBranches, LakeUpkeep):
 
     def __getitem__(self, name: str) -> Table:
         """The table of this name, pinned at the version that the lake has now."""
-        sought = object_id(name)
+        sought = known_id(name, (self._pinned or self._catalog.known_state()).rows)
         with about(shown(sought)):
             if self._pinned is not None:
-                row = self._catalog.row(sought, self._pinned)
+                row = self._past_row(sought, self._pinned)
                 snapshot = self._catalog.snapshot(row)
             else:
                 row, snapshot = self._catalog.newest(lambda state: self._catalog.row(sought, state))
             return Table(table_files(self._catalog, row, self._publisher), snapshot)
+
+    def _past_row(self, sought: str, state: LakeState) -> Row:
+        if state.table(sought) is None:
+            now = self._catalog.known_state()
+            later = f"The lake has it at version {now.version}; lake.history() shows since when."
+            had = ", ".join(shown(row.object_id) for row in state.tables()[:10]) or "no table"
+            raise NotFoundError(
+                f"The lake had no table {shown(sought)!r} at version {state.version}.",
+                hint=later if now.table(sought) is not None else f"It had {had} then.",
+            )
+        return self._catalog.row(sought, state)
 
     def _published(self, name: str) -> Table:
         """The table as this lake has just published it. The storage is not asked again: it may not answer now, and a
@@ -336,9 +347,10 @@ class Lake(LakeListing, LakeInserts, LakeScopes, LakeBranches, LakeUpkeep):
                     done = work(tx)
             except ConflictError as conflict:
                 if not budget.spend(conflict):
-                    conflict.add_note(f"lake.run() gave up after {budget.attempts} transactions.")
+                    if budget.attempts > 1:
+                        conflict.message += f" lake.run() ran the work {budget.attempts} times."
                     raise
-                _log.info("attempt %d of %s lost, running it again: %s", budget.attempts, work, conflict.message)
+                _log.info("lake.run: attempt %d lost, running the work again: %s", budget.attempts, conflict)
                 environment.sleep(pause_s(environment, budget.attempts, environment.monotonic() - started))
             else:
                 return done

@@ -17,7 +17,7 @@ from conroi.catalog.catalog import Catalog, LakeTableFiles, table_files
 from conroi.catalog.creating import new_location
 from conroi.catalog.expectations import Expectation, ListingExpectation, TagsExpectation
 from conroi.catalog.heads import Published
-from conroi.catalog.names import object_id, parents, shown
+from conroi.catalog.names import known_id, object_id, parents, shown
 from conroi.catalog.ownership import mark_created
 from conroi.catalog.part import Wanted
 from conroi.catalog.publishing import PATIENCE_S, RETRIES, LakePublisher, Order, Publishing
@@ -144,7 +144,7 @@ class Transaction(LowerLayer):
     def __getitem__(self, name: str) -> TransactionTable:
         """The table of this name, as this transaction sees it."""
         self._life.check_open()
-        return TransactionTable(self._handle(object_id(name)))
+        return TransactionTable(self._handle(known_id(name, self._base.rows)))
 
     table = __getitem__
 
@@ -276,7 +276,7 @@ class Transaction(LowerLayer):
     def drop_table(self, name: str) -> None:
         """Take a table out of the lake; older versions of the lake still have it."""
         self._life.check_open()
-        key = object_id(name)
+        key = known_id(name, self._base.rows)
         if self.is_done:
             return
         with self._lock:
@@ -293,7 +293,7 @@ class Transaction(LowerLayer):
     def rename_table(self, name: str, new_name: str) -> None:
         """Give a table another name; its data stay where they are."""
         self._life.check_open()
-        key, wanted = object_id(name), object_id(new_name)
+        key, wanted = known_id(name, self._base.rows), object_id(new_name)
         if self.is_done:
             return
         with self._lock:

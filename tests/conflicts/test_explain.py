@@ -69,10 +69,10 @@ def test_an_explanation_says_who_when_what_and_why() -> None:
     reason = Rebase(staged(delete(0, [1], file=1))).over(theirs).verdict.reason
     assert reason is not None
     assert reason.explain() == (
-        "Version 8 (“nightly compaction”), committed first at 2023-11-14 22:13:20 UTC, by lance 14.0.2, compacted data"
-        " files. Your delete changes rows of fragment 0, and these rows were copied to new files, so it does not know"
-        " where they are. Hint: Run it again on version 8; the verbs of a table do so by themselves, and conroi.retry"
-        " does it for your own functions."
+        "Version 8 of the table (“nightly compaction”), committed first at 2023-11-14 22:13:20 UTC, by lance 14.0.2, "
+        "compacted data files. Your delete changes rows of fragment 0, and these rows were copied to new files, so it "
+        "does not know where they are. Hint: Run it again on version 8: lake.run(work) does so for all of a "
+        "transaction, conroi.retry for your own functions, and the verbs of a table do it by themselves."
     )
 
 
@@ -85,7 +85,7 @@ def test_long_lists_are_cut() -> None:
 def test_a_winner_without_name_time_or_message_is_still_told() -> None:
     made = ops.transaction(ops.Restore(version=1), read_version=5, uuid="u")
     reason = Reason("table/restored", "Delete", "Restore", winner=Winner(6, made, ops.Restore(version=1)))
-    assert reason.what_happened == "Version 6, committed first, restored an older version."
+    assert reason.what_happened == "Version 6 of the table, committed first, restored an older version."
 
 
 def test_a_winner_is_described_by_its_manifest_and_transaction() -> None:

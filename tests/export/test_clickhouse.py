@@ -218,3 +218,28 @@ def test_a_folder_that_another_process_has_open_is_said(local: conroi.Lake, tmp_
             export.clickhouse(local["orders"], f"chdb://{tmp_path}/d/t")
     finally:
         end(other)
+
+
+@pytest.mark.contract("U5")
+@pytest.mark.parametrize(
+    "zone",
+    ["UTC'), x String DEFAULT ('", "Europe/Berlin'); DROP TABLE orders; --", "\\'", "Nowhere/Town", "+02:00"],
+)
+def test_the_name_of_a_time_zone_is_not_sql(local: conroi.Lake, new_target: NewTarget, zone: str) -> None:
+    """D5: the name went into the CREATE TABLE as it stood."""
+    target = new_target("zoned")
+    column = pa.array([0], pa.int64()).view(pa.timestamp("us", zone))
+    with pytest.raises(conroi.UnsupportedError, match="time zone") as caught:
+        export.clickhouse(pa.table({"at": column}), target, lake=local)
+    assert "UTC" in (caught.value.hint or "")
+    assert ask(target, f"SELECT name FROM system.tables WHERE name = '{parse(target).table}'") == []
+
+
+@pytest.mark.contract("U5")
+def test_names_of_columns_are_not_sql(local: conroi.Lake, new_target: NewTarget) -> None:
+    names = ["a`b", "a'b", "a\\b", "a\\`b", "a b", "x) ENGINE = Null --", "größe", '"']
+    target = new_target("names")
+    inner = pa.array([{"q`": 5}], pa.struct([("q`", pa.int64())]))
+    export.clickhouse(pa.table({**{name: [1] for name in names}, "s": inner}), target, lake=local)
+    made = ask(target, f"SELECT name FROM system.columns WHERE table = '{parse(target).table}' ORDER BY position")
+    assert [str(row[0]) for row in made] == [*names, "s", "conroi_row", "conroi_lock"]

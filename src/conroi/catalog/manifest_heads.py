@@ -26,7 +26,7 @@ from conroi.commit.putting import Putting
 from conroi.commit.snapshot import Snapshot, load_snapshot, load_transaction
 from conroi.commit.turns import WRITER_PROPERTY, Turns
 from conroi.environment import LONG_AGO, moment, seconds_since, utc_time
-from conroi.errors import ConroiError, NotFoundError
+from conroi.errors import ConroiError, NotFoundError, VersionExpired
 from conroi.format import lance_pb2 as pb
 from conroi.format.manifest_file import ManifestFile, lay_out
 from conroi.format.naming import TRANSACTIONS_DIR, version_after
@@ -173,7 +173,14 @@ class ManifestHeads:
         return self._state(history.find(self._files, version))
 
     def as_of(self, moment: datetime | str) -> LakeState:
-        return self._state(history.find(self._files, as_of=moment))
+        try:
+            return self._state(history.find(self._files, as_of=moment))
+        except VersionExpired:
+            raise
+        except NotFoundError:
+            raise NotFoundError(
+                "The lake has no version that old.", hint="lake.history() lists what there is."
+            ) from None
 
     def history(self, newest: int, limit: int | None) -> Iterator[Published]:
         for snapshot in history.snapshots(self._files, limit, newest):

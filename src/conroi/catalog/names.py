@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Container
 
 from conroi.errors import InvalidInputError
 
@@ -24,6 +25,15 @@ def object_id(name: str) -> str:
             f"The name {name[:40]!r}… has {len(name)} characters.", hint=f"Use {LONGEST_NAME} at most."
         )
     return SEPARATOR.join(parts)
+
+
+def known_id(name: str, ids: Container[str]) -> str:
+    """The id of a table that is there, whatever other software called it; else as `object_id` has it."""
+    if isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        written = name.replace(".", SEPARATOR)
+        if written in ids and not written.startswith("__"):
+            return written
+    return object_id(name)
 
 
 def _check_part(part: str, name: str) -> None:

@@ -10,11 +10,11 @@ from conroi.catalog.rows import Row
 from conroi.catalog.state import Changes
 from conroi.commit.once import IDEMPOTENCY
 from conroi.format.documents import decode_document
-from conroi.format.transaction import COMMIT_MESSAGE_PROPERTY
+from conroi.format.transaction import AUTHOR_PROPERTY, COMMIT_MESSAGE_PROPERTY
 
 RECORDS = "conroi.records"
 LAYOUT = "conroi.layout"
-AUTHOR = "conroi.author"
+AUTHOR = AUTHOR_PROPERTY
 OWN = frozenset({RECORDS, LAYOUT, AUTHOR, IDEMPOTENCY, COMMIT_MESSAGE_PROPERTY, "conroi.writer"})
 MOST_RECORDS = 1000
 """A publication of more tables carries no records: readers then read the rows themselves."""

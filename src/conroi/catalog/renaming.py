@@ -51,7 +51,7 @@ class Names:
             raise AlreadyExistsError(
                 f"There is a {there.object_type} {shown(key)!r} already.",
                 table=shown(key),
-                hint="Open it with tx[name], or choose another name.",
+                hint="Open it with lake[name], inside a transaction with tx[name]; or choose another name.",
             )
         for parent in parents(key):
             if self.get(parent) is not None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import traceback
 from typing import Any
 
-from conroi.cli.output import plain_value
+from conroi.cli.output import to_json
 from conroi.cli.usage import UsageProblem
-from conroi.errors import ConflictError, ConroiError, ExpectedVersionMismatch, MergeConflict
+from conroi.errors import ConflictError, ConroiError, ExpectedVersionMismatch, MergeConflict, visible
 
 OK, FAILED, USAGE, CONFLICT = 0, 1, 2, 3
 INTERRUPTED, PIPE_CLOSED = 130, 141
@@ -34,10 +33,10 @@ def tell(error: BaseException, *, as_json: bool, debug: bool) -> None:
         traceback.print_exception(error)
     facts = failure_facts(error)
     if as_json:
-        text = json.dumps({"error": facts}, ensure_ascii=False, default=plain_value)
+        text = to_json({"error": facts})
     else:
         hint = facts["hint"]
-        text = f"conroi: {facts['message']}" + (f"\nhint: {hint}" if hint else "")
+        text = visible(f"conroi: {facts['message']}" + (f"\nhint: {hint}" if hint else ""))
     print(text, file=sys.stderr)  # noqa: T201
 
 

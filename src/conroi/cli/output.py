@@ -13,6 +13,7 @@ from decimal import Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from conroi.errors import UNSEEN, visible
 from conroi.views.grid import Grid
 from conroi.views.pages import rows_page
 
@@ -49,14 +50,14 @@ class Output:
 
     def line(self, text: str = "", style: str | None = None) -> None:
         """One line of text."""
-        self.console.print(text, style=style, soft_wrap=True)
+        self.console.print(visible(text), style=style, soft_wrap=True)
 
     def prose(self, text: str, indent: int = 0, style: str = "") -> None:
         """A sentence, in as many lines as it needs."""
         from rich.padding import Padding
         from rich.text import Text
 
-        self._draw(Padding(Text(text, style=style), (0, 0, 0, indent), expand=False))
+        self._draw(Padding(Text(visible(text), style=style), (0, 0, 0, indent), expand=False))
 
     def _draw(self, what: Any) -> None:
         with self.console.capture() as drawn:
@@ -104,7 +105,7 @@ class Output:
 
     def note(self, text: str) -> None:
         """A remark that is no part of the answer."""
-        print(text, file=sys.stderr)  # noqa: T201
+        print(visible(text), file=sys.stderr)  # noqa: T201
 
     @contextmanager
     def progress(self, what: str, total: int | None = None) -> Generator[Callable[[int], None]]:
@@ -146,7 +147,7 @@ def _table(grid: Grid, width: int, *, with_titles: bool) -> Any:
             width=fitting,
         )
     for row in grid.rows:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(Text(visible(cell, lines=False)) for cell in row))
     return table
 
 
@@ -164,9 +165,10 @@ def narrowed(widths: Sequence[int], available: int, is_prose: Sequence[bool]) ->
 def to_json(facts: object, indent: int | None = None) -> str:
     """JSON that every program can read: what is no number there becomes null."""
     try:
-        return json.dumps(facts, indent=indent, ensure_ascii=False, default=plain_value, allow_nan=False)
+        text = json.dumps(facts, indent=indent, ensure_ascii=False, default=plain_value, allow_nan=False)
     except ValueError:
-        return json.dumps(_without_nan(facts), indent=indent, ensure_ascii=False, default=plain_value)
+        text = json.dumps(_without_nan(facts), indent=indent, ensure_ascii=False, default=plain_value)
+    return UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)  # in JSON they are inside text, or escaped already
 
 
 def _without_nan(item: Any) -> Any:

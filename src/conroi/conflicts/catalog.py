@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from conroi.conflicts.outcome import Outcome
 
 _AGAIN = (
-    "Run it again on version {version}; the verbs of a table do so by themselves, and conroi.retry does it for your own"
-    " functions."
+    "Run it again on version {version}: lake.run(work) does so for all of a transaction, conroi.retry for your own"
+    " functions, and the verbs of a table do it by themselves."
 )
 _LOOK = "Look at the table as it is now (version {version}), and do the work again only if you still want it."
 _DONE = "Nothing to do, both changes are in the table."

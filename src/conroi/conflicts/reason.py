@@ -44,6 +44,7 @@ class Winner:
     timestamp_ns: int | None = None
     writer: str | None = None
     message: str | None = None
+    author: str | None = None
 
     @classmethod
     def of(cls, manifest: Manifest, transaction: Transaction, operation: Operation) -> Winner:
@@ -57,6 +58,7 @@ class Winner:
             timestamp_ns=stamp.seconds * 1_000_000_000 + stamp.nanos if head.HasField("timestamp") else None,
             writer=f"{library.library} {library.version}".strip() or None,
             message=transaction.message,
+            author=transaction.author,
         )
 
 
@@ -96,9 +98,15 @@ class Reason:
         if self.winner is None:
             return f"Somebody else {deed} first."
         when = _clock(self.winner.timestamp_ns)
-        who = f", by {self.winner.writer}" if self.winner.writer else ""
         said = f" (“{self.winner.message}”)" if self.winner.message else ""
-        return f"Version {self.winner.version}{said}, committed first{when}{who}, {deed}."
+        return f"Version {self.winner.version} of the table{said}, committed first{when}{self._by}, {deed}."
+
+    @property
+    def _by(self) -> str:
+        author, writer = (None, None) if self.winner is None else (self.winner.author, self.winner.writer)
+        if author and writer:
+            return f", by {author} ({writer})"
+        return f", by {author or writer}" if author or writer else ""
 
     @property
     def why(self) -> str:

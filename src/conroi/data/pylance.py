@@ -15,6 +15,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
+from conroi.arguments import printable
 from conroi.commit.forked import is_inherited
 from conroi.commit.snapshot import Snapshot
 from conroi.data.admission import admit, check_file, check_folders
@@ -185,6 +186,8 @@ def _message_for_pylance(objects: Objects, snapshot: Snapshot) -> bytes:
 
 _INVALID_INPUT = "Invalid user input: "
 _NOT_SUPPORTED = "Not supported: "
+_SHOWN = 2_000
+"""So much of a message is shown."""
 _LONGEST = 20_000
 """So much of a message is looked at: it may quote an expression of any length."""
 _MISSING_FILE = re.compile(r"(not found:|no such file)[^\n]{0,1000}\.(lance|manifest|arrow|bin|txn|idx|blob)\b")
@@ -229,7 +232,7 @@ def _typed(error: BaseException, table: str) -> ConroiError:
         hint = "Compare a decimal column with a decimal: write CAST(1.5 AS DECIMAL(10, 2)) for 1.5."
         return InvalidInputError(text, table=table, hint=hint)
     if str(error).startswith((_INVALID_INPUT, _NOT_SUPPORTED)) or (is_refusal and not is_io):
-        return InvalidInputError(text, table=table, hint="Check column names, types and the expression.")
+        return InvalidInputError(_WORDY.sub("", text), table=table, hint=_hint(lowered))
     if is_io:
         return StoreError(text, table=table, hint="Check that the storage is there and may be read and written.")
     return StoreError(
@@ -237,7 +240,24 @@ def _typed(error: BaseException, table: str) -> ConroiError:
     )
 
 
+_WORDY = re.compile(r" ?Valid fields are [^.\n]*\.?")
+"""What pylance says of the columns that a plan reads, which are not all that the table has."""
+_HINTS = {
+    "no field named": "Check the names of columns. A text needs quotes inside the expression: \"'hello'\".",
+    "num_partitions": 'Give what it asks for as options: create_index(…, options={"num_partitions": 16, …}).',
+    "fixedsizelist": "A vector index needs lists of one length: "
+    'alter_columns({"vec": {"type": pa.list_(pa.float32(), 16)}}), with 16 for the length that they have.',
+}
+"""What helps, by what pylance says."""
+
+
+def _hint(said: str) -> str:
+    return next(
+        (hint for part, hint in _HINTS.items() if part in said), "Check column names, types and the expression."
+    )
+
+
 def _plain(error: BaseException) -> str:
     """The message without the source positions pylance puts into it."""
-    text = _SOURCE_POSITION.sub("", str(error)).strip()
+    text = _SOURCE_POSITION.sub("", printable(error, _SHOWN)).strip()
     return text.removeprefix(_INVALID_INPUT).removeprefix("LanceError(IO): ") or type(error).__name__

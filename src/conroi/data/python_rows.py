@@ -12,6 +12,7 @@ from decimal import Decimal
 from numbers import Real
 from typing import Any, cast
 
+import numpy as np
 import pyarrow as pa
 
 from conroi.arguments import printable, shortened
@@ -22,6 +23,8 @@ Loss = Callable[[Any], str | None]
 
 _LARGEST = {"halffloat": 65_519.99, "float": 3.4028235677973362e38}
 """What becomes infinite beyond this, by type."""
+MOST_LEVELS = 64
+"""How deep lists and dicts may be inside each other."""
 _MICROSECONDS = {"s": 1_000_000, "ms": 1_000}
 
 
@@ -49,12 +52,30 @@ def _checked_rows(given: Sequence[object]) -> Sequence[Mapping[str, Any]]:
                 f"A list of dicts was expected, but it holds a {type(row).__name__}.",
                 hint='Write rows as [{"id": 1, "name": "a"}, …].',
             )
-        for name in cast("Mapping[object, object]", row):
+        for name, value in cast("Mapping[object, object]", row).items():
             if not isinstance(name, str):
                 raise InvalidInputError(
                     f"{shortened(name)} is the name of a column, but not text.", hint='Write {"id": 1}.'
                 )
+            if not _is_shallow(value, MOST_LEVELS):
+                raise InvalidInputError(
+                    f"Column {shortened(name)} has more than {MOST_LEVELS} lists and dicts inside each other.",
+                    hint="Give the value fewer levels; one that contains itself cannot be stored.",
+                )
     return cast("Sequence[Mapping[str, Any]]", given)
+
+
+def _is_shallow(value: object, levels: int) -> bool:
+    """Whether not more than so many lists and dicts are inside each other: pyarrow has no limit, and crashes."""
+    if isinstance(value, Mapping):
+        inside: Iterable[object] = cast("Mapping[object, object]", value).values()
+    elif isinstance(value, list | tuple | set | frozenset):
+        inside = cast("Iterable[object]", value)
+    elif isinstance(value, np.ndarray) and value.dtype == object:
+        inside = cast("Iterable[object]", value.flat)
+    else:
+        return True
+    return levels > 0 and all(_is_shallow(each, levels - 1) for each in inside)
 
 
 def _inferred(name: str, rows: Sequence[Mapping[str, Any]]) -> pa.DataType:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from zoneinfo import available_timezones
+
 import pyarrow as pa
 
 from conroi.errors import UnsupportedError
+from conroi.export.engine import name, text
 
 _PLAIN: dict[pa.DataType, str] = {
     pa.int8(): "Int8",
@@ -54,16 +57,22 @@ def _type(type_: pa.DataType, is_old: bool) -> str | None:
     return None if is_old else _newer(type_)
 
 
+def _known_zone(zone: str) -> str:
+    """The name of a time zone; it comes from the data, and only names that are known go into a statement."""
+    if zone not in available_timezones():
+        raise UnsupportedError(
+            f"ClickHouse has no time zone {zone!r}.", hint='Cast the column to pa.timestamp("us", "UTC") first.'
+        )
+    return zone
+
+
 def _newer(type_: pa.DataType) -> str | None:
     if pa.types.is_timestamp(type_):
-        zone = f", '{type_.tz}'" if type_.tz else ", 'UTC'"
-        return f"DateTime64({_DIGITS[type_.unit]}{zone})"
+        return f"DateTime64({_DIGITS[type_.unit]}, {text(_known_zone(type_.tz or 'UTC'))})"
     if pa.types.is_decimal(type_):
         return f"Decimal({type_.precision}, {type_.scale})"
     if pa.types.is_dictionary(type_):
         return _type(type_.value_type, False)
     if pa.types.is_struct(type_):
-        from conroi.export.engine import name
-
         return f"Tuple({', '.join(f'{name(f.name)} {column_type(f, is_old=False)}' for f in type_)})"
     return None

@@ -73,9 +73,14 @@ def refused(place: str, text: str) -> ClickHouseError:
 
 def text(value: str) -> str:
     """A value in SQL. Parameters would be better, but old servers have none."""
-    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    return _quoted(value, "'")
 
 
 def name(identifier: str) -> str:
     """An identifier in SQL."""
-    return "`" + identifier.replace("\\", "\\\\").replace("`", "\\`") + "`"
+    return _quoted(identifier, "`")
+
+
+def _quoted(value: str, mark: str) -> str:
+    """The one way in which foreign text gets into a statement."""
+    return mark + value.replace("\\", "\\\\").replace(mark, f"\\{mark}") + mark

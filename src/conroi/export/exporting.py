@@ -169,7 +169,7 @@ class Exporting:
         self._engine.ask(f"ALTER TABLE {self._target.sql} DELETE WHERE {where}")
         self._wait(
             f"SELECT count() FROM system.mutations WHERE database = {text(self._target.database)} "
-            f"AND table = {text(self._target.table)} AND NOT is_done AND position(command, '{behind}') > 0",
+            f"AND table = {text(self._target.table)} AND NOT is_done AND position(command, {text(str(behind))}) > 0",
             "the rows of an export that was not finished are still being removed",
         )
 

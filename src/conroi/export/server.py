@@ -77,6 +77,6 @@ class Server:
 
     def _unavailable(self, error: Exception) -> StoreUnavailable:
         return StoreUnavailable(
-            f"ClickHouse at {self.place} could not be asked: {type(error).__name__}",
-            hint="It may pass; check that the server runs and can be reached.",
+            f"ClickHouse at {self.place} could not be asked: {type(error).__name__}: {error}",
+            hint="Check host and port, and that the server runs; it may pass.",
         )

@@ -12,6 +12,7 @@ from conroi.format import lance_pb2 as pb
 from conroi.format.seal import seal_message, unseal_message
 
 COMMIT_MESSAGE_PROPERTY = "__lance_commit_message"
+AUTHOR_PROPERTY = "conroi.author"
 FOLDED_PROPERTY = "conroi.folded"
 """The names of several changes that became one version, where Lance has no operation that does them all."""
 BASE_PROPERTY = "conroi.base"
@@ -47,6 +48,11 @@ class Transaction:
     def message(self) -> str | None:
         """The commit message, if there is one."""
         return self.wire.transaction_properties.get(COMMIT_MESSAGE_PROPERTY)
+
+    @property
+    def author(self) -> str | None:
+        """Who committed, as they said."""
+        return self.wire.transaction_properties.get(AUTHOR_PROPERTY)
 
     @property
     def operation_name(self) -> str:

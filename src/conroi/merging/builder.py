@@ -78,7 +78,7 @@ class MergeBuilder:
     evolve_schema: bool = False
 
     def _name_for_errors(self, table: str | None) -> str:
-        return self.uri if table is None else table
+        return self.uri if table is None or "/" in table else table  # a merge is about one table
 
     def _with(
         self, rows: Rows, action: Action, values: Mapping[str, object] | None = None, condition: str | None = None

@@ -6,6 +6,8 @@ import html
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from conroi.errors import visible
+
 Row = Sequence[str]
 
 
@@ -39,7 +41,7 @@ def grid(columns: str, rows: Iterable[Row], *, title: str = "", lines: Iterable[
 
 def to_html(*grids: Grid) -> str:
     """The grids for a notebook; every text is escaped."""
-    return "".join(_html(each) for each in grids)
+    return visible("".join(_html(each) for each in grids))
 
 
 def _html(each: Grid) -> str:

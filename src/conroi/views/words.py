@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
+from conroi.errors import visible
+
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 _LIST_ITEMS = 4
-_CONTROLS = dict.fromkeys((*range(32), 127, *range(128, 160)), "�") | {9: " ", 10: " ", 13: " "}
 
 
 def moment(when: datetime | None) -> str:
@@ -51,7 +52,7 @@ def key_text(row: Mapping[str, object]) -> str:
 
 def plain(text: str) -> str:
     """On one line, and without what would steer a terminal."""
-    return text.translate(_CONTROLS)
+    return visible(text, lines=False)
 
 
 def value(item: object, longest: int = 60) -> str:
