@@ -198,7 +198,9 @@ class _RecordStore(Protocol):
     def put_if_absent(self, records: Any, expected: Any = None) -> None: ...
 
 
-_BY_NAME: dict[str, type[_ByName]] = {name: type(name, (_ByName,), {}) for name in ("Lake", "SparkSession")}
+_BY_NAME: dict[str, type[_ByName]] = {
+    name: type(name, (_ByName,), {}) for name in ("DuckDBPyConnection", "Lake", "SparkSession")
+}
 _ALIASES: dict[str, Any] = {
     "Callable": Callable,
     "CommitLock": Callable[..., Any],
@@ -207,6 +209,7 @@ _ALIASES: dict[str, Any] = {
     "Remains": Literal["remove", "keep"],
     "Store": str | _RecordStore,
     "Verb": Callable[..., Any],
+    "duckdb": types.SimpleNamespace(DuckDBPyConnection=_BY_NAME["DuckDBPyConnection"]),
 }
 """What is meant by other names that modules import only for type checkers. One that is not here is not checked."""
 
@@ -309,6 +312,7 @@ def _instance_of(wanted: type) -> Check:
 
 _SHOWN = {
     "Callable": "a function",
+    "DuckDBPyConnection": "a connection, as duckdb.connect() gives it",
     "DataType": "a type of pyarrow, such as pa.int64()",
     "Environment": "an Environment",
     "Expression": "an expression of pyarrow",

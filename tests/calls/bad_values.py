@@ -12,7 +12,7 @@ import pyarrow as pa
 from tests.calls.surface import ROWS, World
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string()), ("n", pa.float64())])
-GOOD_BATCH = pa.record_batch([[7], ["x"], [1.0]], schema=SCHEMA)
+GOOD_BATCH = pa.record_batch({"id": [7], "v": ["x"], "n": [1.0]}, schema=SCHEMA)
 
 
 class StreamBrokeError(Exception):
@@ -22,6 +22,9 @@ class StreamBrokeError(Exception):
 def _breaking() -> Iterator[pa.RecordBatch]:
     yield GOOD_BATCH
     raise StreamBrokeError
+
+
+def _nothing(*_: object) -> None: ...
 
 
 def _nested(depth: int, wrap: Callable[[Any], Any]) -> Any:
@@ -78,7 +81,7 @@ BAD: dict[str, Callable[[], Any]] = {
     "a deep dict": lambda: _nested(3_000, lambda inner: {"a": inner}),
     "an object": object,
     "a class": lambda: int,
-    "a function": lambda: lambda *_: None,
+    "a function": lambda: _nothing,
     "a generator": lambda: (each for each in [1]),
     "a path": lambda: Path("nope"),
     "the end of time": lambda: dt.datetime.max,
@@ -157,6 +160,6 @@ def good(world: World, call: str, name: str) -> Any:
         "values": {"v": "'x'"},
         "version": 1,
         "where": "id = 1",
-        "work": lambda tx: tx["t"].count_rows(),
+        "work": _nothing,
     }
     return by_call.get((verb, name), by_name.get(name))

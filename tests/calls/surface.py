@@ -64,6 +64,7 @@ class World:
             "naming": alone.naming,
             "transaction": conroi.LanceTransaction(pb.Transaction()),
             "lease_info": lake.leases()[0],
+            "query": lake.query("SELECT * FROM t"),
         }
 
     def calls(self) -> Iterator[tuple[str, Callable[..., Any]]]:
