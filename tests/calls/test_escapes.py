@@ -59,9 +59,9 @@ def test_the_command_line_shows_control_characters_as_escapes(
 def test_an_odd_table_is_shown_read_and_renamed(lake: conroi.Lake):
     assert ODD in lake.tables()
     assert lake[ODD].count_rows() == 1
-    assert "\\x1b" in lake._repr_html_()
-    assert "\x1b" not in lake._repr_html_()
-    assert "\x1b" not in lake["plain"]._repr_html_()
+    assert "\\x1b" in lake._repr_html_()  # pyright: ignore[reportPrivateUsage]
+    assert "\x1b" not in lake._repr_html_()  # pyright: ignore[reportPrivateUsage]
+    assert "\x1b" not in lake["plain"]._repr_html_()  # pyright: ignore[reportPrivateUsage]
     assert lake.rename_table(ODD, "tame").count_rows() == 1
     assert lake.tables() == ["plain", "tame"]
 

@@ -9,6 +9,7 @@ from conroi.errors import visible
 
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 _LIST_ITEMS = 4
+_BLANKS = {9: " ", 10: " ", 13: " "}
 
 
 def moment(when: datetime | None) -> str:
@@ -52,7 +53,7 @@ def key_text(row: Mapping[str, object]) -> str:
 
 def plain(text: str) -> str:
     """On one line, and without what would steer a terminal."""
-    return visible(text, lines=False)
+    return visible(text.translate(_BLANKS))
 
 
 def value(item: object, longest: int = 60) -> str:
