@@ -38,6 +38,7 @@ from conroi.locks import locks_of
 from conroi.locks.locks import checked_address
 from conroi.maintenance.durations import Duration
 from conroi.maintenance.mend import mend
+from conroi.pickles import Reduced, reduced_lake
 from conroi.retrying import Budget
 from conroi.stores.leases import Lease
 from conroi.table import Table
@@ -429,6 +430,10 @@ class Lake(LakeListing, LakeInserts, LakeScopes, LakeBranches, LakeUpkeep):
             )
         if isinstance(self._catalog.heads, FolderHeads):
             raise self._catalog.heads.read_only()
+
+    def __reduce__(self) -> Reduced:
+        """Another process opens the lake again; credentials come from its environment."""
+        return reduced_lake(self)
 
     def __repr__(self) -> str:
         state = self._state()

@@ -30,6 +30,7 @@ from conroi.maintenance.reports import Collected, Expired
 from conroi.maintenance.versions import live_leases
 from conroi.merging.builder import MergeBuilder, source_rows
 from conroi.merging.request import checked_on
+from conroi.pickles import Reduced, reduced_table
 from conroi.reading import ReadableTable
 from conroi.stores.leases import LeaseInfo
 from conroi.verbs.columns import ColumnChange, NewColumns, compute_here
@@ -85,6 +86,10 @@ class Table(ReadableTable):
         if head is self._pinned.snapshot and not is_contended:
             return self._pinned
         return Pinned(self._files, head, self._pinned, is_contended=is_contended)
+
+    def __reduce__(self) -> Reduced:
+        """Another process opens the table again, at this version; credentials come from its environment."""
+        return reduced_table(self)
 
     # ------------------------------------------------------------------------- which version
 

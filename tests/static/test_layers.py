@@ -26,6 +26,7 @@ FRONT_DOOR = {
     "lake_scoped",
     "lake_upkeep",
     "opening",
+    "pickles",
     "reading",
     "retrying",
     "row_reader",

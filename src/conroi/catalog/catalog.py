@@ -80,6 +80,8 @@ class Catalog:
         self.environment = environment
         self._storage_options = storage_options
         self._durable = durable
+        self.place = root.root, storage_options, durable
+        """Where the lake is, and how it is reached."""
         self._wrap = wrap
         self._state: LakeState | None = None
         self._objects: dict[str, Objects] = {}

@@ -86,6 +86,11 @@ class Locks:
         self._targets: dict[int, str] = {}
         """What we know of that is locked and is no table of the lake."""
 
+    @property
+    def has_address(self) -> bool:
+        """Whether they are in a database that was named when the lake was opened."""
+        return self._address is not None
+
     def beside(self, catalog: Catalog) -> Locks:
         """The locks of a branch of the lake, in the same place."""
         return Locks(catalog, self._address)

@@ -73,6 +73,10 @@ class FolderVersions:
         self._unanswered: int | None = None
         """The version whose put last had no answer."""
 
+    def puts_with(self, kind: type) -> bool:
+        """Whether versions become real in this way."""
+        return isinstance(self._putter, kind)
+
     def latest(self) -> Located | None:
         asked_at = moment(self._environment)
         located = self._from_seen() or self._from_hint() or self._newest_listed()
