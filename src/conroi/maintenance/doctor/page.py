@@ -15,6 +15,9 @@ _INTRODUCTION = """\
 # Doctor: what is wrong, and what to do
 
 ```python
+import conroi
+
+lake = conroi.connect("./lake")
 diagnosis = lake.doctor()  # or table.doctor(), for a table without a lake
 print(diagnosis)  # one line for each finding: what, where, and what to do
 diagnosis.is_healthy  # nothing is broken; warnings and leftovers do not count

@@ -1,0 +1,46 @@
+"""The Python blocks of README and docs run as they stand, in order, in an empty folder."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[2]
+PAGES = [
+    "docs/branches.md",
+    "docs/doctor.md",
+    "docs/lake.md",
+    "docs/maintenance.md",
+    "docs/namespace.md",
+    "docs/reading.md",
+    "docs/stores.md",
+]
+"""Not export.md, locks.md and spark.md, whose blocks name servers and sessions."""
+_BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page: str) -> list[str]:
+    return _BLOCK.findall((REPOSITORY / page).read_text("utf-8"))
+
+
+def _run(page: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", "\n".join(blocks(page))], cwd=folder, capture_output=True, text=True, timeout=200
+    )
+
+
+@pytest.mark.contract("E12")
+@pytest.mark.parametrize("page", [*PAGES, "README.md"])
+def test_the_blocks_of_a_page_run_as_they_stand(page: str, tmp_path: Path):
+    assert blocks(page)
+    ran = _run(page, tmp_path)
+    assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.contract("E12")
+def test_a_block_that_fails_is_noticed(tmp_path: Path):
+    assert _BLOCK.findall("```python\nx = 1\n```\n\n```\nno\n```\n\n```python\ny\n```\n") == ["x = 1\n", "y\n"]
