@@ -5,12 +5,13 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from conroi.cli.text_files import TextOptions
 from conroi.errors import ConroiError, InvalidInputError, NotFoundError, UnsupportedError
 
 ENDINGS = {
@@ -32,16 +33,24 @@ class Source:
 
     path: str
     kind: str
+    text: TextOptions = field(default_factory=TextOptions)
 
     def open(self, known: pa.Schema | None = None) -> pa.RecordBatchReader:
         """A stream of its rows; `known` says the types of columns that text alone does not."""
         try:
+            if self.kind in ("csv", "tsv"):
+                return _csv(self.path, known, "\t" if self.kind == "tsv" else ",", self.text)
             return _READERS[self.kind](self.path, known)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise self.unreadable(error) from error
 
     def unreadable(self, error: Exception) -> InvalidInputError:
         """The error for rows that are not what they should be."""
+        if "UTF8" in str(error) or "utf-8" in str(error):
+            return InvalidInputError(
+                f"{self.path} is not UTF-8: {_first_line(error)}",
+                hint="Say how it is encoded: --encoding latin-1, or cp1252.",
+            )
         return InvalidInputError(
             f"{self.path} cannot be read as {self.kind}: {_first_line(error)}",
             hint="Types are guessed from the first rows of a text file; make the table first, with the types you want.",
@@ -106,21 +115,23 @@ def _scanned(dataset: Any) -> pa.RecordBatchReader:
     return dataset.scanner(batch_size=BATCH_ROWS, batch_readahead=2, fragment_readahead=1).to_reader()
 
 
-def _csv(path: str, known: pa.Schema | None, delimiter: str = ",") -> pa.RecordBatchReader:
+def _csv(path: str, known: pa.Schema | None, delimiter: str, text: TextOptions) -> pa.RecordBatchReader:
     from pyarrow import csv
 
     types: Any = {} if known is None else {field.name: field.type for field in known}
-    return csv.open_csv(
+    types |= text.arrow_types()
+    delimiter = text.delimiter or delimiter
+    reader = csv.open_csv(
         path,
+        read_options=csv.ReadOptions(encoding=text.encoding or "utf8"),
         parse_options=csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
         convert_options=csv.ConvertOptions(
             column_types=types, strings_can_be_null=True, quoted_strings_can_be_null=False
         ),
     )
-
-
-def _tsv(path: str, known: pa.Schema | None) -> pa.RecordBatchReader:
-    return _csv(path, known, "\t")
+    if any(pa.types.is_binary(field.type) and field.name not in types for field in reader.schema):
+        raise pa.ArrowInvalid("invalid UTF8 data")  # which pyarrow would keep as bytes
+    return reader
 
 
 def _json(path: str, known: pa.Schema | None) -> pa.RecordBatchReader:
@@ -150,8 +161,6 @@ def _delta(path: str, known: pa.Schema | None) -> pa.RecordBatchReader:  # noqa:
 
 _READERS: dict[str, Callable[[str, pa.Schema | None], pa.RecordBatchReader]] = {
     "parquet": _parquet,
-    "csv": _csv,
-    "tsv": _tsv,
     "json": _json,
     "lance": _lance,
     "delta": _delta,

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from conroi.cli.registering import command
-from conroi.cli.session import Session
+from conroi.cli.session import Session, Target
 from conroi.cli.usage import UsageProblem
 from conroi.cli.words import Author, Message
 from conroi.views.words import plural
 
 if TYPE_CHECKING:
     from conroi.cli.loads import Load, Loading
+    from conroi.cli.sources import Source
+    from conroi.cli.text_files import TextOptions
     from conroi.transaction import TransactionResult
 
 SECTION = "Rows in and out"
@@ -29,6 +32,7 @@ def add_to(app: typer.Typer) -> None:
         examples=[
             "conroi load ./lake/orders orders.parquet --create --key id",
             "conroi load ./lake/orders 'new/*.csv' --mode merge --on id --once 2026-11-15",
+            "conroi load ./lake/orders old.csv --create --delimiter ';' --encoding latin-1 --type zip=string",
             "conroi load ./lake/orders s3://bucket/big.parquet --spark",
             "conroi load ./lake --plan nightly.toml",
         ],
@@ -54,6 +58,13 @@ def load(
     once: Annotated[
         str | None, typer.Option(metavar="KEY", help="Do nothing if a load with this key was committed before.")
     ] = None,
+    delimiter: Annotated[
+        str | None, typer.Option(metavar="CHARACTER", help="What separates values in text files; `tab` is a tab.")
+    ] = None,
+    encoding: Annotated[str | None, typer.Option(metavar="NAME", help="Of text files: latin-1, cp1252, …")] = None,
+    type_: Annotated[
+        list[str] | None, typer.Option("--type", metavar="COLUMN=TYPE", help="Of a column in text files; repeatable.")
+    ] = None,
     spark: Annotated[bool, typer.Option("--spark", help="Let Spark read and write the files.")] = False,
     message: Message = None,
     author: Author = None,
@@ -66,6 +77,7 @@ def load(
     from conroi.cli.load_plans import LoadPlan, read_plan
     from conroi.cli.loads import Load, Loading, spark_frame
     from conroi.cli.sources import find
+    from conroi.cli.text_files import TextOptions, parsed_types
 
     if plan is not None and len(words) != 1:
         raise UsageProblem("With --plan give the lake alone; the plan names the files.")
@@ -75,9 +87,9 @@ def load(
             raise UsageProblem("With --plan give the lake alone; the plan names the tables.")
         wanted = read_plan(plan)
     else:
-        chosen = Load(
-            target.table_name, tuple(find(words[1:])), mode, _listed(on), _listed(key), creates=create, evolve=evolve
-        )
+        text = TextOptions(delimiter, encoding, parsed_types(type_ or ())).checked()
+        sources = _described(session, find(words[1:]), text, target)
+        chosen = Load(target.table_name, sources, mode, _listed(on), _listed(key), creates=create, evolve=evolve)
         wanted = LoadPlan((chosen,))
     with session.output.progress("rows loaded") as progress:
         loading = Loading(wanted.loads, progress, spark_frame if spark else None)
@@ -85,6 +97,23 @@ def load(
             target.lake, message=message or wanted.message, author=author or wanted.author, once=once or wanted.once
         )
     _say(session, loading, result)
+
+
+def _described(session: Session, found: Sequence[Source], text: TextOptions, target: Target) -> tuple[Source, ...]:
+    """The files with the options for text; what is guessed of them is said."""
+    from conroi.cli.text_files import guessed
+
+    name = target.table_name
+    known = target.lake[name].schema.names if name in target.lake else ()
+    sources: list[Source] = []
+    for source in found:
+        options = text
+        if source.kind == "csv" and "://" not in source.path:
+            options, notes = guessed(source.path, text, known)
+            for note in notes:
+                session.output.note(note)
+        sources.append(replace(source, text=options))
+    return tuple(sources)
 
 
 def _listed(columns: str | None) -> tuple[str, ...]:

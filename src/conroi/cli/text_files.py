@@ -1,0 +1,107 @@
+"""Delimited text files: their delimiter, encoding and types, given or guessed; what was guessed is said."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import gzip
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import IO, Any, cast
+
+import pyarrow as pa
+
+from conroi.cli.usage import UsageProblem
+
+LOOKED_AT = 1000
+"""So many lines of a file are looked at for a guess."""
+_DELIMITERS = (";", "\t", "|")
+_LEADING_ZERO = re.compile(r"0\d+")
+
+
+@dataclass(frozen=True)
+class TextOptions:
+    """How a text file is read."""
+
+    delimiter: str | None = None
+    encoding: str | None = None
+    types: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The types of columns by name, as pyarrow calls them: int64, string, date32."""
+
+    def checked(self) -> TextOptions:
+        """The options, if they can be used; UsageProblem if not."""
+        delimiter = {"tab": "\t", "\\t": "\t"}.get(self.delimiter or "", self.delimiter)
+        if delimiter is not None and len(delimiter) != 1:
+            raise UsageProblem(f"The delimiter {self.delimiter!r} is not one character. A tab is --delimiter tab.")
+        if self.encoding is not None:
+            try:
+                codecs.lookup(self.encoding)
+            except LookupError:
+                raise UsageProblem(
+                    f"The encoding {self.encoding!r} is not known. Try utf-8, latin-1, cp1252."
+                ) from None
+        for name, type_ in self.types.items():
+            try:
+                cast("Any", pa).type_for_alias(type_)
+            except ValueError:
+                raise UsageProblem(
+                    f"{type_!r}, the type of {name}, is not known. Try int64, double, string, date32."
+                ) from None
+        return replace(self, delimiter=delimiter)
+
+    def arrow_types(self) -> dict[str, pa.DataType]:
+        """The types that were given."""
+        return {name: cast("Any", pa).type_for_alias(type_) for name, type_ in self.types.items()}
+
+
+def parsed_types(texts: Sequence[str]) -> dict[str, str]:
+    """`id=int64` as a mapping."""
+    pairs = [text.partition("=") for text in texts]
+    if any(not name or not type_ for name, _, type_ in pairs):
+        raise UsageProblem("A type is given as --type COLUMN=TYPE, such as --type zip=string.")
+    return {name: type_ for name, _, type_ in pairs}
+
+
+def guessed(path: str, options: TextOptions, known: Sequence[str] = ()) -> tuple[TextOptions, list[str]]:
+    """The options with what was not given filled in from the first lines, and a sentence about each guess.
+
+    `known` are columns whose type the table says.
+    """
+    notes: list[str] = []
+    lines = _first_lines(path, options.encoding or "utf-8")
+    if not lines:
+        return options, notes
+    if options.delimiter is None:
+        found = next((each for each in _DELIMITERS if each in lines[0] and "," not in lines[0]), ",")
+        if found != ",":
+            shown = "tab" if found == "\t" else found
+            notes.append(f"{path}: taken as separated by {shown!r}; --delimiter says otherwise.")
+        options = replace(options, delimiter=found)
+    assert options.delimiter is not None
+    names, *rows = list(csv.reader(lines, delimiter=options.delimiter)) or [[]]
+    zeros = [
+        name
+        for number, name in enumerate(names)
+        if name not in options.types
+        and name not in known
+        and any(_LEADING_ZERO.fullmatch(row[number]) for row in rows if number < len(row))
+    ]
+    if zeros:
+        notes.append(
+            f"{path}: {', '.join(zeros)} kept as text because of leading zeros; --type {zeros[0]}=int64 says otherwise."
+        )
+        options = replace(options, types={**options.types, **dict.fromkeys(zeros, "string")})
+    return options, notes
+
+
+def _first_lines(path: str, encoding: str) -> list[str]:
+    """The first lines; none if they cannot be read so: then the reader says why."""
+    try:
+        opener: Any = gzip.open if path.endswith(".gz") else open
+        file: IO[str]
+        with opener(path, "rt", encoding=encoding, newline="") as file:
+            return list(islice(file, LOOKED_AT))
+    except (OSError, UnicodeError):
+        return []
