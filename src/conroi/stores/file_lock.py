@@ -115,7 +115,7 @@ class FileLock:
 
     def _sign(self, file: int) -> None:
         # Only for people who wait: a failure to sign is no reason not to commit.
-        # A file with another name too is somebody else's as well.
+        # A file that has another name, too, is not ours alone.
         with contextlib.suppress(OSError):
             if os.fstat(file).st_nlink != 1:
                 return

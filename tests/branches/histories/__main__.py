@@ -42,6 +42,8 @@ def main() -> int:
     ).run():
         done += 1
         counts += outcome.counts
+        if done % 500 == 0:
+            print(f"{done} histories, {sum(kinds.values())} differences, {time.monotonic() - began:.0f} s", flush=True)
         if outcome.problem is None:
             continue
         kinds[outcome.signature] += 1
