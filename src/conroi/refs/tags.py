@@ -215,8 +215,9 @@ class Tags:
 
     def _decoded(self, name: str, content: dict[str, Any]) -> Tag:
         version, branch, created = (content.get(key) for key in ("version", "branch", "createdAt"))
-        is_number = isinstance(version, int) and not isinstance(version, bool) and 0 < version < 1 << 64
-        if not is_number or not isinstance(branch, str | None):
+        if not isinstance(version, int) or isinstance(version, bool) or not isinstance(branch, str | None):
+            raise _damaged(name, self._files.root)
+        if not 0 < version < 1 << 64:
             raise _damaged(name, self._files.root)
         return Tag(name, version, _parsed(created) if isinstance(created, str) else None, branch)
 
