@@ -18,7 +18,7 @@ import conroi
 from tests.calls.bad_values import BAD, StreamBrokeError, good
 from tests.calls.surface import World, again, make
 
-CALLS = 2_000
+CALLS = 600
 """So many of them in one run; which ones, the day says. `make soak` does all."""
 NOT_CALLED = {
     "conroi.retry": "gives a function",
