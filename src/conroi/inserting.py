@@ -23,7 +23,7 @@ from conroi.environment import moment
 from conroi.errors import ConroiError, IncompatibleConflict, InvalidInputError, NotFoundError, RetryableConflict
 from conroi.format.fields import key_columns
 from conroi.locks.fence import PROPERTY, Fence, InsertNote, Removal, note_of
-from conroi.locks.locks import Holding, locks_of
+from conroi.locks.locks import Holding, check_wait, locks_of
 from conroi.transaction import Transaction
 
 _log = logging.getLogger(__name__)
@@ -49,12 +49,17 @@ class Insert:
     incarnation: str | None = None
     """Which table of that name is meant; None if any will do."""
 
+    def __post_init__(self) -> None:
+        if self.chunk_rows is not None and self.chunk_rows < 1:
+            raise InvalidInputError(
+                f"chunk_rows={self.chunk_rows} is not a size.", hint="Give 1 or more, or leave it out."
+            )
+        check_remains(self.remains)
+        check_wait(self.wait_s)
+
 
 def insert(catalog: Catalog, object_id: str, what: Insert) -> int:
     """Take the table's lock and insert; the answer is how many rows. Every insert of a lake comes through here."""
-    if what.chunk_rows is not None and what.chunk_rows < 1:
-        raise InvalidInputError(f"chunk_rows={what.chunk_rows} is not a size.", hint="Give 1 or more, or leave it out.")
-    check_remains(what.remains)
     with locks_of(catalog).held(object_id, what.wait_s) as holding:
         if what.incarnation is not None and holding.row.incarnation != what.incarnation:
             raise NotFoundError(

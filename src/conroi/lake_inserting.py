@@ -87,6 +87,7 @@ class LakeInserts:
     ) -> Table:
         """Insert into the table of this name, which is made, with stable row ids, if it is not there."""
         self._refuse_pinned()
+        Insert([], chunk_rows, wait_s, message, remains)  # refused before the table is made
         rows: Any = data
         if name not in self:
             source = from_elsewhere(data) or to_reader(data)

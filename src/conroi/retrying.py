@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import sys
+import threading
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar, overload
 
@@ -33,7 +34,7 @@ UNLIMITED = sys.maxsize
 def checked_timeout(timeout: float) -> float:
     """A number of seconds, 0 or more."""
     is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)  # pyright: ignore[reportUnnecessaryIsInstance]
-    if not is_number or not 0 <= timeout < float("inf"):
+    if not is_number or not 0 <= timeout <= threading.TIMEOUT_MAX:
         raise InvalidInputError(f"timeout={timeout!r} is not a number of seconds.", hint="Give 0 or more.")
     return float(timeout)
 

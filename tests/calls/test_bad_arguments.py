@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import inspect
 import os
 import random
@@ -109,7 +108,7 @@ def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int | None) -> 
     monkeypatch.chdir(tmp_path / "here")
     again(world, tmp_path / "template")
     chosen = list(cases(world))
-    seed = os.environ.get("CONROI_SWEEP_SEED") or dt.datetime.now(dt.UTC).strftime("%Y%m%d")
+    seed = os.environ.get("CONROI_SWEEP_SEED", "20261117")
     if most is not None:
         chosen = sorted(random.Random(seed).sample(chosen, most), key=lambda case: case[0])
     done = Sweep(world, tmp_path / "template")

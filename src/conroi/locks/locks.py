@@ -211,7 +211,7 @@ def _unlocked(object_id: str) -> tuple[Mode, ...]:
 
 def check_wait(wait_s: float | None) -> None:
     """A time to wait for a lock, or None."""
-    if wait_s is not None and not wait_s >= 0:
+    if wait_s is not None and not 0 <= wait_s <= threading.TIMEOUT_MAX:
         raise InvalidInputError(f"wait_s={wait_s!r} is not a time.", hint="Give seconds; None waits for ever.")
 
 
