@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -405,7 +406,7 @@ class TransactionTable(TableInTransaction):
 
     def clone(
         self,
-        uri: str,  # noqa: ARG002
+        uri: str | os.PathLike[str],  # noqa: ARG002
         *,
         deep: bool = False,  # noqa: ARG002
         storage_options: Mapping[str, str] | None = None,  # noqa: ARG002

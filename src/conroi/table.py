@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Unpack
@@ -468,7 +469,7 @@ class Table(ReadableTable):
 
     def clone(
         self,
-        uri: str,
+        uri: str | os.PathLike[str],
         *,
         deep: bool = False,
         storage_options: Mapping[str, str] | None = None,

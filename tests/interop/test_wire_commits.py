@@ -148,7 +148,9 @@ def test_files_under_another_base_are_looked_for_there(tmp_path: Path, is_root: 
     lance.write_dataset(pa.table({"id": [10], "v": [1]}), str(root), mode="append", target_bases=["other"])
     (data,) = transactions_after(root, 1)
     without_versions_after(root, 1, conroi.ManifestNaming.V2)
-    conroi.commit(root, decode_transaction(data))
+    with pytest.raises(conroi.InvalidInputError, match="allow_bases"):
+        conroi.commit(root, decode_transaction(data))
+    conroi.commit(root, decode_transaction(data), allow_bases=[other])
     assert ids(root) == list(range(11))
 
 

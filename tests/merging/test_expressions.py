@@ -218,7 +218,7 @@ BAD: dict[str, tuple[Any, str]] = {
     "value that is cut": (lambda m: m.when_matched_update({"n": "1.5"}), "CAST"),
     "no value": (lambda m: m.when_matched_update({}), "column"),
     "blank value": (lambda m: m.when_matched_update({"n": " "}), "expression"),
-    "value that is no expression": (lambda m: m.when_matched_update({"n": [1]}), "expression"),
+    "value that is no expression": (lambda m: m.when_matched_update({"n": [1]}), "value"),
     "null in a column that has none": (lambda m: m.when_not_matched_insert({"n": "1"}), "id"),
     "nothing to do": (lambda m: m, "when_matched"),
 }

@@ -213,7 +213,7 @@ def test_a_type_that_spark_lacks_is_named_and_can_be_left_out(spark: SparkSessio
 
 def test_what_cannot_be_read_is_refused_with_a_hint(spark: SparkSession, uri: str):
     table = conroi.create_table(uri, FIVE)
-    with pytest.raises(conroi.InvalidInputError, match="list of names"):
+    with pytest.raises(conroi.InvalidInputError, match="columns="):
         table.to_spark(spark, "id")
     with pytest.raises(conroi.InvalidInputError, match="at least one column"):
         table.to_spark(spark, [])

@@ -96,7 +96,7 @@ def can_become(source: pa.DataType, target: pa.DataType) -> bool:
     if pa.types.is_integer(target) and pa.types.is_decimal(source):
         return source.scale <= 0  # so Spark has the integers that go up to 2⁶⁴
     if pa.types.is_timestamp(source) and pa.types.is_timestamp(target) and target.tz is None:
-        return source.tz is None  # without its zone a time says another moment elsewhere
+        return source.tz in (None, "UTC")  # without another zone a time says another moment
     return any(family(source) and family(target) for family in _FAMILIES) or (
         pa.types.is_integer(source) and (pa.types.is_floating(target) or pa.types.is_decimal(target))
     )

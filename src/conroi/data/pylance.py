@@ -208,9 +208,9 @@ def pylance_errors(table: str) -> Generator[None]:
     except ConroiError as error:
         error.table = error.table or table
         raise
-    except (KeyboardInterrupt, SystemExit, GeneratorExit):
-        raise
     except BaseException as error:  # a panic in Rust is not an Exception
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise  # the process is to end, or the task
         raise _typed(error, table) from error
 
 

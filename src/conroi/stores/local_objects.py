@@ -132,7 +132,7 @@ class LocalObjects:
         self._sync_folder_of(target)
 
     def copy_from(self, source: Objects, path: str, there: str | None = None) -> None:
-        there = there or path
+        there = path if there is None else there
         found = source.pieces(there) if isinstance(source, LocalObjects) else pieces(source, there)
         with self._temporary(path, found) as (temporary, name):
             self._replace(temporary, name, path)
