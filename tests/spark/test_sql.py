@@ -409,7 +409,7 @@ def test_a_query_in_a_serializable_transaction_expects_only_the_tables_it_names(
         ("SELECT * FRM orders", InvalidInputError, "line 1, column"),
         ("SELECT 1; SELECT 2", InvalidInputError, "one statement"),
         ("", InvalidInputError, "one statement"),
-        (7, InvalidInputError, "not SQL"),
+        (7, InvalidInputError, "query=7"),
         ("DROP TABLE orders", UnsupportedError, "DROP"),
         ("SHOW TABLES", UnsupportedError, "SHOW"),
         ("INSERT INTO nope VALUES (1)", NotFoundError, "no table nope"),
