@@ -158,8 +158,7 @@ def shortened(value: object) -> str:
         text = repr(value)
     except Exception:  # noqa: BLE001 (whatever the value is, the message is about its place)
         text = f"<{type(value).__name__}>"
-    text = text if len(text) <= SHOWN_CHARACTERS else text[: SHOWN_CHARACTERS - 1] + "…"
-    return text.encode("utf-8", "backslashreplace").decode()
+    return printable(text, SHOWN_CHARACTERS)
 
 
 def _unknown(function: Callable[..., object], name: str, known: Iterable[str]) -> UnknownArgumentError:

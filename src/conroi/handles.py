@@ -338,7 +338,7 @@ class TransactionTable(TableInTransaction):
 
     @property
     def scan(self) -> Scan:
-        """The lower layer of streams and lazy scans: what the next statement sees, for whoever reads it later."""
+        """The lower layer of streams and lazy scans: what the next statement sees, for a reader that opens it later."""
         handle, pinned = self._handle, self._pinned
         return Scan(pinned, Base(handle.files.objects, handle.statements.base, handle.life.check_open))
 

@@ -1,6 +1,6 @@
 """Files of a table that live under another root, the bases of clones and branches; and copying files between roots.
 
-Whoever can write a manifest can name any folder as a base. So a base is used only if it is inside the lake or the
+A writer of a manifest can name any folder as a base. So a base is used only if it is inside the lake or the
 table that was opened, or if the one who opens named it.
 """
 
