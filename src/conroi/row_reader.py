@@ -146,7 +146,7 @@ class RowReader:
 
     @property
     def scan(self) -> Scan:
-        """The lower layer of streams and lazy scans: this very version, for whoever reads it later."""
+        """The lower layer of streams and lazy scans: this very version, for a reader that opens it later."""
         return Scan(self._pinned)
 
     def to_pandas(
