@@ -79,6 +79,25 @@ def test_a_table_that_comes_back_gets_another_folder() -> None:
     assert lake.doctor(deep=True).is_healthy
 
 
+def test_a_table_that_comes_back_with_older_versions_gets_another_folder() -> None:
+    """The folder was never written, but an older state reads version 2 of the main branch by it."""
+    lake, work = on_branch([{"id": 1}])
+    older = branched(lake, "older", "main")
+    lake["t"].append([{"id": 2}])
+    work.merge("main")
+    had = work.version
+    older.rename_table("t", "e")
+    work.drop_table("t")
+
+    work.merge("older", prefer="source")
+    work["e"].append([{"id": 9}])
+
+    assert sorted(work["e"].to_arrow()["id"].to_pylist()) == [1, 9]
+    for opened in (work, again(lake, "dev")):
+        assert ids(opened.at(had)) == [1, 2]
+    assert lake.doctor(deep=True).is_healthy
+
+
 @pytest.fixture
 def forwarded() -> tuple[conroi.Lake, conroi.Lake, int]:
     """A branch of a branch that had version 3 of `t` from dev and then got version 3 from main; when it had dev's."""

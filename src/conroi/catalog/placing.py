@@ -6,6 +6,9 @@ folder: readers of older states, pylance by path, and all that is cached by fold
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import takewhile
+
 from conroi.catalog.catalog import Catalog, location_of
 from conroi.catalog.creating import new_location
 from conroi.catalog.forking import seen_on
@@ -53,19 +56,30 @@ def brought_row(target: Catalog, source: Row) -> Row:
 
 
 def _is_free(target: Catalog, row: Row) -> bool:
-    """Whether the folder of the row has no line of versions, and had none before; or this very one."""
-    objects, location = target.objects(location_of(row)), location_of(row)
+    """Whether the folder of the row has no line of versions, and had none before; or this very one.
+
+    A folder that was never written may still be the one by which older states of the branch read inherited versions.
+    """
+    objects = target.objects(location_of(row))
     if _had_versions(objects):
         return False
     if target.branch is None:
         return True
-    began = {each.location: each for each in target.at(target.identity.parent_version).tables()}
-    if location in began:  # not written, but read by older states of the branch
-        return row.continues(began[location])
+    if not all(map(row.continues, _earlier_rows(target, location_of(row)))):
+        return False
     try:
         return objects.get(MARK) == _claim(row)
     except NotFoundError:
         return True
+
+
+def _earlier_rows(target: Catalog, location: str) -> Iterator[Row]:
+    """The rows that states of the branch have had of the table in this folder."""
+    began = target.identity.parent_version
+    yield from (row for row in target.at(began).tables() if row.location == location)
+    for published in takewhile(lambda each: each.version > began, target.heads.history(target.known_state().version, None)):
+        rows = (published.changes or {}).values()
+        yield from (row for row in rows if row is not None and row.location == location)
 
 
 def _had_versions(objects: Objects) -> bool:
