@@ -200,3 +200,41 @@ def test_of_three_common_states_the_one_to_which_the_others_are_older_is_the_bas
     lake.merge("b", into="a")
 
     assert numbers(a) == {1: 11, 2: 22, 3: 33, 4: 44}
+
+
+@pytest.mark.contract("B9")
+def test_a_merge_that_brings_nothing_is_remembered_if_a_third_branch_has_what_it_passed(
+    lake: conroi.Lake, crossed: dict[str, conroi.Lake]
+) -> None:
+    """a and p hold the same rows, merged crosswise. b took those of p, which a must know to have them in common."""
+    p, q, a, b = (crossed[name] for name in ("p", "q", "a", "b"))
+    upsert(p, {1: 11})
+    upsert(q, {2: 22})
+    lake.merge("q", into="a")
+    lake.merge("p", into="a")
+    lake.merge("q", into="p")
+    lake.merge("p", into="b")
+    before = a.version
+
+    lake.merge("p", into="a")
+
+    assert a.version == before + 1
+    upsert(a, {3: 33})
+    upsert(b, {4: 44})
+    lake.merge("b", into="a")
+    assert numbers(a) == {1: 11, 2: 22, 3: 33, 4: 44}
+
+
+@pytest.mark.contract("B9")
+def test_two_branches_that_merge_each_other_come_to_rest(lake: conroi.Lake, crossed: dict[str, conroi.Lake]) -> None:
+    upsert(crossed["p"], {1: 11})
+    upsert(crossed["q"], {2: 22})
+
+    def merge_both() -> tuple[int, int]:
+        lake.merge("p", into="q")
+        lake.merge("q", into="p")
+        return crossed["p"].version, crossed["q"].version
+
+    merge_both()
+    after = merge_both()
+    assert merge_both() == merge_both() == after

@@ -32,6 +32,8 @@ MOST_MISSED = 20
 T = TypeVar("T")
 Lineage: TypeAlias = tuple[tuple[str, int], ...]
 """The folders that have the versions from before a branch, and up to which, nearest first."""
+Tables: TypeAlias = dict[str, object]
+"""By name: the identity and the pin of a table, wherever it is."""
 Clock = Mapping[str, int]
 """By branch (as pylance calls it; `main` for the main one): the newest version of it that went into this one."""
 
@@ -65,32 +67,50 @@ def is_merged(source: Side, target: Side) -> bool:
 
 
 def brings_only_itself(source: Side, target: Side) -> bool:
-    """Whether the target knows all that went into the source but, at most, versions with the same tables as it has now.
+    """Whether what the target does not know of the source is at most versions with tables that it knows.
 
-    If those have nothing new either, the target need not remember them: no branch can begin at anything that it missed.
+    If those have nothing new for the target, it need not remember them. Any other version must be remembered, whether
+    it brings something or not: a third branch may have merged it, or do so later, and then it is what the two have in
+    common.
     """
     known, branch = clock_of(target), source.catalog.identity
     catalogs = {_name(branch): source.catalog, MAIN: source.catalog.main}
     begins = {_name(branch): branch.lineage[0][1]} if branch.lineage else {}  # what was before it is of its parents
     for name, merged in clock_of(source).items():
-        missed = range(max(known.get(name, 0), begins.get(name, 0)) + 1, merged + 1)
-        if missed and (name not in catalogs or len(missed) > MOST_MISSED):
+        last_known = max(known.get(name, 0), begins.get(name, 0))
+        if merged <= last_known:
+            continue
+        if name not in catalogs or merged - last_known > MOST_MISSED:
             return False
-        if not all(_has_same_tables(source, catalogs[name], version) for version in missed):
+        before = _tables_at(catalogs[name], last_known)
+        if not all(_is_known(catalogs[name], version, before, target) for version in range(last_known + 1, merged + 1)):
             return False
     return True
 
 
-def _has_same_tables(side: Side, catalog: Catalog, version: int) -> bool:
-    """Whether a version of a branch has the same tables; no branch can begin at one that was collected."""
+def _is_known(catalog: Catalog, version: int, before: Tables | None, target: Side) -> bool:
+    """Whether a version has the tables of the last known one, or of the state of the target that went into it.
+
+    No branch can begin at one that was collected.
+    """
     try:
-        then = catalog.at(version)
+        side = Side(catalog, catalog.at(version))
     except NotFoundError:
         return True
-    return _tables(then) == _tables(side.state)
+    tables = _tables(side.state)
+    return tables == before or tables == _tables_at(
+        target.catalog, clock_of(side).get(_name(target.catalog.identity), 0)
+    )
 
 
-def _tables(state: LakeState) -> dict[str, object]:
+def _tables_at(catalog: Catalog, version: int) -> Tables | None:
+    try:
+        return _tables(catalog.at(version)) if version else None
+    except NotFoundError:
+        return None
+
+
+def _tables(state: LakeState) -> Tables:
     """What a state has, wherever it is: a table on a branch is the one that it was made of until it is written."""
     rows = [row for row in state.rows.values() if row.object_id != MERGES]
     return {row.object_id: (row.incarnation, row.pin) if row.is_table else None for row in rows}
