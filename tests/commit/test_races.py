@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-import conroi
 from tests.support.servers import S3Server
 from tests.support.writers import Job, assert_exact, assert_one_creator_each, new_table, run_job
 
@@ -41,15 +40,3 @@ def test_a_lock_makes_a_server_safe_that_ignores_conditions(rclone: S3Server, tm
     job = Job(rclone.new_uri(), commits=4, options=rclone.options, lock_file=str(tmp_path / "lock"))
     new_table(job)
     assert_exact(job, run_job(job))
-
-
-def test_control_without_the_lock_that_server_loses_rows(rclone: S3Server) -> None:
-    job = Job(rclone.new_uri(), commits=10, options=rclone.options, is_failure_fine=True)
-    new_table(job)
-    claims = run_job(job)
-    versions = [version for of_process in claims for version in of_process.values()]
-    there = set(conroi.open_table(job.uri, storage_options=rclone.options).to_arrow()["row"].to_pylist())
-    lost = {row for of_process in claims for row in of_process} - there
-    assert len(set(versions)) < len(versions) or lost, "two made the same version, or rows are gone"
-    with pytest.raises(AssertionError):
-        assert_exact(job, claims)

@@ -446,6 +446,9 @@ class LakeVersions:
         found = [each for each in self._catalog.folder_of(row).all() if each.version < newest.version]
         return [*found, newest]
 
+    def require_conditions(self, path: str, data: bytes) -> None:
+        """The names of detached versions are drawn at random: nothing can be overwritten."""
+
     def put(self, version: int, naming: ManifestNaming, data: bytes) -> Located:
         """Only detached versions are put by themselves; all others are published with the lake."""
         row = self.row()

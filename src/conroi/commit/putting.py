@@ -21,6 +21,7 @@ from conroi.errors import (
     StoreUnavailable,
 )
 from conroi.format.manifest_file import ManifestFile
+from conroi.format.naming import TRANSACTIONS_DIR
 from conroi.stores.ages import ages
 from conroi.stores.forgotten import VersionCollected
 from conroi.stores.objects import NameTaken
@@ -48,10 +49,21 @@ class Putting:
     def put(self, located: Located, data: bytes, file: ManifestFile) -> Snapshot | None:
         """The version, now real; None if a concurrent writer has its name."""
         self.taken, self._is_unanswered = None, False
+        self._require_conditions(file)
         try:
             return self._put(located, data, file)
         except VersionCollected as collected:
             raise self._collected(located, collected) from None
+
+    def _require_conditions(self, file: ManifestFile) -> None:
+        """The transaction's file is written, so a conditional put of it must be refused."""
+        path = f"{TRANSACTIONS_DIR}/{file.manifest.head.transaction_file}"
+        for resend in range(RESENDS):
+            try:
+                return self._files.versions.require_conditions(path, file.transaction or b"")
+            except StoreUnavailable:
+                self._pause(resend)
+        return self._files.versions.require_conditions(path, file.transaction or b"")
 
     def _put(self, located: Located, data: bytes, file: ManifestFile) -> Snapshot | None:
         sent_at = moment(self._files.environment)

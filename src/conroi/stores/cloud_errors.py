@@ -15,6 +15,7 @@ OBSTORE_ERRORS = (exceptions.BaseError, OSError, ValueError, NotImplementedError
 CONDITIONAL = ("create", "copy to")
 """The verbs of requests that may be refused because the name is taken."""
 _STATUS = re.compile(r"\bstatus:? (?:code )?(\d{3})\b")
+_PLAIN_HTTP = re.compile(r"\bsource: BadScheme\b")
 _CODE = re.compile(r"<Code>([A-Za-z]{1,60})</Code>")
 
 
@@ -80,6 +81,13 @@ def _refusal(error: Exception, asked: str, root: str) -> ConroiError:
 
 def _by_status(error: Exception, asked: str, root: str) -> ConroiError:
     status = status_of(error)
+    if status is None and _PLAIN_HTTP.search(str(error)):
+        # Nothing was sent: obstore refused to.
+        return StoreError(
+            f"{asked}: plain http:// is not allowed",
+            table=root,
+            hint="give storage_options={'allow_http': 'true'} or set AWS_ALLOW_HTTP=true, or use https://",
+        )
     if status is None:
         reason = "no answer from the server"
     else:

@@ -52,6 +52,8 @@ class CloudObjects:
         self.root = location.uri()
         self.reach = reach or own_reach(self.root)
         self.storage_options: StorageOptions = read_options(storage_options)
+        self.bucket = location.scheme, location.authority, _endpoint(self.storage_options)
+        """The bucket, and the server if the options name it."""
         self._store = open_store(location, self.storage_options, retries=True)
         self._store_once = open_store(location, self.storage_options, retries=False)
         # S3 Express (directory buckets) lists in no order and knows no starting point.
@@ -210,6 +212,10 @@ class CloudObjects:
 
 
 _OBSTORE = ProcessBound("used an object store", "opens a table or lake on an object store")
+
+
+def _endpoint(options: Mapping[str, str]) -> str:
+    return next((value for name, value in sorted(options.items()) if "endpoint" in name), "")
 
 
 def _info(found: obstore.ObjectMeta) -> ObjectInfo:

@@ -1,7 +1,12 @@
-"""From storage options to an obstore store: which option goes where, and how long to wait."""
+"""From storage options and environment variables to an obstore store: which setting goes where, and how long to wait.
+
+pylance and obstore both read the variables of the storage (`AWS_…`, `GOOGLE_…`, `AZURE_…`). obstore drops those about
+the HTTP connection as soon as it is given any such setting, and we always give timeouts; so they are read here.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
@@ -29,6 +34,17 @@ CLIENT_OPTIONS = frozenset(
         "read_timeout", "root_certificate", "timeout", "user_agent",
     }
 )  # fmt: skip
+_PREFIXES = {
+    "s3": ("aws_",),
+    "gs": ("google_",),
+    "az": ("azure_storage_", "azure_"),
+    "abfss": ("azure_storage_", "azure_"),
+}
+_RETRIES = ("client_max_retries", "client_retry_timeout")
+HTTP_VARIABLES = ("AZURE_STORAGE_ALLOW_HTTP", "AZURE_STORAGE_USE_HTTP", "AWS_ALLOW_HTTP")
+"""Whether plain HTTP is allowed, on any storage: the last that is set wins, also over the option, as in pylance."""
+TOKEN = "google_storage_token"  # noqa: S105  # the name of an option
+"""A bearer token for Google Cloud Storage, which obstore takes only through a function."""
 _WAITS = {"timeout": "30s", "connect_timeout": "5s"}
 _MAX_RETRIES = 4
 _RETRY_SECONDS = 30
@@ -36,14 +52,48 @@ _RETRY_SECONDS = 30
 
 def open_store(location: CloudLocation, options: Mapping[str, str], *, retries: bool) -> CloudStore:
     """The obstore store for a place; InvalidInputError names the option that is wrong, never its value."""
-    config = {name: value for name, value in options.items() if name not in PYLANCE_ONLY}
-    build = _builder(location, _retry_config(options, retries=retries))
+    config, variables = merged_settings(location.scheme, options, os.environ)
+    build = _builder(location, _retry_config(config, retries=retries))
     try:
         return build({**_WAITS, **config})
     except OBSTORE_ERRORS:
-        wrong = _wrong_options(build, config)
+        wrong = [variables.get(name, name) for name in _wrong_options(build, config)]
     # Raised out here: the original may quote the values.
     raise _refusal(location, wrong, config)
+
+
+def merged_settings(
+    scheme: str, options: Mapping[str, str], environ: Mapping[str, str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """The options with what the environment says about connections, and the variables that settings came from.
+
+    Options win over variables, except where pylance has it the other way round: plain HTTP and retries.
+
+    >>> merged_settings("s3", {"aws_timeout": "9s"}, {"AWS_TIMEOUT": "5s", "AWS_ALLOW_HTTP": "true"})[0]
+    {'timeout': '9s', 'allow_http': 'true'}
+    """
+    settings = {_client_option(scheme, name) or name: value for name, value in options.items()}
+    variables: dict[str, str] = {}
+    for variable, value in environ.items():
+        name = _client_option(scheme, variable.lower())
+        if name is not None and name != variable.lower() and name not in settings:
+            settings[name], variables[name] = value, variable
+    ruling = [(variable, "allow_http") for variable in HTTP_VARIABLES]
+    ruling += [(f"OBJECT_STORE_{name.upper()}", name) for name in _RETRIES]
+    if scheme == "gs" and TOKEN not in settings:
+        ruling.append((TOKEN.upper(), TOKEN))
+    for variable, name in ruling:
+        if variable in environ:
+            settings[name], variables[name] = environ[variable], variable
+    return settings, variables
+
+
+def _client_option(scheme: str, name: str) -> str | None:
+    """What obstore calls a setting of the connection, which may be given with the prefix of its storage."""
+    for prefix in ("", *_PREFIXES[scheme]):
+        if name.startswith(prefix) and name.removeprefix(prefix) in CLIENT_OPTIONS:
+            return name.removeprefix(prefix)
+    return None
 
 
 def _builder(location: CloudLocation, retry: RetryConfig) -> Callable[[dict[str, str]], CloudStore]:
@@ -53,14 +103,19 @@ def _builder(location: CloudLocation, retry: RetryConfig) -> Callable[[dict[str,
     def build(config: dict[str, str]) -> CloudStore:
         # Names and values are the user's text; obstore checks them at run time.
         client: Any = {name: value for name, value in config.items() if name in CLIENT_OPTIONS}
-        settings: Any = {name: value for name, value in config.items() if name not in CLIENT_OPTIONS}
+        apart = CLIENT_OPTIONS | PYLANCE_ONLY | {TOKEN}
+        settings: Any = {name: value for name, value in config.items() if name not in apart}
+        how: Any = {"prefix": prefix, "config": settings, "client_options": client, "retry_config": retry}
         if scheme == "s3":
-            return S3Store(authority, prefix=prefix, config=settings, client_options=client, retry_config=retry)
+            return S3Store(authority, **how)
         if scheme == "gs":
-            return GCSStore(authority, prefix=prefix, config=settings, client_options=client, retry_config=retry)
+            token = config.get(TOKEN)
+            provider: Any = None if token is None else lambda: {"token": token, "expires_at": None}
+            return GCSStore(authority, **how, credential_provider=provider)
         if scheme == "abfss":
-            return AzureStore.from_url(location.uri(), config=settings, client_options=client, retry_config=retry)
-        return AzureStore(authority, prefix=prefix, config=settings, client_options=client, retry_config=retry)
+            del how["prefix"]
+            return AzureStore.from_url(location.uri(), **how)
+        return AzureStore(authority, **how)
 
     return build
 

@@ -110,6 +110,9 @@ class ExternalVersions:
 
     # ---------------------------------------------------------------------------- writing
 
+    def require_conditions(self, path: str, data: bytes) -> None:
+        """The store decides who wins, not the storage."""
+
     def put(self, version: int, naming: ManifestNaming, data: bytes) -> Located:
         final = naming.path(version)
         if is_detached(version):  # off the line of versions, so there is nothing to decide

@@ -15,7 +15,8 @@ from conroi.format.naming import VERSION_HINT_PATH, VERSIONS_DIR, ManifestNaming
 from conroi.stores.ages import ages
 from conroi.stores.forgotten import Fate, VersionCollected, fate, watermark
 from conroi.stores.objects import Objects
-from conroi.stores.putters import ConditionalPut, PutNew
+from conroi.stores.probing import require_conditions
+from conroi.stores.putters import ConditionalPut, LockedPut, PutNew
 
 _log = logging.getLogger(__name__)
 
@@ -45,6 +46,12 @@ class VersionStore(Protocol):
 
     def all(self) -> list[Located]:
         """Every version that can still be opened, ascending."""
+        ...
+
+    def require_conditions(self, path: str, data: bytes) -> None:
+        """UnsupportedError if `put` relies on conditional writes and the storage ignores them.
+
+        `path` is a file of ours that is there, with this data."""
         ...
 
     def put(self, version: int, naming: ManifestNaming, data: bytes) -> Located:
@@ -102,6 +109,10 @@ class FolderVersions:
                 hint="A migration of the manifest names was interrupted; run migrate_manifest_names() again, alone.",
             )
         return found
+
+    def require_conditions(self, path: str, data: bytes) -> None:
+        if not self.puts_with(LockedPut):
+            require_conditions(self._objects, path, data)
 
     def put(self, version: int, naming: ManifestNaming, data: bytes) -> Located:
         located = Located(version, naming.path(version), naming)
