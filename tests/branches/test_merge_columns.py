@@ -438,3 +438,19 @@ def test_a_copy_of_a_column_that_was_retyped_is_another_column(tmp_path: Path) -
     for name in ("t", "copy"):
         rows = sorted((row["id"], row["v"], row["y"]) for row in lake[name].to_arrow().to_pylist())
         assert rows == [(1, 10, 7), (2, 99, 20)]
+
+
+@pytest.mark.contract("B16")
+def test_a_column_that_got_the_field_id_of_one_that_was_dropped_is_another_column(tmp_path: Path) -> None:
+    """The value of the dropped column was taken for one of the new column."""
+    lake = conroi.connect(tmp_path / "lake")
+    lake.create_table("t", [{"id": 1}], key="id")
+    lake["t"].add_columns({"old": "2"})
+    lake.branches.create("dev")
+    lake["t"].drop_columns(["old"])
+    lake["t"].add_columns(pa.schema([pa.field("new", pa.float64())]))
+    lake.branch("dev")["t"].append([{"id": 2, "old": 7}])
+
+    lake.merge("dev")
+
+    assert sorted(lake["t"].to_arrow().to_pylist(), key=str) == [{"id": 1, "new": None}, {"id": 2, "new": None}]

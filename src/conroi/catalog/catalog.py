@@ -479,8 +479,8 @@ class LakeTableFiles(TableFiles):
         return shown(self.object_id)
 
     @property
-    def is_on_branch(self) -> bool:
-        return self.catalog is not None and self.catalog.branch is not None
+    def may_branch(self) -> bool:
+        return self.catalog is not None and self.catalog.main.manifest is not None
 
     def head(self) -> Snapshot:
         assert self.catalog is not None

@@ -48,8 +48,11 @@ class TableFiles:
         return self.root
 
     @property
-    def is_on_branch(self) -> bool:
-        """Whether it is a table on a branch of a lake, so that the same ids may be given to other fields elsewhere."""
+    def may_branch(self) -> bool:
+        """Whether its versions may be merged with those of a branch, where the same id may be another field's.
+
+        The next field id is the same on every branch, and that of a column which was dropped is given again.
+        """
         return False
 
     def holding(self, snapshot: Snapshot) -> TableFiles:  # noqa: ARG002 (a table of a lake may go on in another folder)

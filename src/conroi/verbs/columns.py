@@ -138,7 +138,7 @@ def with_new_fields(
             del field.metadata[mark]
         field.unenforced_primary_key = field.unenforced_clustering_key = False
         field.unenforced_primary_key_position = field.unenforced_clustering_key_position = 0
-        if pinned.files.is_on_branch:
+        if pinned.files.may_branch:
             field.metadata[ADDED] = pinned.files.environment.new_uuid().hex[:12].encode()
     return [*there, *added]
 

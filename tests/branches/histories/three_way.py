@@ -534,6 +534,9 @@ class TableMerge:
                 if t_row is None or ((t_row is AMBIGUOUS or s.shape == columns.shape) and s_row is not None)
                 else t_row
             )
+            # A column that got another type and its own again may have changed values of rows that stay where they are.
+            if s.shape == t.shape == b.shape and s.rows.get(uid) == b.rows.get(uid) and t_row is not None:
+                row = t_row
             if not fits(row, shape):
                 raise Schema
             result[uid] = row
