@@ -5,6 +5,7 @@ Counted are the requests of conroi itself. The files of rows are read and writte
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,10 @@ from pathlib import Path
 import pytest
 
 import conroi
+from conroi.environment import SYSTEM, moment
+from conroi.format.naming import ManifestNaming
 from conroi.stores.objects import open_objects
+from conroi.stores.versions import FolderVersions, Located
 from conroi.testing import CountingObjects
 from tests.support.instruments import CloudLike, table_on
 
@@ -118,14 +122,29 @@ def test_the_bytes_of_a_commit_follow_the_table_and_not_its_past(tmp_path: Path)
 
 
 def test_control_work_that_does_follow_the_past_is_seen(history: str) -> None:
-    """The instrument can tell: a hint that is far behind, and a full history, cost a request for each version."""
+    """The instrument can tell: a full history costs a request for each version."""
+    versions = len(conroi.open_table(history).versions())
+    counting = counted(history, "local")
+    table = table_on(counting)
+    with counting.measure() as measured:
+        table.history()
+    assert measured.requests("get", "manifest") == versions
+
+
+def test_a_client_that_is_far_behind_finds_the_newest_version_with_few_requests(history: str) -> None:
+    """By doubling on local disk, by one listing where the first name is the newest: never one request for each."""
     versions = len(conroi.open_table(history).versions())
     (Path(history) / "_versions" / "latest_version_hint.json").write_text('{"version":1}')
     counting = counted(history, "local")
     with counting.measure() as measured:
-        table = table_on(counting)
-    assert measured.requests("head", "manifest") > versions
-    assert measured.by_verb_and_kind() != OPENING["local"]
+        assert table_on(counting).version == versions
+    assert measured.requests("head", "manifest") <= 5 + 2 * math.ceil(math.log2(versions))
+
+    counting = counted(history, "cloud")
+    objects = FolderVersions(counting)
+    objects.saw(Located(1, ManifestNaming.V2.path(1), ManifestNaming.V2), moment(SYSTEM))
     with counting.measure() as measured:
-        table.history()
-    assert measured.requests("get", "manifest") == versions
+        found = objects.latest()
+    assert found is not None
+    assert found.version == versions
+    assert (measured.requests("head"), measured.requests("list")) == (2, 1)

@@ -20,6 +20,10 @@ from conroi.stores.putters import ConditionalPut, LockedPut, PutNew
 
 _log = logging.getLogger(__name__)
 
+STEPS_BEFORE_SEARCH = 4
+"""So many versions above the last known one are looked for one by one."""
+STEPS_BEFORE_LISTING = 2
+"""The same where one listing finds the newest version."""
 HINT_IS_GOOD_FOR_NS = 1_000_000_000
 """A hint on local disk that is older than its folder by more than this is not trusted."""
 
@@ -230,17 +234,48 @@ class FolderVersions:
             return True
 
     def _climb(self, start: Located | None) -> Located | None:
-        """The newest version above one that was there; versions above a known one are contiguous."""
+        """The newest version above one that was there; versions above a known one are contiguous.
+
+        The number of requests is bounded, so that a reader that is slower than the writers does not follow them for
+        ever: after a few steps, one listing where its first name is the newest version, else a search by doubling.
+        """
         if start is None:
             return None
         top = start
-        while (above := self._above(top)) is not None:
+        is_newest_first = self._objects.is_listing_ordered and start.naming is ManifestNaming.V2
+        for _ in range(STEPS_BEFORE_LISTING if is_newest_first else STEPS_BEFORE_SEARCH):
+            above = self._above(top)
+            if above is None:
+                return top
             top = above
-        return top
+        if is_newest_first:
+            return self._newest_listed()
+        found = self._search(top)
+        return found if found.naming is ManifestNaming.V2 else self._climb(found)
+
+    def _search(self, low: Located) -> Located:
+        """The newest version at or above this one, in about twice log2 requests.
+
+        A version that was absent and its predecessor that was there bound it, in whichever order they were looked at:
+        between those two moments the predecessor was the newest.
+        """
+        step = 1
+        while (found := self._at(low, low.version + step)) is not None:
+            low, step = found, 2 * step
+        high = low.version + step
+        while high - low.version > 1:
+            middle = (low.version + high) // 2
+            found = self._at(low, middle)
+            low, high = (found, high) if found is not None else (low, middle)
+        return low
+
+    def _at(self, like: Located, version: int) -> Located | None:
+        located = Located(version, like.naming.path(version), like.naming)
+        return None if self._objects.head(located.path) is None else located
 
     def _above(self, top: Located) -> Located | None:
-        following = Located(top.version + 1, top.naming.path(top.version + 1), top.naming)
-        if self._objects.head(following.path) is not None:
+        following = self._at(top, top.version + 1)
+        if following is not None:
             return following
         if top.naming is ManifestNaming.V1:  # the manifests may have got new names since we saw this one
             for version in (top.version + 1, top.version):
