@@ -167,7 +167,7 @@ class ProcessLock:
         return self._lock
 
     def __enter__(self) -> None:
-        self._current().acquire()
+        self.acquire()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -214,16 +214,17 @@ def test_control_on_storage_that_takes_no_time_there_are_no_pauses(table: conroi
 def slept(table: conroi.Table, attempt_s: float) -> float:
     """How long a writer pauses in all that loses twelve races, each attempt of which takes so long.
 
-    Somebody else holds the baton all the time, so that it cannot ask to be let through.
+    Another writer takes the baton each time, so that it cannot ask to be let through.
     """
     clock, working_s = SeededEnvironment(3), 0.0
+    rival = table_on(table._files.objects, environment=clock)
 
     def be_faster(_request: object) -> None:
         nonlocal working_s
         clock.sleep(attempt_s)
         working_s += attempt_s
-        table.reserve_fragments(1)
-        table._files.objects.put(BATON_PATH, b"somebody else")
+        rival.reserve_fragments(1)
+        table._files.objects.put(BATON_PATH, b"another writer")
 
     faulty = FaultyObjects(table._files.objects, [call_before(be_faster, "put_if_absent", times=12)])
     table_on(faulty, environment=clock).append([{"id": 3, "v": 30}])

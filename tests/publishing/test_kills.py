@@ -60,7 +60,7 @@ def test_killed_before_any_request_or_statement_of_a_lake_in_a_database(
 
 
 def test_killed_on_an_object_store(seaweedfs: S3Server) -> None:
-    kill_at_each(seaweedfs.new_uri("lake"), step=5, options=seaweedfs.options)
+    kill_at_each(seaweedfs.new_uri("lake"), step=3, options=seaweedfs.options)
 
 
 def play(uri: str, kills: int, seed: int, store: str | None = None) -> int:

@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
+from itertools import takewhile
 
 from pyroaring import BitMap
 
@@ -32,12 +33,14 @@ from conroi.format.manifest_file import ManifestFile, lay_out
 from conroi.format.naming import TRANSACTIONS_DIR, version_after
 from conroi.format.transaction import Transaction, encode_transaction
 from conroi.operations import Step, Update
-from conroi.parallel import ProcessLock
+from conroi.parallel import ProcessLock, together
 from conroi.stores.ages import ages
 from conroi.stores.forgotten import watermark
 from conroi.stores.versions import Located
 from conroi.version import WRITER
 
+READ_AHEAD = 16
+"""So many versions are read at the same time by a client that is far behind."""
 FOLLOW_AT_MOST = 64
 """When more versions are new than this, the rows are read instead of the commits."""
 
@@ -67,12 +70,17 @@ class ManifestHeads:
         if known is None or known.version not in self._snapshots:
             return Seen(self._load_newest(), is_complete=known is None)
         asked_at, state, commits = moment(self._files.environment), known, list[Published]()
-        while (snapshot := self._next(state.version)) is not None:
-            following = self._follow(state, snapshot)
-            if following is None or len(commits) >= FOLLOW_AT_MOST:
-                return Seen(self._load_newest(), tuple(commits), is_complete=False)
-            state, published = following
-            commits.append(published)
+        ahead = 1
+        while found := self._following(state.version, ahead):
+            for snapshot in found:
+                following = self._follow(state, snapshot)
+                if following is None or len(commits) >= FOLLOW_AT_MOST:
+                    return Seen(self._load_newest(), tuple(commits), is_complete=False)
+                state, published = following
+                commits.append(published)
+            if len(found) < ahead:
+                break
+            ahead = 1 if self._files.objects.is_local else min(len(commits), READ_AHEAD)
         if self._is_superseded(state.version):
             return Seen(self._load_newest(), tuple(commits), is_complete=False)
         self._looked_at = asked_at
@@ -100,26 +108,51 @@ class ManifestHeads:
         naming = self._snapshots[known.version].naming
         return self._files.objects.head(naming.path(known.version + versions)) is not None
 
+    def _following(self, version: int, ahead: int) -> list[Snapshot]:
+        """The versions after this one, at most so many, up to the first that is not there.
+
+        A reader that is far behind reads more and more of them in one round trip, so that it catches up with writers
+        that are faster than its requests.
+        """
+        if ahead == 1:
+            following = self._next(version)
+            return [] if following is None else [following]
+        found = dict[int, Snapshot | None]()
+
+        def read(each: int) -> None:
+            found[each] = self._snapshots.get(each) or self._read(self._located(each, like=version))
+
+        together([partial(read, version + step) for step in range(1, ahead + 1)], is_local=False)
+        read_ahead = [found[version + step] for step in range(1, ahead + 1)]
+        return [self._remember(each) for each in takewhile(lambda each: each is not None, read_ahead) if each]
+
+    def _located(self, version: int, *, like: int) -> Located:
+        naming = self._snapshots[like].naming
+        return Located(version, naming.path(version), naming)
+
+    def _read(self, located: Located) -> Snapshot | None:
+        try:
+            return load_snapshot(self._files.objects, located)
+        except NotFoundError:
+            return None
+
     def _next(self, version: int) -> Snapshot | None:
         """The version after this one, with one request unless we met it already; None if there is none."""
         met = self._snapshots.get(version + 1)
         if met is not None:
             return met
-        naming = self._snapshots[version].naming
-        located = Located(version + 1, naming.path(version + 1), naming)
+        located = self._located(version + 1, like=version)
         if self._files.objects.is_local and self._files.objects.head(located.path) is None:
             return None
-        try:
-            return self._remember(load_snapshot(self._files.objects, located))
-        except NotFoundError:
-            return None
+        snapshot = self._read(located)
+        return None if snapshot is None else self._remember(snapshot)
 
     def _follow(self, state: LakeState, snapshot: Snapshot) -> tuple[LakeState, Published] | None:
         """The state after this commit, by what it says itself; None if it does not say."""
         transaction = load_transaction(self._files.objects, snapshot)
         if transaction is None:
             return None
-        self.turns.saw(snapshot.version, transaction)
+        self.turns.saw(snapshot.version, transaction, snapshot.timestamp_ns)
         records = decode_records(transaction.properties)
         if records is None or transaction.read_version != state.version:
             return None

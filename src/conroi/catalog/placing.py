@@ -77,7 +77,9 @@ def _earlier_rows(target: Catalog, location: str) -> Iterator[Row]:
     """The rows that states of the branch have had of the table in this folder."""
     began = target.identity.parent_version
     yield from (row for row in target.at(began).tables() if row.location == location)
-    for published in takewhile(lambda each: each.version > began, target.heads.history(target.known_state().version, None)):
+    for published in takewhile(
+        lambda each: each.version > began, target.heads.history(target.known_state().version, None)
+    ):
         rows = (published.changes or {}).values()
         yield from (row for row in rows if row is not None and row.location == location)
 

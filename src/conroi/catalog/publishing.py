@@ -28,6 +28,7 @@ from conroi.catalog.state import LakeState
 from conroi.commit.backoff import pause_s
 from conroi.commit.change import Change, CommitOptions, CommitResult
 from conroi.commit.files import TableFiles
+from conroi.commit.loop import NEEDED_ROUNDS
 from conroi.commit.reservations import RESERVED_S
 from conroi.errors import (
     AlreadyExistsError,
@@ -129,6 +130,7 @@ class Publishing:
         earlier = self._published_before()
         while earlier is None:
             attempt += 1
+            round_started = environment.monotonic()
             with self._catalog.in_turn():
                 state, earlier = self._take_turn(state, is_first=attempt == 1)
                 if earlier is not None:
@@ -146,9 +148,10 @@ class Publishing:
             if earlier is None:
                 conflicts += self._lost_to_same_table(state) and not self._has_adopted
                 self._refuse_contention(conflicts, attempt, environment.monotonic() - started)
-            self._baton.ask(attempt)
+            now = environment.monotonic()
+            self._baton.ask(turns.losses(attempt), NEEDED_ROUNDS * (now - round_started), turns.place_s())
             if not self._baton.is_mine:
-                environment.sleep(pause_s(environment, min(attempt, 4), environment.monotonic() - attempt_started))
+                environment.sleep(pause_s(environment, min(attempt, 4), now - attempt_started))
         if earlier.uuid == self._uuid:  # an earlier put of ours had landed after all
             return replace(self._told(None, attempt), version=earlier.version)
         return Outcome(earlier.version, {}, attempt, None, earlier)
@@ -178,7 +181,8 @@ class Publishing:
         for part in self._parts:
             part.get_ready()
         state, mine = self._wait_for_turn(state)
-        self._baton.give_way(turns.turn_s())
+        self._baton.give_way(turns.place_s())
+        turns.is_awaited = False
         return (state, mine) if mine is not None else self._refresh(state)
 
     def _let_refused_pass(self) -> None:
@@ -196,7 +200,7 @@ class Publishing:
     def _wait_for_turn(self, state: LakeState) -> tuple[LakeState, Published | None]:
         """Until those before us have published, or for as long as that may take them."""
         environment, turns = self._catalog.environment, self._catalog.heads.turns
-        places, turn_s = turns.places_to_wait(), turns.turn_s()
+        places, turn_s = turns.places_to_wait(), turns.place_s()
         until = environment.monotonic() + SLACK * places * turn_s
         mine: Published | None = None
         while places and mine is None and environment.monotonic() < until:
@@ -251,6 +255,8 @@ class Publishing:
             together(tasks, is_local=True)
             tasks = []
         tasks += attempt.tasks
+        if self._catalog.heads.turns.is_look_due():
+            tasks.append(self._look_for_waiting)
         key = self._order.notes.idempotency_key
         if key is not None:
             tasks.append(lambda: self._catalog.heads.will_try(key, state.version + 1))
@@ -261,6 +267,9 @@ class Publishing:
             self._adopt(state)
             return None
         return attempt.put()
+
+    def _look_for_waiting(self) -> None:
+        self._catalog.heads.turns.is_awaited = self._baton.is_held()
 
     def _pinned_by_check(self, state: LakeState) -> dict[str, Row]:
         """Tables of which something is expected and that the lake has not pinned yet: pinned as they are found now.

@@ -18,6 +18,9 @@ from conroi.stores.objects import NameTaken, Objects
 
 BATON_PATH = f"{TRANSACTIONS_DIR}/.conroi-baton"
 LOSSES_BEFORE_ASKING = 3
+LOSSES_BEFORE_WAITING = 4
+"""After so many losses a writer waits for a baton that another one holds."""
+SHORTEST_LOOK_S = 0.001
 LONGEST_COURTESY_TURNS = 40
 """A baton is respected for as long as so many turns take, or as its holder says it needs to do its work again."""
 LONGEST_COURTESY_S = 5.0
@@ -31,41 +34,61 @@ class Baton:
         self._environment = environment
         self._writer = writer
         self._is_mine = False
+        self._needs_s = 0.0
 
-    def ask(self, losses: int, needs_s: float = 0.0) -> None:
-        """Take the baton after a few losses, if nobody has it. `needs_s`: how long the others should be patient."""
-        if self._is_mine or losses < LOSSES_BEFORE_ASKING:
+    def ask(self, losses: int, needs_s: float = 0.0, turn_s: float = SHORTEST_LOOK_S) -> None:
+        """Take the baton after a few losses, if it is free. `needs_s`: how long the others should be patient.
+
+        A holder that loses again asks again, for longer: the others may have taken the baton away. A writer that finds
+        it taken again and again, because it is slower than others that ask, gives way to its holder first.
+        """
+        if losses < LOSSES_BEFORE_ASKING:
             return
+        if self._is_mine:
+            self._needs_s = needs_s = max(needs_s, 2 * self._needs_s)
+        if not self._take(needs_s) and not self._is_mine and losses >= LOSSES_BEFORE_WAITING:
+            self.give_way(turn_s)
+            self._take(needs_s)
+
+    def _take(self, needs_s: float) -> bool:
+        content = json.dumps({"writer": self._writer, "needs_s": needs_s, "id": self._environment.new_uuid().hex})
         try:
-            self._objects.put_if_absent(BATON_PATH, json.dumps({"writer": self._writer, "needs_s": needs_s}).encode())
-            self._is_mine = True
+            self._objects.put_if_absent(BATON_PATH, content.encode())
         except (NameTaken, StoreError):
-            pass
+            return False
+        self._is_mine, self._needs_s = True, needs_s
+        return True
+
+    def is_held(self) -> bool:
+        """Whether a writer asks to be let through. One request."""
+        try:
+            return not self._is_mine and self._objects.head(BATON_PATH) is not None
+        except StoreError:
+            return False
 
     def give_way(self, turn_s: float) -> None:
         """Wait while somebody else has it; take away one that stays."""
         if self._is_mine:
             return
-        started = self._environment.monotonic()
+        give_up_at = self._environment.monotonic() + 2 * LONGEST_COURTESY_S
+        waited_for, until = None, give_up_at
         try:
-            patience_s = LONGEST_COURTESY_TURNS * turn_s
-            is_known = False
-            while self._objects.head(BATON_PATH) is not None:
-                if not is_known:
-                    patience_s, is_known = max(patience_s, self._asked_for()), True
-                if self._environment.monotonic() >= started + patience_s:
+            while (held := self._held()) is not None and (now := self._environment.monotonic()) < give_up_at:
+                if held != waited_for:  # another one than before has its own time
+                    waited_for, until = held, now + max(LONGEST_COURTESY_TURNS * turn_s, _asked_for(held))
+                elif now >= until:
                     self._objects.delete([BATON_PATH])
                     return
-                self._environment.sleep(turn_s)
+                self._environment.sleep(max(turn_s, SHORTEST_LOOK_S))
         except StoreError:
             pass
 
-    def _asked_for(self) -> float:
-        """How long its holder says it needs, within reason."""
+    def _held(self) -> bytes | None:
+        """What the baton says, if there is one."""
         try:
-            return _seconds(decode_document(self._objects.get(BATON_PATH), BATON_PATH).content.get("needs_s"))
-        except (NotFoundError, CorruptionError):
-            return 0.0
+            return self._objects.get(BATON_PATH)
+        except NotFoundError:
+            return None
 
     def pass_on(self) -> None:
         """Give it back, however the commit ended."""
@@ -77,6 +100,14 @@ class Baton:
     @property
     def is_mine(self) -> bool:
         return self._is_mine
+
+
+def _asked_for(held: bytes) -> float:
+    """How long its holder says it needs, within reason."""
+    try:
+        return _seconds(decode_document(held, BATON_PATH).content.get("needs_s"))
+    except CorruptionError:
+        return 0.0
 
 
 def _seconds(noted: object) -> float:

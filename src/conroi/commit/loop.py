@@ -9,6 +9,7 @@ put     the manifest, if its name is free; taken? go round again. Answer lost? l
 from __future__ import annotations
 
 import logging
+from functools import partial
 
 from conroi.commit.backoff import pause_s
 from conroi.commit.baton import Baton
@@ -18,8 +19,12 @@ from conroi.commit.pending import Pending
 from conroi.commit.putting import Putting
 from conroi.commit.snapshot import Snapshot
 from conroi.errors import AlreadyExistsError, CommitStateUnknown, ConroiError, TooMuchContention
+from conroi.parallel import together
 
 _log = logging.getLogger(__name__)
+
+NEEDED_ROUNDS = 2
+"""A writer that keeps losing asks the others to wait for so many times as long as its last round took."""
 
 
 def commit(files: TableFiles, change: Change, options: CommitOptions = DEFAULT_OPTIONS) -> CommitResult:
@@ -53,6 +58,7 @@ class _Commit:
         self.pending.write_first_transaction()
         attempt = 0
         for attempt in range(1, self.options.retries + 2):
+            round_started = environment.monotonic()
             mine = self._take_turn(is_first=attempt == 1)
             if mine is not None:
                 return self._landed(mine, attempt)
@@ -65,14 +71,15 @@ class _Commit:
             if self.options.timeout_s is not None and now - started > self.options.timeout_s:
                 break
             if attempt <= self.options.retries:
-                self._lose(attempt, now - attempt_started)
+                self._lose(attempt, now - attempt_started, now - round_started)
         mine = self._catch_up()  # what beat us last may forbid our change, and that is then the better answer
         if mine is not None:
             return self._landed(mine, attempt)
         raise self._contention(attempt)
 
-    def _lose(self, attempt: int, attempt_s: float) -> None:
-        self.baton.ask(attempt)
+    def _lose(self, attempt: int, attempt_s: float, round_s: float) -> None:
+        turns = self.files.turns
+        self.baton.ask(turns.losses(attempt), NEEDED_ROUNDS * round_s, turns.place_s())
         if not self.baton.is_mine:
             self.files.environment.sleep(pause_s(self.files.environment, attempt, attempt_s))
 
@@ -91,7 +98,8 @@ class _Commit:
         places = self._places_to_wait(is_first=is_first)
         if places:
             turns.wait(places, self._has_moved if self._is_local else None)
-        self.baton.give_way(turns.turn_s())
+        self.baton.give_way(turns.place_s())
+        turns.is_awaited = False
         return self._catch_up()
 
     def _places_to_wait(self, *, is_first: bool) -> int:
@@ -130,7 +138,10 @@ class _Commit:
         """Build on what was seen and put; None if somebody else was there first."""
         is_new = self.pending.seen is None
         built = self.pending.build()
-        self.pending.write_transaction(built.transaction, built.encoded_transaction)
+        tasks = [partial(self.pending.write_transaction, built.transaction, built.encoded_transaction)]
+        if self.files.turns.is_look_due():
+            tasks.append(self._look_for_waiting)
+        together(tasks, is_local=self._is_local)
         self.pending.confirm(built)
         snapshot = self.putting.put(built.located, built.data, built.file)
         if snapshot is None and is_new and self.putting.taken is not None:
@@ -140,6 +151,9 @@ class _Commit:
                 hint="Open it with conroi.open_table(uri), or choose another path.",
             )
         return snapshot
+
+    def _look_for_waiting(self) -> None:
+        self.files.turns.is_awaited = self.baton.is_held()
 
     def _landed(self, snapshot: Snapshot, attempts: int) -> CommitResult:
         _log.debug("committed version %d of %s in %d attempts", snapshot.version, self.files.root, attempts)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from conroi import operations
 from conroi.commit.change import Change, CommitResult
@@ -41,8 +42,12 @@ from conroi.format.manifest_file import ManifestFile, lay_out
 from conroi.format.naming import TRANSACTIONS_DIR, ManifestNaming, version_after
 from conroi.format.transaction import BASE_PROPERTY, Transaction, encode_transaction
 from conroi.operations import Operation, Step
+from conroi.parallel import together
 from conroi.stores.versions import Located
 from conroi.version import WRITER
+
+READ_AT_ONCE = 32
+"""So many versions of concurrent writers are read at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,17 +102,38 @@ class Pending:
 
     def _caught_up(self, newest: Located, known: Snapshot | None) -> Snapshot | None:
         assert self.seen is not None
-        for version in range(self.seen.version + 1, newest.version + 1):
-            located = newest if version == newest.version else self.located(version)
-            if version < newest.version and self._passes_over(located):
-                continue
-            is_known = known is not None and known.located == located
-            snapshot = known if is_known and known is not None else self._load(located)
-            transaction = load_transaction(self.files.objects, snapshot)
-            if transaction is not None and transaction.uuid == self.change.uuid:
-                return snapshot
-            self.meet(snapshot, transaction)
+        new = range(self.seen.version + 1, newest.version + 1)
+        for first in new[::READ_AT_ONCE]:
+            some = [
+                newest if version == newest.version else self.located(version)
+                for version in new[first - new.start : first - new.start + READ_AT_ONCE]
+            ]
+            loaded = self._loaded_together(some, known)
+            for located in some:
+                if located not in loaded and located != newest and self._passes_over(located):
+                    continue
+                snapshot = loaded.get(located) or self._load(located)
+                transaction = load_transaction(self.files.objects, snapshot)
+                if transaction is not None and transaction.uuid == self.change.uuid:
+                    return snapshot
+                self.meet(snapshot, transaction)
         return None
+
+    def _loaded_together(self, some: Sequence[Located], known: Snapshot | None) -> dict[Located, Snapshot]:
+        """Read these versions in one round trip, where each takes a request: a writer must not fall behind by reading.
+
+        On local disk they are read when they are needed, often only in part.
+        """
+        loaded = {} if known is None else {known.located: known}
+        missing = [located for located in some if located not in loaded]
+        if self.files.objects.is_local or not missing:
+            return loaded
+
+        def load(located: Located) -> None:
+            loaded[located] = self._load(located)
+
+        together([partial(load, located) for located in missing], is_local=False)
+        return loaded
 
     def meet(self, snapshot: Snapshot, transaction: Transaction | None) -> None:
         """Put our change on top of this version, the next after `seen`, or raise what forbids it."""
@@ -122,7 +148,7 @@ class Pending:
         if self.change.must_not_move:
             raise self._moved(snapshot, transaction)
         self.met.append(snapshot.version)
-        self.files.turns.saw(snapshot.version, transaction)
+        self.files.turns.saw(snapshot.version, transaction, snapshot.timestamp_ns)
         mine = self.change.staged.operation.name
         if self.change.guard is not None or not are_unrelated(mine, transaction.operation_name):
             winner = Winner.of(snapshot.manifest, transaction, operations.of(transaction))
@@ -368,7 +394,7 @@ class Pending:
             found = load_transaction(self.files.objects, snapshot)
             assert found is not None, "every version of ours has its transaction"
             transaction = found
-        self.files.turns.saw(snapshot.version, transaction)
+        self.files.turns.saw(snapshot.version, transaction, snapshot.timestamp_ns)
         return CommitResult(snapshot, transaction, attempts, tuple(self.met), tuple(self._orphans))
 
 

@@ -27,6 +27,9 @@ SLACK = 2.0
 """A writer is given so many times the turns that it should take."""
 SHORTEST_S = 0.0005
 PROCESSORS = os.cpu_count() or 1
+SLOW_TURNS = 4
+LOOK_EVERY = 8
+"""A writer that meets no other looks with every so many commits whether one waits to be let through."""
 LONGEST_PAUSE_S = 0.001
 """Between two looks whether it is our turn, where looking costs nothing."""
 
@@ -44,13 +47,19 @@ class Turns:
         """When each other writer was last seen to commit."""
         self._attempts: deque[float] = deque(maxlen=16)
         self._works: deque[float] = deque(maxlen=16)
+        self._times: deque[tuple[int, int]] = deque(maxlen=16)
         self._in_vain_at: float | None = None
+        self._uncontended = 0
+        self.is_awaited = False
+        """Whether another writer was seen to hold the baton, by one that met no other writer."""
         self._lock = ProcessLock()
 
-    def saw(self, version: int, transaction: Transaction) -> None:
-        """A version that was committed, by us or by somebody else."""
+    def saw(self, version: int, transaction: Transaction, timestamp_ns: int | None = None) -> None:
+        """A version that was committed, by us or by a concurrent writer; and when, by the clock of who did."""
         writer = transaction.wire.transaction_properties.get(WRITER_PROPERTY, "")
         with self._lock:
+            if timestamp_ns is not None:
+                self._times.append((version, timestamp_ns))
             if version > self._last_version:
                 self._last_version, self._last_writer = version, writer
             if writer == self.me:
@@ -59,8 +68,18 @@ class Turns:
                 self._seen_at[writer] = self._environment.monotonic()
 
     def is_contended(self) -> bool:
-        """Whether others have been writing just now."""
-        return bool(self._others())
+        """Whether others have been writing just now, or one has asked to be let through."""
+        return self.is_awaited or bool(self._others())
+
+    def is_look_due(self) -> bool:
+        """Whether to look for the baton with this commit.
+
+        A writer that is faster than all others wins every race. It sees no commits of theirs, so it would never give
+        way: they starve. So it looks now and then, which costs it one request in so many commits.
+        """
+        with self._lock:
+            self._uncontended += 1
+            return self._uncontended % LOOK_EVERY == 0 and not self._others_active()
 
     def are_many(self) -> bool:
         """Whether more are writing than this machine can run at once."""
@@ -92,6 +111,24 @@ class Turns:
         with self._lock:
             return min(self._attempts, default=SHORTEST_S)
 
+    def place_s(self) -> float:
+        """How long to wait for one writer before us: as long as our own attempts take, or less if all are faster.
+
+        A writer on a slow connection that measured the others by itself would come too late for every turn.
+        """
+        with self._lock:
+            (first, began_ns), (last, ended_ns) = (self._times[0], self._times[-1]) if self._times else ((0, 0), (0, 0))
+        pace_s = (ended_ns - began_ns) / 1e9 / (last - first) if last > first and ended_ns > began_ns else None
+        return self.turn_s() if pace_s is None else min(self.turn_s(), pace_s)
+
+    def losses(self, attempts: int) -> int:
+        """How often we have lost, for asking the others to wait.
+
+        A writer whose attempts take many turns of the others cannot win a race, so its losses count for more.
+        """
+        is_slow = self.turn_s() > SLOW_TURNS * self.place_s()
+        return 2 * attempts if is_slow else attempts
+
     def worked(self, seconds: float, *, in_vain: bool) -> None:
         """How long a verb took, work and commit; `in_vain` if what others committed meanwhile undid the work."""
         with self._lock:
@@ -114,7 +151,7 @@ class Turns:
 
         `has_moved` says whether so many versions are there, where looking costs nothing.
         """
-        turn_s = self.turn_s() if turn_s is None else turn_s
+        turn_s = self.place_s() if turn_s is None else turn_s
         self._environment.sleep((places - 1) * turn_s)
         until = self._environment.monotonic() + SLACK * places * turn_s
         pause_s = min(turn_s / 2, LONGEST_PAUSE_S)
@@ -125,8 +162,11 @@ class Turns:
         """Who else is writing just now."""
         if not self._seen_at:
             return []
-        since = self._environment.monotonic() - ACTIVE_FOR_S
         with self._lock:
-            for writer in [writer for writer, when in self._seen_at.items() if when < since]:
-                del self._seen_at[writer]
-            return list(self._seen_at)
+            return self._others_active()
+
+    def _others_active(self) -> list[str]:
+        since = self._environment.monotonic() - ACTIVE_FOR_S
+        for writer in [writer for writer, when in self._seen_at.items() if when < since]:
+            del self._seen_at[writer]
+        return list(self._seen_at)
