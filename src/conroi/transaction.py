@@ -14,7 +14,6 @@ import pyarrow as pa
 from conroi.arguments import checked_calls
 from conroi.catalog.amendments import Amendment
 from conroi.catalog.catalog import Catalog, LakeTableFiles, table_files
-from conroi.catalog.creating import new_location
 from conroi.catalog.expectations import Expectation, ListingExpectation, TagsExpectation
 from conroi.catalog.heads import Published
 from conroi.catalog.names import known_id, object_id, parents, shown
@@ -23,7 +22,7 @@ from conroi.catalog.part import Wanted
 from conroi.catalog.publishing import PATIENCE_S, RETRIES, LakePublisher, Order, Publishing
 from conroi.catalog.records import IDEMPOTENCY, Notes
 from conroi.catalog.renaming import Named, Names
-from conroi.catalog.rows import Row, new_table_row
+from conroi.catalog.rows import Row
 from conroi.commit.change import Change
 from conroi.commit.expiry import version_in_use
 from conroi.commit.run import checked_retries, checked_texts
@@ -41,7 +40,6 @@ from conroi.staging import Statements
 from conroi.stores.leases import Lease
 from conroi.transaction_lower import LowerLayer
 from conroi.verbs.create import DEFAULT_DATA_FORMAT, check_same_table, create
-from conroi.verbs.plan import Plan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -246,14 +244,10 @@ class Transaction(LowerLayer):
                 schema_from_fields(fields, {}), key_columns(fields), schema_or_data, schema, key, table=name
             )
             return self[name]
-        with self._lock:
-            self._check_free(wanted)
-        row = new_table_row(wanted, new_location(self._catalog, wanted), self._catalog.environment).with_notes(
-            {"conroi.incarnation": str(self._catalog.environment.new_uuid())}
-        )
-        files = table_files(self._catalog, row, self._publisher)
-        with about(name):
-            change = create(
+        row = self.new_row(name)
+
+        def begun(files: LakeTableFiles) -> Change:
+            return create(
                 files,
                 schema_or_data,
                 key=key,
@@ -266,11 +260,8 @@ class Transaction(LowerLayer):
                 progress=progress,
                 claim=lambda: mark_created(self._catalog, row),
             )
-            statements = Statements(files, None).then(Plan(change.staged))
-        with self._lock:
-            self._life.check_open()
-            self._names.add(row)
-            self._handles[wanted] = self._new_handle(name, row, files, statements)
+
+        self.begin_table(row, begun)
         return self[name]
 
     def drop_table(self, name: str) -> None:

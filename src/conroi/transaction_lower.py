@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from conroi.arguments import checked_calls
 from conroi.catalog.amendments import Amendment
 from conroi.catalog.catalog import Catalog, LakeTableFiles, table_files
+from conroi.catalog.creating import new_row
 from conroi.catalog.names import object_id, shown
 from conroi.catalog.ownership import mark_created
 from conroi.catalog.publishing import LakePublisher
@@ -17,6 +18,8 @@ from conroi.catalog.records import Notes
 from conroi.catalog.renaming import Names
 from conroi.catalog.rows import Row
 from conroi.catalog.state import LakeState
+from conroi.commit.change import Change
+from conroi.errors import about
 from conroi.handles import Handle, Life
 from conroi.staging import Statements
 from conroi.verbs.plan import Plan
@@ -42,6 +45,7 @@ class LowerLayer:
 
         def _handle(self, key: str) -> Handle: ...
         def _new_handle(self, name: str, row: Row, files: LakeTableFiles, statements: Statements) -> Handle: ...
+        def _check_free(self, key: str) -> None: ...
 
     def amend(self, amendment: Amendment) -> None:
         """The lower layer of locks: a note for a table's row, with what must hold of the row until it is published."""
@@ -59,6 +63,29 @@ class LowerLayer:
         """How many rows the statements so far add to a table."""
         plans = self._handle(object_id(name)).statements.plans
         return sum(plan.counts.get("rows_added", 0) for plan in plans)
+
+    def new_row(self, name: str) -> Row:
+        """The row of a table that is to be created, with the folder for its files; AlreadyExistsError for a name that
+        is taken.
+
+        Executors may write the files before another transaction calls `begin_table`.
+        """
+        key = object_id(name)
+        with self._lock:
+            self._life.check_open()
+            self._check_free(key)
+        return new_row(self._catalog, key)
+
+    def begin_table(self, row: Row, begun: Callable[[LakeTableFiles], Change]) -> None:
+        """Create the table of such a row; `begun` says how it begins, and marks the folder before it writes."""
+        files = table_files(self._catalog, row, self._publisher)
+        name = shown(row.object_id)
+        with about(name):
+            statements = Statements(files, None).then(Plan(begun(files).staged))
+        with self._lock:
+            self._life.check_open()
+            self._names.add(row)
+            self._handles[row.object_id] = self._new_handle(name, row, files, statements)
 
     def bring_table(self, row: Row, plan: Callable[[LakeTableFiles], Plan]) -> None:
         """The lower layer of merges: make a table that another branch has; `plan` says how it begins."""

@@ -28,6 +28,7 @@ NOT_CALLED = {
     "dev.sql": "needs Spark",
     "tx.sql": "needs Spark",
     "tx.amend": "the lower layer",
+    "tx.begin_table": "the lower layer",
     "tx.bring_table": "the lower layer",
     "tx.set_row": "the lower layer",
     "tx.hold": "the lower layer",

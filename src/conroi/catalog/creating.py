@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from conroi.catalog.catalog import Catalog
 from conroi.catalog.names import folder_name, shown
-from conroi.catalog.rows import TABLE, Row
+from conroi.catalog.rows import TABLE, Row, new_table_row
 from conroi.commit.forked import branch_folder
 from conroi.errors import NotFoundError
 
@@ -25,6 +25,12 @@ def new_location(catalog: Catalog, object_id: str) -> str:
     if folder_name(object_id) == object_id and next(iter(catalog.objects(plain).list_names("")), None) is None:
         return plain
     return _unused(catalog, object_id)
+
+
+def new_row(catalog: Catalog, object_id: str) -> Row:
+    """The row of a table that is to be created, with a folder and an incarnation of its own."""
+    row = new_table_row(object_id, new_location(catalog, object_id), catalog.environment)
+    return row.with_notes({"conroi.incarnation": str(catalog.environment.new_uuid())})
 
 
 def found_row(catalog: Catalog, object_id: str, location: str, properties: Mapping[str, str] | None = None) -> Row:

@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
+from conroi import operations
 from conroi.commit.files import TableFiles
 from conroi.commit.forked import holder_of
 from conroi.commit.snapshot import Snapshot
 from conroi.environment import Moment, seconds_since
 from conroi.errors import InvalidInputError, RetryableConflict
-from conroi.format.lance_pb2 import BasePath
-from conroi.format.naming import DATA_DIR
+from conroi.format.lance_pb2 import BasePath, DataFragment
+from conroi.format.naming import DATA_DIR, TRANSACTIONS_DIR
 from conroi.format.references import Reference, name_of, names_in_manifest, references_in_transaction
-from conroi.format.transaction import Transaction
+from conroi.format.transaction import Transaction, encode_transaction
 from conroi.parallel import in_parallel
 from conroi.stores.ages import ages
 from conroi.stores.bases import base_objects
@@ -68,6 +69,21 @@ def refuse_forgotten(files: TableFiles, restored: Snapshot) -> None:
             version=restored.version,
             hint="Choose a newer version; versions() lists those that stay.",
         )
+
+
+def confirm_written(files: TableFiles, fragments: Sequence[DataFragment], since: Moment | None) -> None:
+    """Files that were written before the verb began: RetryableConflict unless all of them stay for its commit.
+
+    A collector spares what a young transaction names. So we leave one, and only then look at the files.
+    """
+    if not fragments or is_recent_for_files(files, since):
+        return
+    uuid = str(files.environment.new_uuid())
+    named = operations.transaction(
+        operations.Append(fragments=tuple(fragments)), read_version=0, uuid=uuid, properties={}
+    )
+    files.objects.put(f"{TRANSACTIONS_DIR}/{named.file_name}", encode_transaction(named))
+    refuse_swept(files, named, None, (), is_given=False)
 
 
 def refuse_swept(
