@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Reduced = tuple[Callable[..., Any], tuple[Any, ...]]
 
-_KEPT = {
+NOT_SECRET = {
     "region", "aws_region", "default_region", "aws_default_region", "endpoint", "aws_endpoint", "endpoint_url",
     "aws_endpoint_url", "allow_http", "aws_allow_http", "client_allow_http", "virtual_hosted_style_request",
     "aws_virtual_hosted_style_request",
@@ -86,7 +86,9 @@ def _alone(uri: str, options: Mapping[str, str], durable: bool, version: int) ->
 
 def _without_credentials(options: Mapping[str, str] | None) -> dict[str, str]:
     """What may be in a pickle; an address with a name or password in it may not."""
-    return {name: value for name, value in (options or {}).items() if name.lower() in _KEPT and "@" not in str(value)}
+    return {
+        name: value for name, value in (options or {}).items() if name.lower() in NOT_SECRET and "@" not in str(value)
+    }
 
 
 def _refused(what: str, table: str) -> UnsupportedError:

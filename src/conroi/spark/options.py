@@ -6,10 +6,16 @@ import json
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from conroi.errors import InvalidInputError
+from conroi.catalog.catalog import LakeTableFiles
+from conroi.catalog.names import shown
+from conroi.catalog.ownership import created_in
+from conroi.errors import InvalidInputError, NotFoundError
 from conroi.spark.pins import PinnedVersion
+from conroi.spark.redaction import refuse_shown
 from conroi.spark.scanning import Scan, Wanted, checked_filter
 from conroi.spark.sizes import BYTES_PER_TASK
+from conroi.stores.folder_kinds import content_of
+from conroi.stores.objects import open_objects
 
 if TYPE_CHECKING:
     from conroi.lake import Lake
@@ -17,19 +23,22 @@ if TYPE_CHECKING:
     from conroi.table import Table
 
 PATH, TABLE, STORE, STORAGE, BRANCH, PUT = "path", "table", "store", "storageOptions", "branch", "put"
+STORE_URL, SECRET_STORAGE, BASES = "storeUrl", "secretStorageOptions", "allowBases"
 VERSION, TAG, AS_OF = "version", "tag", "asOf"
 FILTER, COLUMNS, BYTES, FOLLOW = "filter", "columns", "bytesPerTask", "follow"
 WHERE, MESSAGE, KEY, IF_MOVED = "where", "message", "key", "ifMoved"
 START, SKIP_CHANGES = "startingVersion", "skipChanges"
 MOST_ROWS, MOST_VERSIONS = "maxRowsPerTrigger", "maxVersionsPerTrigger"
 CHECKPOINT = "checkpointLocation"
-PIN = "conroi.pin"
-"""A version that was chosen already, as `to_spark` gives it."""
+PIN = "conroi.secretPin"
+"""A version that was chosen already, as `to_spark` gives it; Spark redacts the value because of the name."""
 
-_OF_PLACE = {PATH, TABLE, STORE, STORAGE, BRANCH, PUT, PIN}
+_OF_PLACE = {PATH, TABLE, STORE, STORE_URL, STORAGE, SECRET_STORAGE, BRANCH, PUT, BASES, PIN}
 _OF_READING = {VERSION, TAG, AS_OF, FILTER, COLUMNS, BYTES, FOLLOW}
 _OF_WRITING = {WHERE, MESSAGE, KEY, IF_MOVED}
 OF_STREAMS = {START, SKIP_CHANGES, MOST_ROWS, MOST_VERSIONS}
+NAMES_SHOWN = 10
+"""So many tables of a lake an error lists."""
 KNOWN = _OF_PLACE | _OF_READING | _OF_WRITING | OF_STREAMS | {CHECKPOINT}
 
 
@@ -41,7 +50,8 @@ class Options:
         if "provider" in self._given:  # so Spark calls us for CREATE TABLE and saveAsTable
             raise InvalidInputError(
                 "Spark's own catalog cannot hold tables of conroi: it would forget their path.",
-                hint="Write CREATE TEMPORARY VIEW … USING conroi OPTIONS (path '…'), or df.write….save(path).",
+                hint="Write CREATE TEMPORARY VIEW … USING conroi OPTIONS (path '…'), or df.write….save(path); "
+                "lake.sql(spark, …) knows the tables of a lake by name.",
             )
         if "commitlock" in self._given or "commit_lock" in self._given:
             raise InvalidInputError(
@@ -52,6 +62,10 @@ class Options:
         if unknown:
             known = ", ".join(sorted(KNOWN - {PIN, CHECKPOINT}))
             raise InvalidInputError(f"conroi knows no option {', '.join(unknown)}.", hint=f"It knows {known}.")
+        refuse_shown(self.get(STORE), self.get(STORAGE))
+        for shown_name, redacted in ((STORE, STORE_URL), (STORAGE, SECRET_STORAGE)):
+            if self.get(shown_name) is not None:
+                self.refuse({redacted}, f"a source that has {shown_name}", "Give one of the two.")
 
     def get(self, name: str) -> str | None:
         """The value, None if it was not given."""
@@ -64,16 +78,37 @@ class Options:
         if not path:
             raise InvalidInputError(
                 "No path was given to conroi.",
-                hint="Give it to load() or save(), or as OPTIONS (path '…').",
+                hint="Give it to load() or save(), or as OPTIONS (path '…'). A table made by CREATE TABLE … USING "
+                "conroi has lost it: Spark does not hand its LOCATION on. DROP TABLE it, and write CREATE TEMPORARY "
+                "VIEW instead.",
             )
         # Spark writes local paths as URIs, in a form of its own.
         return path.removeprefix("file:") if path.startswith("file:/") and not path.startswith("file://") else path
 
     @property
+    def store(self) -> str | None:
+        """The address of the store, under either of its two names."""
+        return self.get(STORE) or self.get(STORE_URL)
+
+    @property
     def storage_options(self) -> dict[str, str] | None:
         """Settings and credentials of the storage."""
-        text = self.get(STORAGE)
-        return None if text is None else cast("dict[str, str]", _json(STORAGE, text))
+        name = STORAGE if self.get(STORAGE) is not None else SECRET_STORAGE
+        text = self.get(name)
+        return None if text is None else cast("dict[str, str]", _json(name, text))
+
+    @property
+    def allow_bases(self) -> list[str] | None:
+        """Folders outside the table or its lake from which its files may be read."""
+        text = self.get(BASES)
+        if text is None:
+            return None
+        bases = _json(BASES, text) if text.lstrip().startswith("[") else [text]
+        if not all(isinstance(base, str) for base in bases):
+            raise InvalidInputError(
+                f"{BASES} is not a list of paths.", hint='Give a path, or JSON: ["/data/a", "s3://b"].'
+            )
+        return bases
 
     @property
     def put(self) -> Put:
@@ -92,25 +127,78 @@ class Options:
         """The lake, if `table` names a table in one."""
         from conroi.lake import connect
 
+        self._refuse_put()
+        return connect(
+            self.path,
+            store=self.store,
+            storage_options=self.storage_options,
+            branch=self.get(BRANCH),
+            allow_bases=self.allow_bases,
+            create=False,
+        )
+
+    def in_lake(self) -> tuple[Lake, str] | None:
+        """The lake, and the name that the table has in it or would get; None for a table that stands alone."""
+        from conroi.opening import lake_around, table_files
+
+        name = self.get(TABLE)
+        if name is not None:
+            return self.lake(), name
+        place: Any = {"store": self.store, "storage_options": self.storage_options}
+        around = lake_around(self.path, **place, allow_bases=self.allow_bases)
+        if around is None:
+            return None
+        branch, folder = self.get(BRANCH), around[1]
+        lake = around[0] if branch is None else around[0].branch(branch)
+        files = lake.files_at(folder)
+        if isinstance(files, LakeTableFiles):
+            self._refuse_put()
+            return lake, shown(files.object_id)
+        alone = table_files(self.path, **place)
+        if alone.versions.latest() is not None and created_in(alone.objects, folder) is None:
+            return None  # other software made it, and the lake does not list it
+        self._refuse_put()
+        return lake, folder.removesuffix(".lance")
+
+    def _refuse_put(self) -> None:
         if self.put != "conditional":
             raise InvalidInputError(
                 "A lake commits for its tables, and has no other put.", table=self.path, hint="Leave out put."
             )
-        return connect(self.path, store=self.get(STORE), storage_options=self.storage_options, branch=self.get(BRANCH))
 
     def head(self) -> Table:
         """The table at its newest version."""
         from conroi.opening import open_table
 
-        name = self.get(TABLE)
-        if name is not None:
-            return self.lake()[name]
-        return open_table(
-            self.path,
-            store=self.get(STORE),
-            storage_options=self.storage_options,
-            branch=self.get(BRANCH),
-            put=self.put,
+        found = self.in_lake()
+        if found is not None:
+            return found[0][found[1]]
+        try:
+            return open_table(
+                self.path,
+                store=self.store,
+                storage_options=self.storage_options,
+                branch=self.get(BRANCH),
+                put=self.put,
+                allow_bases=self.allow_bases,
+            )
+        except NotFoundError:
+            self._refuse_lake()
+            raise
+
+    def _refuse_lake(self) -> None:
+        """InvalidInputError if the path is that of a lake, and no table was named."""
+        from conroi.lake import connect
+
+        storage = self.storage_options
+        if content_of(open_objects(self.path, storage)) != "a lake":
+            return
+        names = connect(self.path, store=self.store, storage_options=storage, create=False).tables()
+        has = ", ".join(names[:NAMES_SHOWN]) + (", …" if len(names) > NAMES_SHOWN else "") if names else "no table yet"
+        raise InvalidInputError(
+            f"{self.path} is a lake, not a table.",
+            table=self.path,
+            hint=f'Name a table of it: option("table", "…"). It has {has}.',
         )
 
     def table(self) -> Table:
@@ -132,7 +220,10 @@ class Options:
     @property
     def follows(self) -> bool:
         """Whether every query looks up the newest version, instead of all staying at the first."""
-        return self.flag(FOLLOW)
+        follows = self.flag(FOLLOW)
+        if follows:
+            self.refuse({VERSION, TAG, AS_OF, PIN}, "a read that follows", "Leave out follow to stay at one version.")
+        return follows
 
     def flag(self, name: str) -> bool:
         """A yes or no; no if it was not given."""

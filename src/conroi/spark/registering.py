@@ -2,33 +2,57 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import warnings
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 from weakref import WeakSet
+
+from conroi.spark.redaction import redact
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _registered: WeakSet[SparkSession] = WeakSet()
 
-REDACTION = "spark.sql.redaction.options.regex"
-"""Spark shows the values of options whose names match this as redacted: in plans, event logs and its UI."""
-OURS = "^(?i:store|storageOptions|conroi[.]pin)$"
-"""Options of ours that may hold credentials."""
+FOUND_BY_SPARK = "pyspark_conroi"
+"""The package that Spark imports by itself, where it is installed."""
+REFUSED = "DATA_SOURCE_ALREADY_EXISTS"
+"""Older Sparks refuse to replace a source that they found."""
 
 
 def register(spark: SparkSession) -> None:
-    """Let this session, classic or Connect, read and write `format("conroi")`."""
+    """Let this session, classic or Connect, read and write `format("conroi")`.
+
+    Where conroi is installed for the Python of Spark, Spark finds it by itself; this also adds to what the session
+    redacts in plans and logs.
+    """
     if spark in _registered:
         return
+    silence_pandas_warning()
+    from pyspark.errors import AnalysisException
+
     from conroi.spark.source import ConroiDataSource
 
-    _redact(spark)
-    spark.dataSource.register(ConroiDataSource)
+    redact(spark)
+    if not _is_found(spark):  # to replace what Spark found would be logged as a warning
+        try:
+            spark.dataSource.register(ConroiDataSource)
+        except AnalysisException as error:
+            if error.getCondition() != REFUSED:
+                raise
     _registered.add(spark)
 
 
-def _redact(spark: SparkSession) -> None:
-    """Let Spark redact our options too. What the session redacts already stays redacted."""
-    known = spark.conf.get(REDACTION, None) or "(?i)url"
-    if OURS not in known:
-        spark.conf.set(REDACTION, f"(?:{known})|{OURS}")
+def _is_found(spark: SparkSession) -> bool:
+    """Whether Spark finds the source by itself: it looks with the Python of its workers, which must be this one."""
+    is_connect = type(spark).__module__.startswith("pyspark.sql.connect")
+    is_ours = os.environ.get("PYSPARK_PYTHON") == sys.executable and not is_connect
+    return is_ours and find_spec(FOUND_BY_SPARK) is not None
+
+
+def silence_pandas_warning() -> None:
+    """PySpark 4.3 warns about pandas 3 whenever it hands over rows, also those that go as Arrow, as all of ours do."""
+    text = r"PySpark does not yet fully support pandas >= 3\.0\.0"
+    warnings.filterwarnings("ignore", message=text, category=FutureWarning)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from conroi.errors import UnsupportedError
 from conroi.spark.java import java_home
-from conroi.spark.registering import register
+from conroi.spark.registering import register, silence_pandas_warning
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,6 +42,7 @@ def session(
     from pyspark.sql import SparkSession
 
     check_spark()
+    silence_pandas_warning()
     active = SparkSession.getActiveSession()
     if active is None:
         active = _start(app_name, master or f"local[{cores or '*'},{TASK_ATTEMPTS}]", memory, dict(config or {}))
