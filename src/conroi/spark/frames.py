@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 
+from conroi.commit.files import TableFiles
+from conroi.commit.staying import confirm_written
 from conroi.data.elsewhere import Elsewhere, WrittenElsewhere
 from conroi.data.writing import DataWriter, Progress
+from conroi.environment import Moment, moment
 from conroi.errors import InvalidInputError, RetryableConflict
 from conroi.spark.parts import SCHEMA, Part, joined, parts_of
 from conroi.spark.tasks import WriteTask
 from conroi.spark.types import table_schema
+from conroi.stores.versions import FolderVersions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -32,10 +36,12 @@ def from_spark(data: object) -> SparkRows | None:
 class WrittenRows(Elsewhere):
     """Rows that tasks have written already, for a verb that takes them as they are."""
 
-    def __init__(self, task: WriteTask, schema: pa.Schema, parts: Sequence[Part]) -> None:
+    def __init__(self, task: WriteTask, schema: pa.Schema, parts: Sequence[Part], begun_at: Moment) -> None:
         self._task = task
         self._parts = parts
         self._schema = schema
+        self._begun_at = begun_at
+        """Before the first task wrote, by the clocks of this machine."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -52,10 +58,15 @@ class WrittenRows(Elsewhere):
                 table=writer.objects.root,
                 hint="Write the DataFrame again; table.append(df) does that by itself.",
             )
+        written = joined(self._parts)
+        versions = FolderVersions(writer.objects, None, writer.environment)
+        confirm_written(
+            TableFiles(writer.objects, versions, writer.environment), written.fragments, since=self._begun_at
+        )
         if progress is not None:
             progress(sum(part.rows for part in self._parts))
         keys = [keys for part in self._parts for keys in part.key_parts(writer.objects, key)] if key else []
-        return WrittenElsewhere(joined(self._parts), keys)
+        return WrittenElsewhere(written, keys)
 
     def to_reader(self) -> pa.RecordBatchReader:
         """They are in files by now."""
@@ -104,6 +115,7 @@ class SparkRows(Elsewhere):
 
     def in_pieces(self, writer: DataWriter, schema: pa.Schema, key: Sequence[str], rows: int) -> list[WrittenRows]:
         """Run the job, with files of at most so many rows; a piece is some files after each other."""
+        begun_at = moment(writer.environment)
         task = WriteTask.of(replace(writer, rows_per_file=min(rows, writer.rows_per_file)), schema, key)
         pieces: list[list[Part]] = []
         for part in parts_of(self._frame.mapInArrow(task, SCHEMA).toArrow()):
@@ -111,7 +123,7 @@ class SparkRows(Elsewhere):
                 if not pieces or sum(each.rows for each in pieces[-1]) + file.rows > rows:
                     pieces.append([])
                 pieces[-1].append(file)
-        return [WrittenRows(WriteTask.of(writer, schema, key), self.schema, piece) for piece in pieces]
+        return [WrittenRows(WriteTask.of(writer, schema, key), self.schema, piece, begun_at) for piece in pieces]
 
     def to_reader(self) -> pa.RecordBatchReader:
         """The rows, in this process."""

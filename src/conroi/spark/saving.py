@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 from uuid import uuid4
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
+from conroi.catalog.catalog import table_files
+from conroi.catalog.ownership import mark_created
+from conroi.catalog.publishing import LakePublisher
+from conroi.commit.files import TableFiles
 from conroi.data.fitting import checked_columns
 from conroi.data.writing import DataWriter
+from conroi.environment import LONG_AGO, moment
 from conroi.errors import NotFoundError
 from conroi.format.fields import key_columns
+from conroi.format.naming import ManifestNaming
 from conroi.history import history
 from conroi.spark.frames import WrittenRows
 from conroi.spark.options import (
@@ -22,8 +29,6 @@ from conroi.spark.options import (
     IF_MOVED,
     MESSAGE,
     OF_STREAMS,
-    STORE,
-    TABLE,
     TAG,
     VERSION,
     WHERE,
@@ -32,12 +37,15 @@ from conroi.spark.options import (
 from conroi.spark.parts import Part
 from conroi.spark.tasks import WriteTask
 from conroi.spark.types import table_schema
-from conroi.verbs.create import DEFAULT_DATA_FORMAT, checked_fields, with_key
+from conroi.verbs.create import DEFAULT_DATA_FORMAT, checked_fields, create, with_key
 from conroi.verbs.overwrite import next_schema
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
+    from conroi.catalog.rows import Row
+    from conroi.commit.change import Change
+    from conroi.lake import Lake
     from conroi.table import Table
 
 JOB_PROPERTY = "conroi.spark.job"
@@ -60,31 +68,52 @@ class ConroiWriter(DataSourceArrowWriter):
         self._job = str(uuid4())
         self._schema = table_schema(schema)
         refuse_reading_options(options, overwrite=overwrite)
+        self._row: Row | None = None
+        """Of a table that a lake is to get: in its folder the tasks write."""
+        self._begun_at = LONG_AGO
         self._base, self._task = self._planned()
 
     def _planned(self) -> tuple[int, WriteTask]:
         """The version that is there now (0: none), and how the tasks write."""
+        found = self._options.in_lake()
+        if found is not None and found[1] not in found[0]:
+            return 0, self._task_in_lake(*found)
         try:
-            table = self._options.head()
+            table = self._options.head() if found is None else found[0][found[1]]
         except NotFoundError:
+            if found is not None:
+                raise  # the lake lists it, and has no version of it
             return 0, self._task_of_new_table()
+        self._begun_at = moment(table.pinned.files.environment)
         replaces_all = self._overwrite and self._options.get(WHERE) is None
         return table.version, planned_task(table, self._schema, replaces_all=replaces_all)
+
+    def _task_in_lake(self, lake: Lake, name: str) -> WriteTask:
+        """The folder is chosen and marked now. If the job fails, a collection of the lake removes it."""
+        tx = lake.begin()
+        row = tx.new_row(name)
+        tx.rollback()
+        files = table_files(lake.catalog, row, LakePublisher(lake.catalog))
+        task = self._new_task(files, name)
+        mark_created(lake.catalog, row)
+        self._row = row
+        return task
 
     def _task_of_new_table(self) -> WriteTask:
         from conroi.opening import table_files
 
-        if self._options.get(TABLE) is not None:
-            raise NotFoundError(
-                f"The lake has no table {self._options.get(TABLE)!r}.",
-                hint="Make it first: lake.create_table(name, dataframe) does it in one step.",
-            )
-        path = self._options.path
         files = table_files(
-            path, store=self._options.get(STORE), storage_options=self._options.storage_options, put=self._options.put
+            self._options.path,
+            store=self._options.store,
+            storage_options=self._options.storage_options,
+            put=self._options.put,
         )
-        schema = with_key(self._schema, self._options.key, table=files.root)
-        fields = checked_fields(schema, table=files.root, data_format=DEFAULT_DATA_FORMAT)
+        return self._new_task(files, files.root)
+
+    def _new_task(self, files: TableFiles, table: str) -> WriteTask:
+        self._begun_at = moment(files.environment)
+        schema = with_key(self._schema, self._options.key, table=table)
+        fields = checked_fields(schema, table=table, data_format=DEFAULT_DATA_FORMAT)
         writer = DataWriter(files.objects, files.environment, fields, DEFAULT_DATA_FORMAT)
         return WriteTask.of(writer, schema, key_columns(fields))
 
@@ -100,7 +129,7 @@ class ConroiWriter(DataSourceArrowWriter):
         for part in parts:
             if part.error is not None:
                 raise part.error
-        rows = WrittenRows(self._task, self._schema, parts)
+        rows = WrittenRows(self._task, self._schema, parts, self._begun_at)
         properties = {JOB_PROPERTY: self._job}
         message = self._options.get(MESSAGE)
         if self._base == 0:
@@ -121,14 +150,39 @@ class ConroiWriter(DataSourceArrowWriter):
     def _create(self, rows: WrittenRows, message: str | None) -> None:
         from conroi.opening import create_table
 
+        if self._row is not None:
+            self._create_in_lake(self._row, rows, message)
+            return
         create_table(
             self._options.path,
             cast("Any", rows),
             key=self._options.key,
             message=message,
-            store=self._options.get(STORE),
+            store=self._options.store,
             storage_options=self._options.storage_options,
             put=self._options.put,
+        )
+
+    def _create_in_lake(self, row: Row, rows: WrittenRows, message: str | None) -> None:
+        found = self._options.in_lake()
+        assert found is not None, "it was planned in a lake"
+        lake, name = found
+        key, properties = f"spark/{self._job}", {JOB_PROPERTY: self._job}
+        with lake.begin(message or f"create {name}", idempotency_key=key, properties=properties) as tx:
+            if not tx.is_done:
+                tx.begin_table(row, partial(self._begun, rows))
+
+    def _begun(self, rows: WrittenRows, files: TableFiles) -> Change:
+        return create(
+            files,
+            rows,
+            key=self._options.key,
+            stable_row_ids=False,
+            config=None,
+            data_format=DEFAULT_DATA_FORMAT,
+            naming=ManifestNaming.V2,
+            properties={},
+            progress=None,
         )
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:

@@ -10,12 +10,11 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
-from conroi.catalog.catalog import LakeTableFiles
-from conroi.catalog.names import shown
+from conroi.environment import Moment, moment
 from conroi.errors import AlreadyExistsError, NotFoundError, UnsupportedError
 from conroi.lake import Lake
 from conroi.spark.frames import WrittenRows
-from conroi.spark.options import MESSAGE, STORE, TABLE, Options
+from conroi.spark.options import MESSAGE, Options
 from conroi.spark.parts import Part
 from conroi.spark.saving import planned_task, refuse_reading_options
 from conroi.spark.streaming_batches import QUERY_ID, run_once
@@ -34,6 +33,7 @@ class BatchMessage(WriterCommitMessage):
     part: Part | None
     task: WriteTask
     query: str | None
+    begun_at: Moment
 
 
 class ConroiStreamWriter(DataSourceStreamArrowWriter):
@@ -45,6 +45,7 @@ class ConroiStreamWriter(DataSourceStreamArrowWriter):
         self._replaces_all = overwrite  # the output mode "complete"
         self._schema = table_schema(schema)
         table = head_or_new(options, self._schema)
+        self._begun_at = moment(table.pinned.files.environment)
         self._task = planned_task(table, self._schema, replaces_all=overwrite)
 
     # ------------------------------------------------------------------------ what Spark calls
@@ -54,7 +55,8 @@ class ConroiStreamWriter(DataSourceStreamArrowWriter):
         context = TaskContext.get()
         query = None if context is None else context.getLocalProperty(QUERY_ID)
         part = self._task.write(iterator)
-        return BatchMessage(part, replace(self._task), query)  # a copy, without the writer that it has open
+        task = replace(self._task)  # a copy, without the writer that it has open
+        return BatchMessage(part, task, query, self._begun_at)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """When all tasks are through, in one process of Spark's; called again for a batch that is repeated."""
@@ -65,7 +67,7 @@ class ConroiStreamWriter(DataSourceStreamArrowWriter):
                 raise part.error
         if not said or (not parts and not self._replaces_all):
             return
-        rows = WrittenRows(said[0].task, self._schema, parts)
+        rows = WrittenRows(said[0].task, self._schema, parts, said[0].begun_at)
         target, name = place_of(self._options)
 
         def work(tx: Any) -> None:
@@ -94,16 +96,7 @@ def _query(said: Sequence[BatchMessage]) -> str:
 
 def place_of(options: Options) -> tuple[Lake | Table, str | None]:
     """What commits: the lake and the table's name in it, or the table itself if it is in none."""
-    from conroi.opening import lake_around
-
-    name = options.get(TABLE)
-    if name is not None:
-        return options.lake(), name
-    around = lake_around(options.path, store=options.get(STORE), storage_options=options.storage_options)
-    inside = None if around is None else around[0].files_at(around[1])
-    if around is not None and isinstance(inside, LakeTableFiles):
-        return around[0], shown(inside.object_id)
-    return options.head(), None
+    return options.in_lake() or (options.head(), None)
 
 
 def head_or_new(options: Options, schema: pa.Schema) -> Table:
@@ -114,11 +107,11 @@ def head_or_new(options: Options, schema: pa.Schema) -> Table:
         return options.head()
     except NotFoundError:
         pass
-    name, key = options.get(TABLE), options.key
+    found, key = options.in_lake(), options.key
     try:
-        if name is not None:
-            return options.lake().create_table(name, schema, key=key)
-        store, storage = options.get(STORE), options.storage_options
+        if found is not None:
+            return found[0].create_table(found[1], schema, key=key)
+        store, storage = options.store, options.storage_options
         return create_table(options.path, schema, key=key, store=store, storage_options=storage, put=options.put)
     except AlreadyExistsError:  # somebody else was faster
         return options.head()
