@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -96,6 +96,31 @@ class ConroiReader(DataSourceReader):
         yield from read_rows(self._scan, self._target, partition.ids)
 
 
+class FollowingReader(DataSourceReader):
+    """Reads the version that is the newest when the task runs.
+
+    Spark plans a Python source once: it keeps the reader and its partitions with the relation, for every later query of
+    the view or DataFrame. So the version is chosen in the task, and one task reads all rows, which are then of one
+    version.
+    """
+
+    def __init__(self, find: Callable[[], Scan], schema: StructType) -> None:
+        self._find = find
+        self._target = arrow_schema(schema)
+        check_columns(find(), self._target)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """One task, for whatever the table will hold."""
+        return [InputPartition(None)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """All rows of the newest version."""
+        del partition
+        scan = self._find()
+        check_columns(scan, self._target)
+        yield from read_rows(scan, self._target, None)
+
+
 def check_columns(scan: Scan, target: pa.Schema) -> None:
     """InvalidInputError if the version has not all columns that are wanted."""
     stored = scan.arrow_schema().names
@@ -109,8 +134,8 @@ def check_columns(scan: Scan, target: pa.Schema) -> None:
         )
 
 
-def read_rows(scan: Scan, target: pa.Schema, ids: Sequence[int]) -> Iterator[pa.RecordBatch]:
-    """The rows of some fragments, in exactly these types."""
+def read_rows(scan: Scan, target: pa.Schema, ids: Sequence[int] | None) -> Iterator[pa.RecordBatch]:
+    """The rows of some fragments, or of all, in exactly these types."""
     table = scan.version.place.uri
     scanner = scan.scanner(_columns(scan.columns, target), scan.filter, ids, batch_rows(target))
     with pylance_errors(table):

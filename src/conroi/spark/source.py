@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 
 class ConroiDataSource(DataSource):
-    """One table, at the version that is the newest (or the asked for) when the DataFrame is made."""
+    """One table, at the version that is the newest (or the asked for) when the DataFrame is made.
+
+    With `follow`, at the version that is the newest when a query runs.
+    """
 
     @classmethod
     def name(cls) -> str:
@@ -52,9 +55,11 @@ class ConroiDataSource(DataSource):
         return self._chosen.schema()
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from conroi.spark.scanning import ConroiReader
+        from conroi.spark.scanning import ConroiReader, FollowingReader
 
         self._options.refuse(OF_STREAMS, "a read that is no stream", "They are for spark.readStream.")
+        if self._options.follows:
+            return FollowingReader(self._options.scan, schema)
         return ConroiReader(self._chosen, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
