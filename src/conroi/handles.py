@@ -380,11 +380,18 @@ class TransactionTable(TableInTransaction):
             self._look_at_versions()
         return super()._scanner(columns, filter, **options)
 
-    def to_spark(self, spark: SparkSession, columns: Columns | None = None, filter: str | None = None) -> DataFrame:
+    def to_spark(
+        self,
+        spark: SparkSession,
+        columns: Columns | None = None,
+        filter: str | None = None,
+        *,
+        params: Params | None = None,
+    ) -> DataFrame:
         """The rows as a Spark DataFrame of what the next statement sees."""
         if _names_rows(columns, filter):
             self._look_at_versions()
-        return super().to_spark(spark, columns, filter)
+        return super().to_spark(spark, columns, filter, params=params)
 
     @property
     def name(self) -> str:

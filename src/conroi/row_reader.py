@@ -176,12 +176,20 @@ class RowReader:
         """
         return self.scan.to_duckdb(connection)
 
-    def to_spark(self, spark: SparkSession, columns: Columns | None = None, filter: str | None = None) -> DataFrame:
+    def to_spark(
+        self,
+        spark: SparkSession,
+        columns: Columns | None = None,
+        filter: str | None = None,
+        *,
+        params: Params | None = None,
+    ) -> DataFrame:
         """The rows as a Spark DataFrame of this very version, whatever is committed before it is used.
 
-        Spark reads every column of it, so name those that are needed. Wants the extra `conroi[spark]`.
+        Spark reads every column of it, so name those that are needed. `params` are the values of `:name` in the filter.
+        Wants the extra `conroi[spark]`.
         """
-        return in_spark("reading").to_spark(self._pinned, spark, columns, filter)
+        return in_spark("reading").to_spark(self._pinned, spark, columns, bound(filter, params, self.name))
 
     def to_lance(self) -> lance.LanceDataset:
         """A pylance dataset pinned at this version, with its indices. Do not write through it."""

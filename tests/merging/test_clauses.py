@@ -197,6 +197,25 @@ def test_all_rows_of_the_table_may_leave(table: conroi.Table) -> None:
     assert (ns(done), counts(done)) == ({}, (0, 0, 3))
 
 
+@pytest.mark.contract("E5")
+def test_parameters_of_a_clause_are_values_whatever_they_hold(table: conroi.Table) -> None:
+    done = (
+        table.merge([{"id": 1, "n": 5}, {"id": 2, "n": 50}, {"id": 7, "n": 1}, {"id": 8, "n": 2}], on="id")
+        .when_matched_update(
+            {"s": ":s", "n": "source.n + :more"}, "source.n > :n", params={"s": "it's", "n": 9, "more": 1}
+        )
+        .when_not_matched_insert_all("source.id IN :ids", params={"ids": [8, 9]})
+        .when_not_matched_by_source_delete("target.s = :s", params={"s": "x' OR true OR s = '"})
+        .execute()
+    )
+    assert counts(done) == (1, 1, 0)
+    assert done.table.to_arrow(filter="id = 2").to_pylist() == [{"id": 2, "n": 51, "s": "it's"}]
+    with pytest.raises(conroi.InvalidInputError, match="no parameter :other"):
+        table.merge(SOURCE, on="id").when_matched_delete("source.n > :n", params={"n": 1, "other": 2})
+    with pytest.raises(conroi.InvalidInputError, match=":n has no value"):
+        table.merge(SOURCE, on="id").when_matched_update_all("source.n > :n", params={})
+
+
 # ------------------------------------------------------------------------------- some columns only
 
 

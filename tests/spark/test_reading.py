@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+import warnings
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import lance
+import pandas
 import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
@@ -21,6 +23,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, EqualTo, Filter
 
 import conroi
 import conroi.spark
+from conroi.spark.options import Options
+from conroi.spark.registering import silence_pandas_warning
 from tests.interop.arrow_types import TYPES
 
 FIVE = pa.table({"id": [1, 2, 3, 4, 5], "name": ["a", "b", None, "d", "e"]})
@@ -226,6 +230,46 @@ def test_what_cannot_be_read_is_refused_with_a_hint(spark: SparkSession, uri: st
         spark.read.schema("other long").format("conroi").load(uri).collect()
     with pytest.raises(PySparkException, match="No path"):
         spark.read.format("conroi").load().collect()
+
+
+@pytest.mark.contract("S15")
+def test_bases_and_parameters_reach_the_executors(spark: SparkSession, tmp_path: Path):
+    source = conroi.create_table(tmp_path / "source", FIVE)
+    source.clone(str(tmp_path / "clone"))
+    reader = spark.read.format("conroi")
+    with pytest.raises(PySparkException, match="outside of"):
+        reader.load(str(tmp_path / "clone")).collect()
+    for named in (str(tmp_path / "source"), json.dumps([str(tmp_path / "source"), "/nowhere"])):
+        assert ids(reader.option("allowBases", named).load(str(tmp_path / "clone"))) == [1, 2, 3, 4, 5]
+    source.append([{"id": 6, "name": "x' OR true --"}])
+    newest = source.latest()
+    found = newest.to_spark(spark, ["id"], "name = :n OR id IN :some", params={"n": "x' OR true --", "some": [2]})
+    assert ids(found) == [2, 6]
+    with pytest.raises(conroi.InvalidInputError, match=":n has no value"):
+        newest.to_spark(spark, filter="name = :n", params={})
+
+
+@pytest.mark.contract("S15")
+@pytest.mark.parametrize("wrong", ["[7]", '[""]', '["/a"', ""])
+def test_bases_are_paths(wrong: str, tmp_path: Path):
+    conroi.create_table(tmp_path / "t", FIVE)
+    with pytest.raises(conroi.InvalidInputError):
+        Options({"path": str(tmp_path / "t"), "allowBases": wrong}).head()
+
+
+def test_the_warning_about_pandas_is_silenced_and_no_other():
+    """C10: it came in every run, though rows go as Arrow."""
+    from pyspark.sql.pandas.utils import require_minimum_pandas_version
+
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        require_minimum_pandas_version()
+        assert len(said) == (pandas.__version__ >= "3"), "the control: it is still said"
+        silence_pandas_warning()
+        require_minimum_pandas_version()
+        warnings.warn("PySpark has another", FutureWarning, stacklevel=1)
+    assert [str(each.message) for each in said if "pandas" not in str(each.message)] == ["PySpark has another"]
+    assert len(said) <= 2
 
 
 def test_credentials_are_in_no_plan_and_no_error(spark: SparkSession, uri: str):

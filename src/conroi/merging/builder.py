@@ -14,6 +14,7 @@ from conroi.commit.run import How
 from conroi.data.elsewhere import Elsewhere, from_elsewhere, in_spark
 from conroi.data.expressions import expression
 from conroi.data.incoming import to_reader
+from conroi.data.literals import Params, bound_values
 from conroi.data.pinned import Pinned
 from conroi.data.sql import enclosed
 from conroi.data.widening import hints
@@ -54,7 +55,8 @@ Run = Callable[[Callable[[Pinned], Plan | None], How], "tuple[Table, Plan | None
 class MergeBuilder:
     """A merge being put together; each `when_…` returns a new one.
 
-    Conditions and values are SQL expressions over `source.column` and `target.column`. Clauses for the same rows are
+    Conditions and values are SQL expressions over `source.column` and `target.column`; `params` are the values of
+    `:name` in one clause. Clauses for the same rows are
     tried in the order given: the first whose condition holds wins; rows for which none holds are left alone.
 
     >>> import conroi
@@ -81,8 +83,14 @@ class MergeBuilder:
         return self.uri if table is None or "/" in table else table  # a merge is about one table
 
     def _with(
-        self, rows: Rows, action: Action, values: Mapping[str, object] | None = None, condition: str | None = None
+        self,
+        rows: Rows,
+        action: Action,
+        values: Mapping[str, object] | None = None,
+        condition: str | None = None,
+        params: Params | None = None,
     ) -> MergeBuilder:
+        values, condition = bound_values(values, condition, params, self.uri)
         texts = None if values is None else {name: expression(value, self.uri) for name, value in values.items()}
         if values is not None and not values:
             raise InvalidInputError("No column was given.", table=self.uri, hint='Give {"column": "expression"}.')
@@ -99,35 +107,43 @@ class MergeBuilder:
             raise InvalidInputError("A condition cannot be blank.", table=self.uri, hint="Leave it out.")
         return enclosed(condition, self.uri)
 
-    def when_matched_update_all(self, condition: str | None = None) -> MergeBuilder:
+    def when_matched_update_all(self, condition: str | None = None, *, params: Params | None = None) -> MergeBuilder:
         """Rows that are there take all values of the source (columns it lacks stay)."""
-        return self._with(Rows.MATCHED, Action.UPDATE, condition=condition)
+        return self._with(Rows.MATCHED, Action.UPDATE, condition=condition, params=params)
 
-    def when_matched_update(self, values: Mapping[str, object], condition: str | None = None) -> MergeBuilder:
+    def when_matched_update(
+        self, values: Mapping[str, object], condition: str | None = None, *, params: Params | None = None
+    ) -> MergeBuilder:
         """Rows that are there get these values: `{"n": "target.n + source.n"}`."""
-        return self._with(Rows.MATCHED, Action.UPDATE, values, condition)
+        return self._with(Rows.MATCHED, Action.UPDATE, values, condition, params)
 
-    def when_matched_delete(self, condition: str | None = None) -> MergeBuilder:
+    def when_matched_delete(self, condition: str | None = None, *, params: Params | None = None) -> MergeBuilder:
         """Rows that are there are deleted."""
-        return self._with(Rows.MATCHED, Action.DELETE, condition=condition)
+        return self._with(Rows.MATCHED, Action.DELETE, condition=condition, params=params)
 
-    def when_not_matched_insert_all(self, condition: str | None = None) -> MergeBuilder:
+    def when_not_matched_insert_all(
+        self, condition: str | None = None, *, params: Params | None = None
+    ) -> MergeBuilder:
         """Rows that are not there are inserted."""
-        return self._with(Rows.SOURCE_ONLY, Action.INSERT, condition=condition)
+        return self._with(Rows.SOURCE_ONLY, Action.INSERT, condition=condition, params=params)
 
-    def when_not_matched_insert(self, values: Mapping[str, object], condition: str | None = None) -> MergeBuilder:
+    def when_not_matched_insert(
+        self, values: Mapping[str, object], condition: str | None = None, *, params: Params | None = None
+    ) -> MergeBuilder:
         """For rows that are not there, rows with these values are inserted; other columns are null."""
-        return self._with(Rows.SOURCE_ONLY, Action.INSERT, values, condition)
+        return self._with(Rows.SOURCE_ONLY, Action.INSERT, values, condition, params)
 
     def when_not_matched_by_source_update(
-        self, values: Mapping[str, object], condition: str | None = None
+        self, values: Mapping[str, object], condition: str | None = None, *, params: Params | None = None
     ) -> MergeBuilder:
         """Rows of the table that the source does not have get these values."""
-        return self._with(Rows.TARGET_ONLY, Action.UPDATE, values, condition)
+        return self._with(Rows.TARGET_ONLY, Action.UPDATE, values, condition, params)
 
-    def when_not_matched_by_source_delete(self, condition: str | None = None) -> MergeBuilder:
+    def when_not_matched_by_source_delete(
+        self, condition: str | None = None, *, params: Params | None = None
+    ) -> MergeBuilder:
         """Rows of the table that the source does not have are deleted."""
-        return self._with(Rows.TARGET_ONLY, Action.DELETE, condition=condition)
+        return self._with(Rows.TARGET_ONLY, Action.DELETE, condition=condition, params=params)
 
     def execute(self, *, plan: Way | None = None, spark: SparkSession | None = None, **how: Unpack[How]) -> MergeResult:
         """Do it; if others commit meanwhile it is rebased, or done again on the newer version.
