@@ -43,6 +43,7 @@ from conroi.verbs.update import Mode
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from conroi.branching.diff import TableDiff
     from conroi.maintenance.doctor import Diagnosis
     from conroi.opening import Store
     from conroi.stores.putters import CommitLock, Put
@@ -113,6 +114,35 @@ class Table(ReadableTable):
         past = Table(self._files, self._find(version, tag, as_of))
         past.lease = past._taken(keep)
         return past
+
+    def diff(self, a: Table | int | str, b: Table | int | str | None = None, *, keys: bool = True) -> TableDiff:
+        """What version `b` of the table (by default this one) has that version `a` has not, and the other way round.
+
+        Each is a version, a tag, or the table at a version. Columns and row counts are compared and, for a table with a
+        key, which keys were inserted, updated and deleted; `keys=False` only counts. Only what differs is read.
+
+        >>> import conroi
+        >>> orders = conroi.create_table("memory://diff-example", [{"id": 1, "v": "a"}], key="id")
+        >>> newer = orders.append([{"id": 2, "v": "b"}]).update({"v": "'c'"}, where="id = 1")
+        >>> print(newer.diff(1).keys)
+        1 inserted, 1 updated
+        """
+        from conroi.branching.diff import table_diff
+
+        before, after = self._version_of(a), self if b is None else self._version_of(b)
+        with about(self.uri):
+            return table_diff(before.pinned, after.pinned, self.name, keys=keys)
+
+    def _version_of(self, of: Table | int | str) -> Table:
+        if isinstance(of, Table):
+            if of.uri != self.uri:
+                raise InvalidInputError(
+                    f"{of.name} is another table, or this one on another branch.",
+                    table=self.uri,
+                    hint="Give a version or a tag of this table; lake.diff(a, b) compares branches.",
+                )
+            return of
+        return self.at(tag=of) if isinstance(of, str) else self.at(version=of)
 
     # ------------------------------------------------------------------------- transactions
 

@@ -73,6 +73,10 @@ class TableDiff:
     """Without keys: rows in what only the first has; rows that were moved to another file count, too."""
     rows_added: int | None = None
 
+    def alone(self, before: str, after: str) -> LakeDiff:
+        """The same as the difference between two states that have only this table."""
+        return LakeDiff(before, after, (self,) if self.is_different else ())
+
     @property
     def is_different(self) -> bool:
         """Whether there is anything to see: an index or a compaction alone makes no difference."""
@@ -164,7 +168,14 @@ def lake_diff(before: Lake, after: Lake, *, keys: bool) -> LakeDiff:
 def _table_diff(old: TableVersion | None, new: TableVersion | None, *, keys: bool) -> TableDiff:
     if old is None or new is None:
         return _only_one(old, new)
-    before, after = old.pinned, new.pinned
+    renamed_from = None if old.name == new.name else shown(old.name)
+    return table_diff(old.pinned, new.pinned, shown(new.name), renamed_from, keys=keys)
+
+
+def table_diff(
+    before: Pinned, after: Pinned, name: str, renamed_from: str | None = None, *, keys: bool = True
+) -> TableDiff:
+    """Compare two versions of one table."""
     columns = columns_of(before), columns_of(after)
     compared = Comparison(before, after, Carry.by_name(*columns))
     key, then = (key_columns(each.manifest.fields) for each in (after, before))
@@ -176,13 +187,13 @@ def _table_diff(old: TableVersion | None, new: TableVersion | None, *, keys: boo
         rows = keyed_changes(compared, key)
         changes = KeyChanges(*(each.select(_tops(key)) for each in (rows.inserted, rows.new, rows.deleted)))
     return TableDiff(
-        name=shown(new.name),
+        name=name,
         kind="changed",
         version_before=before.version,
         version_after=after.version,
         rows_before=_rows(before),
         rows_after=_rows(after),
-        renamed_from=None if old.name == new.name else shown(old.name),
+        renamed_from=renamed_from,
         columns_added=_columns_only_in(after.schema, before.schema),
         columns_dropped=_columns_only_in(before.schema, after.schema),
         columns_changed=_columns_changed(before.schema, after.schema),
