@@ -23,6 +23,10 @@ PAGE = Path(__file__).parents[1] / "docs" / "cli.md"
 FILES = {
     "orders.csv": "id,day,amount\n1,Mon,5.0\n2,Mon,7.5\n3,Tue,2.0\n",
     "changes.jsonl": '{"id": 3, "day": "Tue", "amount": 2.5}\n{"id": 4, "day": "Wed", "amount": 9.0}\n',
+    "customers.json": (
+        '[\n  {"id": 1, "name": "Ada", "since": "1843-10-01", "scores": [1.5, 2]},\n'
+        '  {"id": 2, "name": "Grace", "since": "1952-05-02", "scores": []}\n]\n'
+    ),
     "late.csv": "id,day,amount\n5,Mon,1.5\n",
     "nightly.toml": (
         'message = "nightly"\n'
@@ -54,6 +58,19 @@ conroi count lake@2/orders
 conroi tag create lake tuesday
 conroi restore lake/orders 1 -m "no, it was right"
 conroi head lake/nothing""",
+    "tables": """\
+conroi create lake/customers --schema "id int64 key, name string not null, since date, scores list<double>"
+conroi schema lake/customers
+cat customers.json
+conroi load lake/customers customers.json --author ada
+conroi update lake/customers --set "name='Grace Hopper'" --where "id = 2"
+conroi update lake/customers --set "name='Grace Hopper'" --where "id = 2" --yes -m "her whole name"
+conroi delete lake/customers --where "since < date '1900-01-01'" --yes
+conroi diff lake/customers 1 4
+conroi copy lake/customers customers_backup
+conroi rename lake/customers_backup archive.customers
+conroi drop lake/archive.customers
+conroi drop lake/archive.customers --yes""",
     "branches": """\
 conroi branch create lake dev
 conroi load lake@dev/orders late.csv -m "late orders"

@@ -18,7 +18,7 @@ def test_an_error_is_one_sentence_and_a_hint(cli: Run, lake: conroi.Lake) -> Non
     assert ran.out == ""
     assert ran.err == (
         "conroi: The lake has no table 'nope' at version 4.\n"
-        "hint: It has orders, sales.customers. create_table() makes one.\n"
+        "hint: It has orders, sales.customers. `conroi create` makes one.\n"
     )
 
 

@@ -87,6 +87,7 @@ def test_help_lists_every_verb_with_a_whole_sentence(cli: Run) -> None:
 
 def test_the_verbs_of_the_issue_are_all_there() -> None:
     wanted = """init tables show schema head count sql log diff history tag restore branch merge load export compact
+    create drop rename copy delete update
     expire gc doctor mend locks explain-conflict"""
     assert {verb[0] for verb in verbs()} == set(wanted.split())
 

@@ -27,6 +27,8 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("conroi.cli.commands.branches", "branches.delete"): "our own branches",
     ("conroi.cli.commands.branches", "lake.merge"): "our own lake",
     ("conroi.cli.commands.past", "table.restore"): "our own table",
+    ("conroi.cli.commands.row_changes", "tx[name].delete"): "a statement of our own transaction",
+    ("conroi.cli.commands.row_changes", "tx[name].update"): "a statement of our own transaction",
     ("conroi.cli.commands.references", "tags.create"): "our own tags",
     ("conroi.cli.commands.references", "tags.delete"): "our own tags",
     ("conroi.lake_query", "connection.execute"): "DuckDB, which has no way to write",

@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 from conroi.cli.commands import (
     collecting,
     conflicts,
+    definition,
     exporting,
     loading,
     looking,
@@ -19,6 +20,7 @@ from conroi.cli.commands import (
     past,
     querying,
     references,
+    row_changes,
 )
 from conroi.cli.failures import INTERRUPTED
 from conroi.version import __version__
@@ -73,7 +75,19 @@ def root(
     """What stands before the verb."""
 
 
-for part in (looking, querying, past, references, loading, exporting, maintaining, collecting, conflicts):
+for part in (
+    looking,
+    querying,
+    past,
+    references,
+    definition,
+    loading,
+    row_changes,
+    exporting,
+    maintaining,
+    collecting,
+    conflicts,
+):
     part.add_to(app)
 
 

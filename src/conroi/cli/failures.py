@@ -6,6 +6,7 @@ import sys
 import traceback
 from typing import Any
 
+from conroi.cli.hints import in_commands, message_in_commands
 from conroi.cli.output import to_json
 from conroi.cli.usage import UsageProblem
 from conroi.errors import ConflictError, ConroiError, ExpectedVersionMismatch, MergeConflict, visible
@@ -57,7 +58,7 @@ def _sentence(error: BaseException) -> str:
         return "Stopped. Nothing is committed but what was reported."
     if isinstance(error, ConroiError):
         where = "" if error.table is None or error.table in error.message else f" [{error.table}]"
-        return f"{error.message}{where}"
+        return f"{message_in_commands(error.message)}{where}"
     if isinstance(error, UsageProblem):
         return str(error)
     if isinstance(error, OSError) and error.filename is not None:
@@ -67,9 +68,9 @@ def _sentence(error: BaseException) -> str:
 
 def _hint(error: BaseException) -> str | None:
     if isinstance(error, ConroiError):
-        return error.hint
+        return in_commands(error.hint) if error.hint else None
     if isinstance(error, UsageProblem):
-        return "The same command with --help shows how it is written."
+        return error.hint or "The same command with --help shows how it is written."
     is_known = isinstance(error, KeyboardInterrupt) or (isinstance(error, OSError) and error.filename is not None)
     return None if is_known else "Run it again with --debug to see where this happened."
 
@@ -92,6 +93,7 @@ def _reason_facts(error: ConflictError) -> dict[str, Any] | None:
         else {
             "version": winner.version,
             "writer": winner.writer,
+            "author": winner.author,
             "message": winner.message,
             "transaction": winner.transaction.uuid,
         },

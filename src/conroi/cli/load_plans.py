@@ -10,10 +10,11 @@ from typing import Any
 
 from conroi.cli.loads import Load
 from conroi.cli.sources import find
+from conroi.cli.text_files import TextOptions
 from conroi.cli.usage import UsageProblem
 
 _TOP = {"message", "author", "once", "table"}
-_TABLE = {"name", "files", "mode", "on", "key", "create", "evolve"}
+_TABLE = {"name", "files", "mode", "on", "key", "create", "evolve", "format", "delimiter", "encoding", "types"}
 
 
 @dataclass(frozen=True)
@@ -46,9 +47,16 @@ def _load(entry: dict[str, Any], path: str) -> Load:
         raise UsageProblem(f"A [[table]] of {path} says no name or no files.")
     folder = os.path.dirname(path)
     files = [name if "://" in name else os.path.join(folder, name) for name in _words(entry["files"])]
+    types: Any = entry.get("types", {})
+    if not isinstance(types, dict):
+        raise UsageProblem(
+            f"A [[table]] of {path} says types that are no table.", hint='Write types = { zip = "string" }.'
+        )
+    given = {str(name): str(type_) for name, type_ in types.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    text = TextOptions(entry.get("delimiter"), entry.get("encoding"), given).checked()
     return Load(
         name=entry["name"],
-        sources=tuple(find(files)),
+        sources=tuple(each.with_text(text) for each in find(files, entry.get("format"))),
         mode=entry.get("mode", "append"),
         on=_words(entry.get("on")),
         key=_words(entry.get("key")),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from conroi.cli.sources import Source, Together
 from conroi.cli.usage import UsageProblem
-from conroi.errors import AlreadyExistsError, NotFoundError
+from conroi.errors import AlreadyExistsError, DuplicateKeyError, NotFoundError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,7 +47,7 @@ class Loading:
 
     loads: Sequence[Load]
     progress: Callable[[int], None]
-    as_frame: Callable[[Load], Any] | None = None
+    as_frame: Callable[[Load, pa.Schema | None], Any] | None = None
     """The files as a Spark frame; None reads them here."""
     rows: dict[str, int] = field(default_factory=dict[str, int])
     result: TransactionResult | None = None
@@ -77,11 +77,22 @@ class Loading:
                     if error.table not in self._created:
                         raise
                     # A concurrent load created it first: --create means "if it is not there", so load into that one.
+        except DuplicateKeyError as error:
+            error.hint = self._merge_hint(lake, error)
+            raise
         except Exception:
             if self._failure is not None:  # the file was at fault; on its way through Rust its error became a text
                 raise self._failure from None
             raise
         return transactions[-1].result
+
+    def _merge_hint(self, lake: Lake, error: DuplicateKeyError) -> str | None:
+        """The key of the table, in words to type."""
+        names = [each.name for each in self.loads if each.mode == "append" and each.name in lake]
+        name = error.table if error.table in names else next(iter(names), None)
+        if name is None or not lake[name].key:
+            return error.hint
+        return f"Give --mode merge --on {','.join(lake[name].key)} to update rows that are there and insert the others."
 
     def _stage(self, tx: Transaction, load: Load) -> None:
         if load.name not in tx:
@@ -89,7 +100,7 @@ class Loading:
                 raise NotFoundError(
                     f"The lake has no table {load.name!r}.",
                     table=load.name,
-                    hint="Give --create to make it from the files.",
+                    hint="Give --create to make it from the files, or make it first with `conroi create`.",
                 )
             self._created.add(load.name)
             tx.create_table(load.name, self._data(load, None), key=list(load.key) or None)
@@ -106,7 +117,7 @@ class Loading:
 
     def _data(self, load: Load, known: pa.Schema | None) -> Any:
         if self.as_frame is not None:
-            return self.as_frame(load)
+            return self.as_frame(load, known)
         self.rows.setdefault(load.name, 0)
 
         def count(rows: int) -> None:
@@ -119,21 +130,47 @@ class Loading:
         self._failure = error
 
 
-def spark_frame(load: Load) -> Any:
-    """The files as a Spark frame, which its executors read and write."""
+def spark_frame(load: Load, known: pa.Schema | None) -> Any:
+    """The files as a Spark frame, which its executors read and write; `known` are the columns of the table."""
     from conroi.spark import session
 
     spark = session()
     frame: Any = None
     for source in load.sources:
-        part = _spark_source(spark, source)
+        part = _spark_source(spark, source, known)
         frame = part if frame is None else frame.unionByName(part)
     return frame
 
 
-def _spark_source(spark: Any, source: Source) -> Any:
-    if source.kind in ("csv", "tsv"):
-        separator = "," if source.kind == "csv" else "\t"
-        return spark.read.csv(source.path, header=True, inferSchema=True, sep=separator)
-    names = {"lance": "conroi"}
-    return spark.read.format(names.get(source.kind, source.kind)).load(source.path)
+def _spark_source(spark: Any, source: Source, known: pa.Schema | None) -> Any:
+    if source.kind not in ("csv", "tsv"):
+        names = {"lance": "conroi", "ndjson": "json"}
+        return spark.read.format(names.get(source.kind, source.kind)).load(source.path)
+    separator = source.text.delimiter or ("," if source.kind == "csv" else "\t")
+    options = {"header": True, "sep": separator, "encoding": source.text.encoding or "UTF-8"}
+    inferred = spark.read.csv(source.path, inferSchema=True, **options).schema
+    types = _given_types(source, known, inferred.names)
+    if not types:
+        return spark.read.csv(source.path, schema=inferred, **options)
+    return _as_text_first(spark, source, inferred, types, options)
+
+
+def _given_types(source: Source, known: pa.Schema | None, names: Sequence[str]) -> dict[str, pa.DataType]:
+    """The types that Spark must not infer: given ones, and text of the table, which may look like numbers."""
+    import pyarrow as pa
+
+    texts = [field for field in known or () if pa.types.is_string(field.type) or pa.types.is_large_string(field.type)]
+    return {field.name: field.type for field in texts if field.name in names} | source.text.arrow_types()
+
+
+def _as_text_first(
+    spark: Any, source: Source, inferred: Any, types: dict[str, pa.DataType], options: dict[str, Any]
+) -> Any:
+    from pyspark.sql.pandas.types import from_arrow_type
+    from pyspark.sql.types import StringType, StructField, StructType
+
+    fields = [StructField(each.name, StringType() if each.name in types else each.dataType) for each in inferred]
+    frame = spark.read.csv(source.path, schema=StructType(fields), **options)
+    for name, type_ in types.items():
+        frame = frame.withColumn(name, frame[name].cast(from_arrow_type(type_)))
+    return frame

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from conroi.errors import UNSEEN, visible
-from conroi.views.grid import Grid
+from conroi.views.grid import Grid, Row
 from conroi.views.pages import rows_page
 
 if TYPE_CHECKING:
@@ -23,11 +23,15 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 FOLDED = 20
-"""A sentence is folded to no less than this before values are cut."""
-NARROWEST = 12
+"""A sentence is folded to no less than this before names are."""
+NARROWEST = 10
 """So many letters of a line a column needs to be of any use."""
-PROSE = ("message", "tables", "why", "finding", "detail")
-"""Columns of sentences, which go on in the next line instead of being cut."""
+PROSE = ("message", "tables", "why", "finding", "detail", "hint")
+"""Columns of sentences, which are the first to go on in the next line."""
+WHOLE = ("time", "created", "since", "version")
+"""Columns that are of no use in pieces; so are numbers."""
+VALUE = 60
+"""So many letters of a value are shown, and more on a terminal that is wider."""
 UNLIMITED = 100_000
 """The width of a line that goes into a file or another program, which nothing needs to fit into."""
 
@@ -35,8 +39,10 @@ UNLIMITED = 100_000
 class Output:
     """What a command says."""
 
-    def __init__(self, *, as_json: bool) -> None:
+    def __init__(self, *, as_json: bool, is_quiet: bool = False) -> None:
         self.as_json = as_json
+        self.is_quiet = is_quiet
+        """Whether remarks and progress are left out."""
 
     # ------------------------------------------------------------------------ for people
 
@@ -59,6 +65,28 @@ class Output:
 
         self._draw(Padding(Text(visible(text), style=style), (0, 0, 0, indent), expand=False))
 
+    def height(self, text: str, indent: int = 0) -> int:
+        """How many lines a sentence takes on this screen."""
+        from rich.text import Text
+
+        width = max(1, self.console.width - indent)
+        return len(Text(visible(text)).wrap(self.console, width))
+
+    def aligned(self, rows: Sequence[Row], prefix: str, widths: Sequence[int]) -> None:
+        """Rows in columns of these widths behind a prefix; what is longer goes on in the next line."""
+        for row in rows:
+            for line in folded([visible(cell, lines=False) for cell in row], widths):
+                self.line(f"{prefix}{line}".rstrip())
+
+    def hanging(self, text: str, first: str = "", then: str = "    ", style: str | None = None) -> None:
+        """A line that goes on below, behind other letters, if it is longer than the screen."""
+        from rich.text import Text
+
+        shown = visible(text)
+        width = max(NARROWEST, self.console.width - max(len(first), len(then)))
+        for number, part in enumerate(Text(shown).wrap(self.console, width)):
+            self.line(f"{then if number else first}{part.plain.rstrip()}", style=style)
+
     def _draw(self, what: Any) -> None:
         with self.console.capture() as drawn:
             self.console.print(what)
@@ -67,12 +95,12 @@ class Output:
             text = "".join(f"{line.rstrip()}\n" for line in text.splitlines())
         print(text, end="")  # noqa: T201
 
-    def grid(self, grid: Grid, *, indent: int = 0, with_titles: bool = True) -> None:
-        """A grid as a table."""
+    def grid(self, grid: Grid, *, indent: int = 0, with_titles: bool = True, cuts: bool = False) -> None:
+        """A grid as a table. What is too long goes on in the next line; with `cuts`, it is cut."""
         from rich.padding import Padding
 
         if grid.title:
-            self.line(grid.title, style="bold")
+            self.hanging(grid.title, style="bold")
         for text in grid.lines:
             self.prose(text)
         if not grid.rows:
@@ -80,13 +108,18 @@ class Output:
                 self.line(grid.empty)
             return
         self._draw(
-            Padding(_table(grid, self.console.width - indent, with_titles=with_titles), (0, 0, 0, indent), expand=False)
+            Padding(
+                _table(grid, self.console.width - indent, with_titles=with_titles, cuts=cuts),
+                (0, 0, 0, indent),
+                expand=False,
+            )
         )
 
     def rows(self, rows: Sequence[Mapping[str, object]], columns: Sequence[str], numbers: Iterable[str]) -> None:
         """Rows of a table, with as many columns as can be read on this screen."""
-        fitting = columns[: max(1, self.console.width // NARROWEST)]
-        self.grid(rows_page(rows, fitting, numbers))
+        page = rows_page(rows, columns, numbers, longest=max(VALUE, self.console.width))
+        fitting = columns[: _readable(page, self.console.width)]
+        self.grid(rows_page(rows, fitting, numbers, longest=max(VALUE, self.console.width)), cuts=True)
         if len(fitting) < len(columns):
             self.note(f"{len(columns) - len(fitting)} more columns do not fit: {', '.join(columns[len(fitting) :])}.")
 
@@ -105,12 +138,16 @@ class Output:
 
     def note(self, text: str) -> None:
         """A remark that is no part of the answer."""
-        print(visible(text), file=sys.stderr)  # noqa: T201
+        if not self.is_quiet:
+            print(visible(text), file=sys.stderr)  # noqa: T201
 
     @contextmanager
     def progress(self, what: str, total: int | None = None) -> Generator[Callable[[int], None]]:
-        """A bar on the terminal while something takes long; the block calls it with how many more are done."""
-        if not sys.stderr.isatty() or self.as_json:
+        """A bar on the terminal while something takes long; the block calls it with how many more are done.
+
+        Only on a terminal that can draw one, on stderr, and not for programs or with --quiet.
+        """
+        if not sys.stderr.isatty() or self.as_json or self.is_quiet or os.environ.get("TERM") == "dumb":
             yield lambda _count: None
             return
         from rich.console import Console
@@ -128,22 +165,21 @@ class Output:
             yield lambda count: bar.advance(task, count)
 
 
-def _table(grid: Grid, width: int, *, with_titles: bool) -> Any:
-    from rich.cells import cell_len
+def _table(grid: Grid, width: int, *, with_titles: bool, cuts: bool) -> Any:
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, show_header=with_titles, header_style="bold", padding=(0, 2, 0, 0))
-    titles = grid.titles if with_titles else [""] * len(grid.titles)
-    longest = [max(cell_len(title), *(cell_len(row[i]) for row in grid.rows)) for i, title in enumerate(titles)]
-    is_prose = [title in PROSE for title in grid.titles]
-    widths = narrowed(longest, width - 2 * (len(longest) - 1), is_prose)
-    for title, right, folds, fitting in zip(grid.titles, grid.right, is_prose, widths, strict=True):
+    is_prose = [title in PROSE and not cuts for title in grid.titles]
+    is_whole = [right or (title in WHOLE and not cuts) for title, right in zip(grid.titles, grid.right, strict=True)]
+    longest = _longest(grid, with_titles=with_titles)
+    widths = narrowed(longest, width - 2 * (len(longest) - 1), is_prose, is_whole)
+    for title, right, fitting in zip(grid.titles, grid.right, widths, strict=True):
         table.add_column(
             title,
             justify="right" if right else "left",
-            no_wrap=not folds,
-            overflow="fold" if folds else "ellipsis",
+            no_wrap=cuts,
+            overflow="ellipsis" if cuts else "fold",
             width=fitting,
         )
     for row in grid.rows:
@@ -151,15 +187,56 @@ def _table(grid: Grid, width: int, *, with_titles: bool) -> Any:
     return table
 
 
-def narrowed(widths: Sequence[int], available: int, is_prose: Sequence[bool]) -> list[int]:
-    """Widths that fit side by side. Sentences give way first, since they can be folded; then the widest columns do."""
+def _longest(grid: Grid, *, with_titles: bool = True) -> list[int]:
+    from rich.cells import cell_len
+
+    titles = grid.titles if with_titles else [""] * len(grid.titles)
+    return [max([cell_len(title), *(cell_len(row[i]) for row in grid.rows)]) for i, title in enumerate(titles)]
+
+
+def _readable(grid: Grid, width: int) -> int:
+    """How many of the first columns can be read side by side: numbers whole, the others to some letters."""
+    used, count = 0, 0
+    for longest, right in zip(_longest(grid), grid.right, strict=True):
+        used += (longest if right else min(longest, NARROWEST)) + 2
+        if used - 2 > width:
+            break
+        count += 1
+    return max(1, count)
+
+
+def narrowed(
+    widths: Sequence[int], available: int, is_prose: Sequence[bool], is_whole: Sequence[bool] = ()
+) -> list[int]:
+    """Widths that fit side by side. Sentences give way first, then the widest names, at last numbers and times."""
     fitting = list(widths)
-    for narrowest, may_give in ((FOLDED, is_prose), (1, [True] * len(fitting))):
+    whole = list(is_whole) or [False] * len(fitting)
+    names = [not each for each in whole]
+    for narrowest, may_give in (
+        (FOLDED, is_prose),
+        (NARROWEST, names),
+        (1, names),
+        (1, [True] * len(fitting)),
+    ):
         widest = max(fitting)
         while widest > narrowest and sum(fitting) > available:
             widest -= 1
             fitting = [min(width, widest) if gives else width for width, gives in zip(fitting, may_give, strict=True)]
     return fitting
+
+
+def folded(cells: Sequence[str], widths: Sequence[int]) -> list[str]:
+    """One row of text in columns of these widths, in as many lines as its longest cell needs."""
+    parts = [
+        [cell[at : at + width] for at in range(0, len(cell), width)] or [""]
+        for cell, width in zip(cells, (max(1, each) for each in widths), strict=True)
+    ]
+    return [
+        "  ".join(
+            (part[line] if line < len(part) else "").ljust(width) for part, width in zip(parts, widths, strict=True)
+        )
+        for line in range(max(map(len, parts)))
+    ]
 
 
 def to_json(facts: object, indent: int | None = None) -> str:

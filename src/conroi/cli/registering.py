@@ -45,6 +45,18 @@ COMMON: dict[str, tuple[Any, Any]] = {
         ],
         None,
     ),
+    "allow_base": (
+        Annotated[
+            list[str] | None,
+            typer.Option(
+                envvar="CONROI_ALLOW_BASES",
+                metavar="PATH",
+                help="A folder outside the lake that tables may refer to; repeatable.",
+            ),
+        ],
+        None,
+    ),
+    "quiet": (Annotated[bool, typer.Option("--quiet", "-q", help="No remarks and no progress on stderr.")], False),
     "debug": (Annotated[bool, typer.Option("--debug", help="Show where an error comes from.")], False),
 }
 
@@ -105,8 +117,10 @@ def command(app: typer.Typer, name: str, *, examples: Sequence[str], section: st
 def _guarded(function: Callable[..., None], given: dict[str, Any]) -> None:
     as_json, debug = given.pop("as_json"), given.pop("debug")
     store, locks, options = given.pop("store"), given.pop("locks"), given.pop("storage_option")
+    bases, is_quiet = given.pop("allow_base"), given.pop("quiet")
     try:
-        session = Session(Output(as_json=as_json), store, locks, _pairs(options or ()), debug)
+        output = Output(as_json=as_json, is_quiet=is_quiet)
+        session = Session(output, store, locks, _pairs(options or ()), debug, tuple(bases or ()))
         function(session, **given)
         sys.stdout.flush()
     except typer.Exit:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ from conroi.errors import InvalidInputError, NotFoundError
 if TYPE_CHECKING:
     from conroi.lake import Lake
     from conroi.table import Table
+    from conroi.transaction import Transaction, TransactionResult
 
 DEFAULT_LAKE = "CONROI_LAKE"
 
@@ -38,6 +39,16 @@ class Target:
         return self.name
 
     @property
+    def newest_name(self) -> str:
+        """The table for a command that changes it; UsageProblem if a past version of it was given."""
+        if self.version is not None:
+            raise UsageProblem(
+                f"{self.name}@{self.version} is a version of the table, which can only be read.",
+                hint=f"Leave out @{self.version}; `conroi restore` brings a past version back.",
+            )
+        return self.table_name
+
+    @property
     def table(self) -> Table:
         """The table, opened at the version that was asked for."""
         table = self.lake[self.table_name]
@@ -53,6 +64,8 @@ class Session:
     locks: str | None = None
     storage_options: Mapping[str, str] = field(default_factory=dict[str, str])
     debug: bool = False
+    allow_bases: tuple[str, ...] = ()
+    """Folders outside the lake to which its tables may refer."""
 
     @property
     def as_json(self) -> bool:
@@ -78,12 +91,15 @@ class Session:
 
     def table(self, typed: str | None) -> Target:
         """The table at an address; NotFoundError if the lake has none of that name."""
-        target = self.target(typed)
+        target = self.target(typed, wants_table=True)
         target.lake.catalog.row(_object_id(target.table_name), target.lake.pinned or target.lake.catalog.state())
         return target
 
-    def target(self, typed: str | None) -> Target:
-        """What an address means; a name without a slash is a table of the default lake, if there is one."""
+    def target(self, typed: str | None, *, wants_table: bool = False) -> Target:
+        """What an address means; a name without a slash is a table of the default lake, if there is one.
+
+        `wants_table` is for commands to which a lake alone is of no use: then the last part is never a lake.
+        """
         address = parsed(typed or "")
         default = os.environ.get(DEFAULT_LAKE)
         if not address.place:
@@ -98,8 +114,9 @@ class Session:
         parent = address.parent
         if parent is not None and self.is_lake(parent.place):
             return self._in(self._open(parent), address)
+        sought = parent if wants_table and parent is not None else address
         raise NotFoundError(
-            f"There is no lake at {address.place}.",
+            f"There is no lake at {sought.place}.",
             hint="Check the path; `conroi init` makes a new lake there."
             if default is None
             else f"Check the path; {DEFAULT_LAKE} is set, so a name without a slash is a table of that lake.",
@@ -131,7 +148,11 @@ class Session:
         import conroi
 
         return conroi.connect(
-            place, store=self.store, locks=self.locks, storage_options=dict(self.storage_options) or None
+            place,
+            store=self.store,
+            locks=self.locks,
+            storage_options=dict(self.storage_options) or None,
+            allow_bases=list(self.allow_bases) or None,
         )
 
 
@@ -193,6 +214,20 @@ def _no_version(at: str, what: str, besides: str = "") -> NotFoundError:
         f"The {what} has no version called {at!r}.",
         hint=f"After the @ stands a number, {besides}a tag, or a moment such as 2026-11-15T12:00:00+00:00.",
     )
+
+
+def committed(
+    lake: Lake, work: Callable[[Transaction], object], *, message: str, author: str | None = None
+) -> TransactionResult:
+    """Do the work in a transaction, again if others were first, and say what was committed."""
+    attempts: list[Transaction] = []
+
+    def attempt(tx: Transaction) -> None:
+        attempts.append(tx)
+        work(tx)
+
+    lake.run(attempt, message=message, author=author)
+    return attempts[-1].result
 
 
 def split(words: Sequence[str], *names: str) -> tuple[str | None, list[str]]:

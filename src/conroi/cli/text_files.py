@@ -9,10 +9,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import IO, Any, cast
+from typing import IO, Any
 
 import pyarrow as pa
 
+from conroi.cli.schemas import parsed_type
 from conroi.cli.usage import UsageProblem
 
 LOOKED_AT = 1000
@@ -28,7 +29,7 @@ class TextOptions:
     delimiter: str | None = None
     encoding: str | None = None
     types: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The types of columns by name, as pyarrow calls them: int64, string, date32."""
+    """The types of columns by name, as --schema takes them: int64, string, date32."""
 
     def checked(self) -> TextOptions:
         """The options, if they can be used; UsageProblem if not."""
@@ -44,16 +45,14 @@ class TextOptions:
                 ) from None
         for name, type_ in self.types.items():
             try:
-                cast("Any", pa).type_for_alias(type_)
-            except ValueError:
-                raise UsageProblem(
-                    f"{type_!r}, the type of {name}, is not known. Try int64, double, string, date32."
-                ) from None
+                parsed_type(type_)
+            except UsageProblem as error:
+                raise UsageProblem(f"--type {name}: {error}", hint=error.hint) from None
         return replace(self, delimiter=delimiter)
 
     def arrow_types(self) -> dict[str, pa.DataType]:
         """The types that were given."""
-        return {name: cast("Any", pa).type_for_alias(type_) for name, type_ in self.types.items()}
+        return {name: parsed_type(type_) for name, type_ in self.types.items()}
 
 
 def parsed_types(texts: Sequence[str]) -> dict[str, str]:
@@ -64,11 +63,14 @@ def parsed_types(texts: Sequence[str]) -> dict[str, str]:
     return {name: type_ for name, _, type_ in pairs}
 
 
-def guessed(path: str, options: TextOptions, known: Sequence[str] = ()) -> tuple[TextOptions, list[str]]:
+def guessed(
+    path: str, options: TextOptions, known: Sequence[str] = (), shown: str | None = None
+) -> tuple[TextOptions, list[str]]:
     """The options with what was not given filled in from the first lines, and a sentence about each guess.
 
-    `known` are columns whose type the table says.
+    `known` are columns whose type the table says, and `shown` is what the file is called.
     """
+    named = path if shown is None else shown
     notes: list[str] = []
     lines = _first_lines(path, options.encoding or "utf-8")
     if not lines:
@@ -76,8 +78,8 @@ def guessed(path: str, options: TextOptions, known: Sequence[str] = ()) -> tuple
     if options.delimiter is None:
         found = next((each for each in _DELIMITERS if each in lines[0] and "," not in lines[0]), ",")
         if found != ",":
-            shown = "tab" if found == "\t" else found
-            notes.append(f"{path}: taken as separated by {shown!r}; --delimiter says otherwise.")
+            letter = "tab" if found == "\t" else found
+            notes.append(f"{named}: taken as separated by {letter!r}; --delimiter says otherwise.")
         options = replace(options, delimiter=found)
     assert options.delimiter is not None
     names, *rows = list(csv.reader(lines, delimiter=options.delimiter)) or [[]]
@@ -90,7 +92,7 @@ def guessed(path: str, options: TextOptions, known: Sequence[str] = ()) -> tuple
     ]
     if zeros:
         notes.append(
-            f"{path}: {', '.join(zeros)} kept as text because of leading zeros; --type {zeros[0]}=int64 says otherwise."
+            f"{named}: {', '.join(zeros)} kept as text for its leading zeros; --type {zeros[0]}=int64 says otherwise."
         )
         options = replace(options, types={**options.types, **dict.fromkeys(zeros, "string")})
     return options, notes

@@ -7,6 +7,10 @@ from typing import Annotated
 import typer
 
 from conroi.cli.completion import addresses, lakes, tables
+from conroi.cli.usage import UsageProblem
+
+STDIN = "-"
+"""The name of standard input."""
 
 Lake = Annotated[
     str | None, typer.Argument(metavar="[LAKE]", help="The lake; by default CONROI_LAKE.", autocompletion=lakes)
@@ -24,3 +28,10 @@ Author = Annotated[
     str | None, typer.Option(envvar="CONROI_AUTHOR", metavar="NAME", help="Who the history says did it.")
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it; without this it is only said what would be done.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done, as without --yes.")]
+
+
+def checked_yes(*, yes: bool, dry_run: bool) -> None:
+    """UsageProblem for a command that is told to do it and not to."""
+    if yes and dry_run:
+        raise UsageProblem("--yes does it and --dry-run does not.", hint="Give one of them.")

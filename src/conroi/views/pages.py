@@ -64,11 +64,15 @@ def schema_page(facts: TableFacts, title: str = "", lines: Iterable[str] = (), k
     return grid("column|type|null|key", rows, title=title, lines=lines)
 
 
-def rows_page(rows: Sequence[Mapping[str, object]], columns: Sequence[str], right: Iterable[str] = ()) -> Grid:
-    """Some rows of a table."""
+def rows_page(
+    rows: Sequence[Mapping[str, object]], columns: Sequence[str], right: Iterable[str] = (), *, longest: int = 60
+) -> Grid:
+    """Some rows of a table; a value is cut to so many letters."""
     numbers = set(right)
     titles = tuple(f">{plain(name)}" if name in numbers else plain(name) for name in columns)
-    return Grid(titles, tuple([value(row[name]) for name in columns] for row in rows), empty="There are no rows.")
+    return Grid(
+        titles, tuple([value(row[name], longest) for name in columns] for row in rows), empty="There are no rows."
+    )
 
 
 def lake_history_page(commits: Iterable[LakeCommit]) -> Grid:

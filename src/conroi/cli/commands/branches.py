@@ -115,7 +115,8 @@ def merge(
 
     lake = session.lake(address)
     try:
-        result = lake.merge(source, into, dry_run=dry_run, prefer=prefer, message=message, author=author)
+        with session.output.progress(f"merging {source}"):
+            result = lake.merge(source, into, dry_run=dry_run, prefer=prefer, message=message, author=author)
     except MergeConflict as error:
         if not session.as_json:
             session.output.grid(conflicts_page(error.conflicts))

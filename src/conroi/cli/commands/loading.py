@@ -9,18 +9,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from conroi.cli.registering import command
-from conroi.cli.session import Session, Target
+from conroi.cli.session import Session
 from conroi.cli.usage import UsageProblem
-from conroi.cli.words import Author, Message
+from conroi.cli.words import STDIN, Author, Message
 from conroi.views.words import plural
 
 if TYPE_CHECKING:
     from conroi.cli.loads import Load, Loading
     from conroi.cli.sources import Source
-    from conroi.cli.text_files import TextOptions
+    from conroi.lake import Lake as LakeItself
     from conroi.transaction import TransactionResult
 
 SECTION = "Rows in and out"
+MOST_GUESSES = 10
+"""So many columns are named with the type that was guessed."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -33,6 +35,7 @@ def add_to(app: typer.Typer) -> None:
             "conroi load ./lake/orders orders.parquet --create --key id",
             "conroi load ./lake/orders 'new/*.csv' --mode merge --on id --once 2026-11-15",
             "conroi load ./lake/orders old.csv --create --delimiter ';' --encoding latin-1 --type zip=string",
+            "curl -sS https://host/orders.json | conroi load ./lake/orders - --format json",
             "conroi load ./lake/orders s3://bucket/big.parquet --spark",
             "conroi load ./lake --plan nightly.toml",
         ],
@@ -44,7 +47,8 @@ def load(
     words: Annotated[
         list[str],
         typer.Argument(
-            metavar="LAKE/TABLE FILES...", help="Parquet, CSV and JSON lines files; Lance and Delta folders; patterns."
+            metavar="LAKE/TABLE FILES...",
+            help="Parquet, CSV, JSON and Arrow files; Lance and Delta folders; patterns; - is standard input.",
         ),
     ],
     mode: Annotated[str, typer.Option(metavar="MODE", help="append, overwrite, or merge (by key).")] = "append",
@@ -57,6 +61,12 @@ def load(
     ] = None,
     once: Annotated[
         str | None, typer.Option(metavar="KEY", help="Do nothing if a load with this key was committed before.")
+    ] = None,
+    format_: Annotated[
+        str | None,
+        typer.Option(
+            "--format", metavar="FORMAT", help="csv, tsv, json, ndjson, parquet or arrow; else by the ending."
+        ),
     ] = None,
     delimiter: Annotated[
         str | None, typer.Option(metavar="CHARACTER", help="What separates values in text files; `tab` is a tab.")
@@ -72,48 +82,60 @@ def load(
     """Load files into tables, in one transaction.
 
     Files are streamed, except for a merge, which holds them in memory unless --spark is given. A plan has a [[table]]
-    with name, files, mode, on, key, create for each table, and may have message, author and once at its top.
+    with name, files, mode, on, key, create for each table, and may have message, author and once at its top. What is
+    guessed of a file, such as the types of text, is said.
     """
     from conroi.cli.load_plans import LoadPlan, read_plan
     from conroi.cli.loads import Load, Loading, spark_frame
-    from conroi.cli.sources import find
+    from conroi.cli.sources import Spool, find
     from conroi.cli.text_files import TextOptions, parsed_types
 
     if plan is not None and len(words) != 1:
         raise UsageProblem("With --plan give the lake alone; the plan names the files.")
-    target = session.target(words[0])
-    if plan is not None:
-        if target.name is not None:
-            raise UsageProblem("With --plan give the lake alone; the plan names the tables.")
-        wanted = read_plan(plan)
-    else:
-        text = TextOptions(delimiter, encoding, parsed_types(type_ or ())).checked()
-        sources = _described(session, find(words[1:]), text, target)
-        chosen = Load(target.table_name, sources, mode, _listed(on), _listed(key), creates=create, evolve=evolve)
-        wanted = LoadPlan((chosen,))
-    with session.output.progress("rows loaded") as progress:
-        loading = Loading(wanted.loads, progress, spark_frame if spark else None)
-        result = loading.run(
-            target.lake, message=message or wanted.message, author=author or wanted.author, once=once or wanted.once
-        )
+    target = session.target(words[0], wants_table=plan is None)
+    if plan is not None and target.name is not None:
+        raise UsageProblem("With --plan give the lake alone; the plan names the tables.")
+    wanted = LoadPlan(()) if plan is None else read_plan(plan)
+    with Spool(is_needed=STDIN in words[1:]) as spool:
+        if plan is None:
+            text = TextOptions(delimiter, encoding, parsed_types(type_ or ())).checked()
+            if spark and STDIN in words[1:]:
+                raise UsageProblem("Spark cannot read standard input.", hint="Leave out --spark.")
+            sources = tuple(each.with_text(text) for each in find(words[1:], format_, spool))
+            chosen = Load(target.newest_name, sources, mode, _listed(on), _listed(key), creates=create, evolve=evolve)
+            wanted = LoadPlan((chosen,))
+        loads = [_with_guesses(session, each, target.lake) for each in wanted.loads]
+        with session.output.progress("rows loaded") as progress:
+            loading = Loading(loads, progress, spark_frame if spark else None)
+            result = loading.run(
+                target.lake, message=message or wanted.message, author=author or wanted.author, once=once or wanted.once
+            )
     _say(session, loading, result)
 
 
-def _described(session: Session, found: Sequence[Source], text: TextOptions, target: Target) -> tuple[Source, ...]:
-    """The files with the options for text; what is guessed of them is said."""
+def _with_guesses(session: Session, load: Load, lake: LakeItself) -> Load:
+    """The load with what its text files leave open; what is guessed is said."""
     from conroi.cli.text_files import guessed
 
-    name = target.table_name
-    known = target.lake[name].schema.names if name in target.lake else ()
+    known = lake[load.name].schema.names if load.name in lake else ()
     sources: list[Source] = []
-    for source in found:
-        options = text
+    for source in (replace(each, allow_bases=session.allow_bases) for each in load.sources):
         if source.kind == "csv" and "://" not in source.path:
-            options, notes = guessed(source.path, text, known)
+            options, notes = guessed(source.path, source.text, known, source.shown)
             for note in notes:
                 session.output.note(note)
-        sources.append(replace(source, text=options))
-    return tuple(sources)
+            sources.append(source.with_text(options))
+        else:
+            sources.append(source)
+    first = sources[0]
+    if load.creates and not known and first.kind in ("csv", "tsv", "json"):
+        found = {field.name: field.type for field in first.open().schema if field.name not in first.text.types}
+        columns = ", ".join(f"{name} {type_}" for name, type_ in list(found.items())[:MOST_GUESSES])
+        more = ", …" if len(found) > MOST_GUESSES else ""
+        if found:
+            says = "--type COLUMN=TYPE" if first.kind != "json" else "`conroi create` before the load"
+            session.output.note(f"{first.shown}: types guessed from its first rows: {columns}{more}; {says} sets them.")
+    return replace(load, sources=tuple(sources))
 
 
 def _listed(columns: str | None) -> tuple[str, ...]:

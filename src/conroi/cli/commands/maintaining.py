@@ -61,7 +61,7 @@ def compact(
 ) -> None:
     """Rewrite small files and deleted rows. Says what there is; --yes does it."""
     target = session.target(address)
-    names = [target.table_name] if target.name is not None else target.lake.tables()
+    names = [target.newest_name] if target.name is not None else target.lake.tables()
     before = {name: table_facts(name, target.lake[name]) for name in names}
     after: dict[str, TableFacts] = {}
     if yes:
@@ -127,6 +127,7 @@ def doctor(
             place,
             store=session.store,
             storage_options=dict(session.storage_options) or None,
+            allow_bases=session.allow_bases,
             fix=fix,
             deep=deep,
             progress=so_far(progress),
@@ -155,7 +156,7 @@ def mend(
     """
     target = session.table(table)
     before = target.table.version
-    done = target.lake.mend(target.table_name, discard=discard)
+    done = target.lake.mend(target.newest_name, discard=discard)
     if session.as_json:
         facts = {"name": target.table_name, "before": before, "version": done.version, "rows": done.count_rows()}
         session.output.document(facts)

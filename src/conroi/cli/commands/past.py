@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
@@ -35,7 +35,7 @@ def add_to(app: typer.Typer) -> None:
         app,
         "diff",
         section=SECTION,
-        examples=["conroi diff ./lake 41 43", "conroi diff ./lake q3 43 --json", "conroi diff ./lake main dev"],
+        examples=["conroi diff ./lake 41 43", "conroi diff ./lake main dev --json", "conroi diff ./lake/orders 6 7"],
     )(diff)
     command(
         app,
@@ -72,40 +72,40 @@ def _print_log(session: Session, changes: Sequence[LakeChange]) -> None:
     if session.as_json:
         session.output.json_lines(each.to_dict() for each in changes)
         return
-    widths = _widths(changes)
+    widths = _widths(session, changes, 4)
     for change in changes:
-        session.output.line(change_title(change), style="bold")
-        for line in _table_lines(change, widths):
-            session.output.line(f"    {line}")
+        session.output.hanging(change_title(change), style="bold")
+        session.output.aligned([change_row(each) for each in change.tables], "    ", widths)
 
 
 def _print_graph(session: Session, lake: LakeItself, limit: int | None) -> Sequence[LakeChange]:
     from conroi.cli.graphs import drawn, versions
 
     found = versions(lake, limit)
-    widths = _widths([each.change for each in found])
-    for version, line in drawn(found):
+    lines = list(drawn(found))
+    widths = _widths(
+        session, [each.change for each in found], max((len(line.below) for _, line in lines), default=0) + 3
+    )
+    for version, line in lines:
         for joining in line.above:
             session.output.line(joining)
         names = f"  ({', '.join(version.names)})" if version.names else ""
-        session.output.line(f"{line.mark} {change_title(version.change, version.branch)}{names}", style="bold")
-        for text in _table_lines(version.change, widths):
-            session.output.line(f"{line.below}   {text}")
+        title = f"{change_title(version.change, version.branch)}{names}"
+        session.output.hanging(title, f"{line.mark} ", f"{line.below}   ", style="bold")
+        session.output.aligned([change_row(each) for each in version.change.tables], f"{line.below}   ", widths)
         for beginning in line.after:
             session.output.line(beginning)
     return [each.change for each in found]
 
 
-def _widths(changes: Sequence[LakeChange]) -> list[int]:
+def _widths(session: Session, changes: Sequence[LakeChange], indent: int) -> list[int]:
+    """Widths of the columns about tables, the same for all versions."""
+    from conroi.cli.output import narrowed
+
     rows = [change_row(each) for change in changes for each in change.tables]
-    return [max((len(row[place]) for row in rows), default=0) for place in range(4)]
-
-
-def _table_lines(change: LakeChange, widths: Sequence[int]) -> Iterator[str]:
-    for each in change.tables:
-        *cells, rebased = change_row(each)
-        aligned = [cell.ljust(width) for cell, width in zip(cells, widths, strict=True)]
-        yield "  ".join([*aligned, rebased]).rstrip()
+    longest = [max((len(row[place]) for row in rows), default=0) for place in range(5)]
+    available = session.output.console.width - indent - 2 * (len(longest) - 1)
+    return narrowed(longest, available, [False] * 4 + [True], [False, False, True, True, False])
 
 
 def history(session: Session, table: OneTable, limit: Limit = None) -> None:
@@ -119,16 +119,25 @@ def history(session: Session, table: OneTable, limit: Limit = None) -> None:
 
 def diff(
     session: Session,
-    words: Annotated[list[str], typer.Argument(metavar="[LAKE] A B")],
+    words: Annotated[list[str], typer.Argument(metavar="[LAKE[/TABLE]] A B")],
     keys: Annotated[bool, typer.Option(help="Compare tables with a key row by row.")] = True,
 ) -> None:
     """Show what differs between two versions.
 
-    A and B are versions, tags or branches of the lake. Tables, columns, row counts and keys are compared.
+    A and B are versions, tags or branches of the lake, or versions and tags of one table. Tables, columns, row counts
+    and keys are compared.
     """
     address, (older, newer) = split(words, "A", "B")
-    lake = session.lake(address)
-    found = lake.diff(lake_at(lake, older), lake_at(lake, newer), keys=keys)
+    target = session.target(address)
+    with session.output.progress("comparing"):
+        if target.name is None:
+            lake = target.lake
+            found = lake.diff(lake_at(lake, older), lake_at(lake, newer), keys=keys)
+        else:
+            table = target.lake[target.newest_name]
+            one, other = table_at(table, older), table_at(table, newer)
+            changed = table.diff(one, other, keys=keys)
+            found = changed.alone(f"{target.name}@{one.version}", f"{target.name}@{other.version}")
     if session.as_json:
         session.output.document(found.to_dict())
         return
@@ -150,7 +159,7 @@ def restore(
     if len(words) != 2:
         raise UsageProblem("Give LAKE/TABLE and the version, tag or moment to go back to.")
     target = session.table(words[0])
-    table = target.lake[target.table_name]
+    table = target.lake[target.newest_name]
     wanted = table_at(table, words[1]).version
     done = table.restore(wanted, message=message or f"restore {target.table_name} to version {wanted}")
     facts = {"name": target.table_name, "restored": wanted, "version": done.version, "rows": done.count_rows()}
