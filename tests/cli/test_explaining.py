@@ -28,7 +28,8 @@ def test_the_versions_that_a_change_met(cli: Run, lake: conroi.Lake) -> None:
     assert found[1]["message"] == "start over"
     assert found[1]["answers"] == ["incompatible"]
     text = cli("explain-conflict", "lake/orders", "--mine", "update", "--since", 1).out
-    assert "version 3 “start over”: Update after Overwrite" in text
+    assert "version 3 “start over” (" in text
+    assert "Update after Overwrite" in text
     (one,) = cli("explain-conflict", "lake/orders", "--mine", "update", "--theirs", 2, "--json").json
     assert one["version"] == 2
 
@@ -90,6 +91,50 @@ def test_what_is_missing_is_wrong_usage(cli: Run, lake: conroi.Lake) -> None:
     assert cli("explain-conflict").code == 2
     assert cli("explain-conflict", "lake/orders", "--mine", "delete").code == 2
     assert cli("explain-conflict", "--mine", "juggle", "--theirs", "append").code == 1
+
+
+@pytest.mark.contract("C3")
+def test_seventy_commits_fit_on_a_screen_and_losers_have_names(
+    cli: Run, lake: conroi.Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C8: 70 commits gave 2,124 lines, in which the losers were anonymous."""
+    base = lake["orders"]
+    fragment = base.pinned.manifest.fragments[0]
+    for n in range(30):
+        with lake.begin(f"load {n}", author="loader") as tx:
+            tx["orders"].append([{"id": 100 + n, "amount": 1.0}])
+    with lake.begin("start over", author="gdpr") as tx:
+        tx["orders"].overwrite([{"id": 1, "amount": 1.0}])
+    folder = tmp_path / "lake" / "orders.lance" / "_transactions"
+    for n in range(40):
+        delete = operations.Delete(deleted_fragment_ids=(fragment.id,), predicate="true")
+        author = "ada" if n % 2 else "grace"
+        properties = {"conroi.author": author, "__lance_commit_message": f"free orders of day {n % 4}"}
+        lost = operations.transaction(
+            delete, read_version=base.version, uuid=str(uuid.UUID(int=n + 1)), properties=properties
+        )
+        (folder / lost.file_name).write_bytes(encode_transaction(lost))
+    monkeypatch.setenv("COLUMNS", "80")
+    ran = cli("explain-conflict", "lake/orders")
+    lines = (ran.out + ran.err).splitlines()
+    assert len(lines) <= 24, ran.out
+    assert max(map(len, lines[:-2])) <= 80
+    assert "40 commits never became a version" in ran.out
+    assert "“free orders of day 1” by ada, made on version 2 (10 times)" in " ".join(ran.out.split())
+    assert "version 33 “start over” by gdpr" in ran.out
+    assert "load 3" not in ran.out  # did not conflict
+    assert ran.out.count("hint: ") == 1
+    everything = cli("explain-conflict", "lake/orders", "--all").out
+    assert everything.count("never became") == 1
+    assert everything.count("made on version 2") == 40
+    assert "load 3" in everything
+    (first, *_) = cli("explain-conflict", "lake/orders", "--json").json
+    assert {first["author"]} <= {"ada", "grace"}
+    assert first["meetings"][-1]["author"] == "gdpr"
+    since = cli("explain-conflict", "lake/orders", "--mine", "delete", "--since", 2)
+    assert len((since.out + since.err).splitlines()) <= 24
+    assert "and 29 commits like it, from version 3" in " ".join(since.out.split())
+    assert since.out.startswith("version 33 “start over” by gdpr")
 
 
 def test_the_answer_is_one_json_document(cli: Run, lake: conroi.Lake) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -64,7 +64,13 @@ class Meeting:
     version: int | None = None
     timestamp: datetime | None = None
     writer: str | None = None
+    author: str | None = None
     message: str | None = None
+
+    @property
+    def lands(self) -> bool:
+        """Whether both changes fit for certain."""
+        return set(self.answers) <= {"compatible", "rebased"}
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -79,6 +85,13 @@ class Refused:
     operation: str
     base_version: int
     meetings: tuple[Meeting, ...]
+    author: str | None = None
+    message: str | None = None
+
+    @property
+    def refusal(self) -> Meeting | None:
+        """The commit that it conflicts with; None if it would fit on top of all that was committed since."""
+        return next((each for each in self.meetings if not each.lands), None)
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -86,7 +99,7 @@ class Refused:
 
 
 def operation_named(word: str) -> str:
-    """The Lance operation that somebody means."""
+    """The Lance operation of a word."""
     if word in OPERATIONS:
         return word
     if word.lower() in VERBS:
@@ -119,13 +132,15 @@ def since(table: Table, mine: str, base_version: int) -> list[Meeting]:
 
 
 def refused(table: Table, uuid: str | None = None) -> list[Refused]:
-    """Commits that left a transaction and became no version: refused, given up, or still on their way."""
+    """Commits that left a transaction and became no version: refused, given up, or still on their way; newest first."""
     landed = {commit.transaction_uuid for commit in table.latest().history()}
     found = [each for each in _transactions(table) if each.uuid not in landed and uuid in (None, each.uuid)]
     if uuid is not None and not found:
         where = "It became a version." if uuid in landed else "Its file may have been collected."
         raise NotFoundError(f"There is no refused commit {uuid}.", table=table.uri, hint=where)
-    return [_judged(table, each) for each in found]
+    winners = list(_winners(table, min((each.read_version for each in found), default=0))) if found else []
+    judged = [_judged(table, each, winners) for each in found]
+    return sorted(judged, key=lambda each: -each.base_version)
 
 
 def _transactions(table: Table) -> Iterator[Transaction]:
@@ -138,23 +153,34 @@ def _transactions(table: Table) -> Iterator[Transaction]:
                 continue
 
 
-def _judged(table: Table, transaction: Transaction) -> Refused:
+def _judged(table: Table, transaction: Transaction, winners: Sequence[Winner]) -> Refused:
     """Rebase it once more, as far as that needs no rows to be read."""
     operation = operations.of(transaction)
     try:
         base = find(table.pinned.files, transaction.read_version).manifest
     except ConroiError:  # collected, or none: it wanted to make the table
-        return Refused(transaction.uuid, operation.name, transaction.read_version, ())
+        return _refused(transaction, operation.name, ())
     rebase = Rebase(Staged(operation=operation, base=base))
     meetings: list[Meeting] = []
-    for winner in _winners(table, transaction.read_version):
+    for winner in (each for each in winners if each.version > transaction.read_version):
         before = len(rebase.repairs)
         rebase = rebase.over(winner)
         verdict = rebase.verdict if rebase.refusal or len(rebase.repairs) > before else Verdict(Outcome.COMPATIBLE)
         meetings.append(_with_winner(_exact(operation.name, winner, verdict), winner))
         if rebase.refusal is not None:
             break
-    return Refused(transaction.uuid, operation.name, transaction.read_version, tuple(meetings))
+    return _refused(transaction, operation.name, tuple(meetings))
+
+
+def _refused(transaction: Transaction, operation: str, meetings: tuple[Meeting, ...]) -> Refused:
+    return Refused(
+        transaction.uuid,
+        operation,
+        transaction.read_version,
+        meetings,
+        author=transaction.author,
+        message=transaction.message,
+    )
 
 
 def _exact(mine: str, winner: Winner, verdict: Verdict) -> Meeting:
@@ -181,17 +207,13 @@ def _winners(table: Table, base_version: int) -> Iterator[Winner]:
 
 def _with_winner(meeting: Meeting, winner: Winner) -> Meeting:
     when = None if winner.timestamp_ns is None else utc_time(winner.timestamp_ns)
-    return Meeting(
-        meeting.mine,
-        meeting.theirs,
-        meeting.answers,
-        meeting.why,
-        meeting.rules,
-        meeting.hint,
-        winner.version,
-        when,
-        winner.writer,
-        winner.message,
+    return replace(
+        meeting,
+        version=winner.version,
+        timestamp=when,
+        writer=winner.writer,
+        author=winner.author,
+        message=winner.message,
     )
 
 
@@ -222,8 +244,8 @@ def from_error(facts: dict[str, Any]) -> Meeting:
         (str(facts["message"]), reason.why) if facts.get("reason") is None else (reason.why,),
         (reason.rule,),
         reason.hint.replace("version that is newest", f"version {winner.get('version', 'that is newest')}"),
-        winner.get("version"),
-        None,
-        winner.get("writer"),
-        winner.get("message"),
+        version=winner.get("version"),
+        writer=winner.get("writer"),
+        author=winner.get("author"),
+        message=winner.get("message"),
     )
