@@ -60,6 +60,14 @@ def test_no_hint_names_a_call_for_which_there_is_a_command() -> None:
     assert not stray
 
 
+def test_a_key_that_a_file_has_twice_is_not_sent_to_a_merge(cli: Run, lake: conroi.Lake) -> None:
+    Path("twice.csv").write_text("id,amount\n70,1\n70,2\n")
+    ran = cli("load", "lake/orders", "twice.csv")
+    assert ran.code == 1
+    assert "--mode merge" not in ran.err
+    assert "hint: " in ran.err
+
+
 def test_a_call_without_a_command_is_said_to_be_python() -> None:
     assert in_commands("Change it with alter_columns().") == "Change it with alter_columns() in Python."
     assert in_commands("It has a, b.") == "It has a, b."

@@ -90,8 +90,8 @@ class Loading:
         """The key of the table, in words to type."""
         names = [each.name for each in self.loads if each.mode == "append" and each.name in lake]
         name = error.table if error.table in names else next(iter(names), None)
-        if name is None or not lake[name].key:
-            return error.hint
+        if name is None or not lake[name].key or "merge()" not in (error.hint or ""):
+            return error.hint  # a key that is in the files twice, for one
         return f"Give --mode merge --on {','.join(lake[name].key)} to update rows that are there and insert the others."
 
     def _stage(self, tx: Transaction, load: Load) -> None:
