@@ -87,6 +87,13 @@ def many_rows(_: pb.ManifestHead, fragments: list[pb.DataFragment]) -> None:
     fragments[0].physical_rows = (1 << 64) - 1
 
 
+def rows_claimed(count: int) -> Callable[[pb.ManifestHead, list[pb.DataFragment]], None]:
+    def change(_: pb.ManifestHead, fragments: list[pb.DataFragment]) -> None:
+        fragments[0].physical_rows = count
+
+    return change
+
+
 def outside(_: pb.ManifestHead, fragments: list[pb.DataFragment]) -> None:
     fragments[0].files[0].path = "../../canary/data/x.lance"
 
@@ -212,6 +219,10 @@ HOSTILE: dict[str, Damage] = {
     "time far ahead": both(far),
     "time long ago": both(long_ago),
     "more rows than numbers": both(many_rows),
+    "as many rows as a fragment may have": both(rows_claimed((1 << 32) - 1)),
+    "a billion rows": both(rows_claimed(1_000_000_000)),
+    "a row too many": both(rows_claimed(21)),
+    "no rows": both(rows_claimed(0)),
     "path outside": both(outside),
     "transaction outside": both(short_index),
     "odd type": both(odd_type),
@@ -272,6 +283,28 @@ def test_every_answer_is_right_or_typed_and_bounded(name: str, scene: Scene) -> 
         outcome = outcomes[verb]
         is_refused = isinstance(outcome.error, conroi.CorruptionError | conroi.UnsupportedError)
         assert outcome.error is None or is_refused, str(outcome.error)
+
+
+@pytest.mark.parametrize("has_deletions", [False, True])
+@pytest.mark.parametrize("count", [1 << 25, (1 << 32) - 1])
+def test_rows_that_are_claimed_are_not_made_up(count: int, has_deletions: bool, tmp_path: Path) -> None:
+    """D7: where no column is read, pylance made an address for each claimed row: 32 GiB, for minutes."""
+    table = conroi.create_table(tmp_path / "t", [{"id": i, "v": str(i)} for i in range(20)])
+    if has_deletions:
+        table.delete("id = 3")
+    manifest(Scene(tmp_path), "t", rows_claimed(count))
+    verbs: list[Callable[[conroi.Table], object]] = [
+        lambda table: table.delete("true"),
+        lambda table: table.update({"v": "'z'"}, mode="columns"),
+        lambda table: table.sample(2),
+        lambda table: table.to_arrow([], with_row_id=True),
+        lambda table: table.count_rows("true"),
+        lambda table: table.take([count - 2]),
+    ]
+    for verb in verbs:
+        with bounded(10, megabytes=200), pytest.raises(conroi.CorruptionError, match=r"but its file .* has 20\."):
+            verb(conroi.open_table(tmp_path / "t"))
+    assert "row-count-mismatch" in str(conroi.open_table(tmp_path / "t").doctor().findings)
 
 
 def test_no_version_is_made_after_the_last_number(scene: Scene) -> None:

@@ -2,7 +2,8 @@
 
 What is checked of a version: its paths stay below its folders; its bases are inside the lake or table, or named by the
 opener; on a local disk its folders are no links, and its data, deletion and index files are regular files; its
-deletion files have the checksum and the counts that they should have. A file is looked at once in a process, a
+deletion files have the checksum and the counts that they should have; a fragment that claims very many rows has them. A
+file is looked at once in a process, a
 deletion file again if it changed on disk, the folders every time.
 """
 
@@ -11,11 +12,12 @@ from __future__ import annotations
 import contextlib
 import os
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
 
 from conroi.commit.deletions import verify_deletions
 from conroi.commit.snapshot import Snapshot
+from conroi.errors import CorruptionError
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import BLOB_EXTENSION
 from conroi.format.naming import (
@@ -25,6 +27,7 @@ from conroi.format.naming import (
     check_relative_path,
     index_dir,
 )
+from conroi.format.rowids import count_versions
 from conroi.stores.bases import base_objects
 from conroi.stores.cache import BoundedCache
 from conroi.stores.local_folders import LocalFolder, irregular_kind
@@ -36,13 +39,23 @@ _SEEN: BoundedCache[frozenset[str]] = BoundedCache(64 * 1024 * 1024)
 """By root: the files of the version that was looked at last."""
 _NAME_BYTES = 160
 """What a path takes in memory."""
+_COUNTED: BoundedCache[int] = BoundedCache(4 * 1024 * 1024)
+"""By path: the rows of files that were opened for their count."""
+PLAUSIBLE_ROWS = 1 << 24
+"""Up to so many rows the count of a fragment is taken as it stands.
+
+pylance makes addresses for as many rows as the manifest says, without a look at the file if no column is needed: 2^32
+of them take 32 GiB. The files of fragments with more are opened once in a process."""
 
 Place: TypeAlias = tuple[Objects, str]
 """Files, and the folder in them that has the data files."""
 
 
-def admit(objects: Objects, snapshot: Snapshot) -> None:
-    """Raise unless pylance may read this version; CorruptionError, or InvalidInputError for a base."""
+def admit(objects: Objects, snapshot: Snapshot, rows_in_file: Callable[[Objects, str], int]) -> None:
+    """Raise unless pylance may read this version; CorruptionError, or InvalidInputError for a base.
+
+    `rows_in_file` opens a data file and tells how many rows it has.
+    """
     if snapshot.is_admitted:
         return
     manifest = snapshot.manifest
@@ -61,14 +74,18 @@ def admit(objects: Objects, snapshot: Snapshot) -> None:
 
     has_blobs = any(field.extension_name == BLOB_EXTENSION for field in manifest.fields)
     needed: dict[str, tuple[Objects, set[str]]] = {}
+    claims: list[tuple[Objects, str, pb.DataFragment]] = []
     for fragment in manifest.fragments:
         for file in fragment.files:
             where, folder = place_of(file)
             path = f"{folder}/{check_relative_path(file.path)}" if folder else check_relative_path(file.path)
             paths = needed.setdefault(where.root, (where, set()))[1]
             paths.add(path)
+            if fragment.physical_rows > PLAUSIBLE_ROWS and folder == DATA_DIR and file.file_major_version >= 2:
+                claims.append((where, file.path, fragment))
             if has_blobs:
                 paths.add(path.removesuffix(".lance") + "/")
+        _check_versions(objects, fragment)
         if fragment.HasField("deletion_file"):
             place_of(fragment.deletion_file)
     for index in manifest.indices:
@@ -82,6 +99,36 @@ def admit(objects: Objects, snapshot: Snapshot) -> None:
     for where, paths in needed.values():
         _check_regular(where, paths)
     verify_deletions(objects, manifest)
+    for where, name, fragment in claims:
+        _check_rows(where, name, fragment, rows_in_file)
+
+
+def _check_versions(objects: Objects, fragment: pb.DataFragment) -> None:
+    """pylance expands these to one number for each row that they say there is, when it compacts."""
+    for versions in (fragment.inline_created_at_versions, fragment.inline_last_updated_at_versions):
+        if versions and count_versions(versions) > max(fragment.physical_rows, PLAUSIBLE_ROWS):
+            raise CorruptionError(
+                f"The manifest has row versions for more rows than fragment {fragment.id} has.",
+                table=objects.root,
+                hint="Open an older version of the table; doctor() says what is affected.",
+            )
+
+
+def _check_rows(
+    objects: Objects, name: str, fragment: pb.DataFragment, rows_in_file: Callable[[Objects, str], int]
+) -> None:
+    key = f"{objects.root}/{name}"
+    rows = _COUNTED.get(key)
+    if rows is None:
+        rows = rows_in_file(objects, name)
+        _COUNTED.put(key, rows, _NAME_BYTES)
+    if rows != fragment.physical_rows:
+        raise CorruptionError(
+            f"The manifest says that fragment {fragment.id} has {fragment.physical_rows:,} rows, but its file {name} "
+            f"has {rows:,}.",
+            table=objects.root,
+            hint="Open an older version of the table, or restore the file from a copy; doctor() says what is affected.",
+        )
 
 
 def check_folders(objects: Objects, folders: Iterable[str] = _FOLDERS) -> None:

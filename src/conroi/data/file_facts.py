@@ -15,12 +15,6 @@ from conroi.stores.objects import Objects
 BATCH_ROWS = 8192
 
 
-def rows_in_file(objects: Objects, name: str) -> int:
-    """How many rows the data file has, by its own footer; an error if it is not a whole Lance file."""
-    with pylance_errors(objects.root):
-        return file_session(objects, check_relative_path(name)).open_reader(name).num_rows()
-
-
 def rows_read_from_file(objects: Objects, name: str) -> int | None:
     """How many rows come out when every value of the file is decoded and looked at; None if only a scan can do that.
 

@@ -23,7 +23,7 @@ from conroi.errors import ConroiError, CorruptionError, InvalidInputError, Store
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import has_dictionaries
 from conroi.format.manifest import Manifest
-from conroi.format.naming import DATA_DIR, DETACHED_BIT
+from conroi.format.naming import DATA_DIR, DETACHED_BIT, check_relative_path
 from conroi.parallel import ProcessBound
 from conroi.stores.objects import Objects
 
@@ -88,12 +88,18 @@ def file_session(objects: Objects, reading: str | None = None) -> LanceFileSessi
     return session
 
 
+def rows_in_file(objects: Objects, name: str) -> int:
+    """How many rows the data file has, by its own footer; an error if it is not a whole Lance file."""
+    with pylance_errors(objects.root):
+        return file_session(objects, check_relative_path(name)).open_reader(name).num_rows()
+
+
 def open_dataset(objects: Objects, snapshot: Snapshot, private: PrivateSession | None = None) -> lance.LanceDataset:
     """A pylance handle pinned at this very manifest, which is not read; `private` is for versions of a transaction."""
     import lance
 
     with pylance_errors(objects.root):
-        admit(objects, snapshot)
+        admit(objects, snapshot, rows_in_file)
         is_looked_up = snapshot.is_private and has_dictionaries(snapshot.manifest.fields)
         if is_looked_up and snapshot.version == 0:
             manifest = _without_dictionaries(snapshot.manifest, objects.root)
@@ -128,7 +134,7 @@ def open_with_indices_of(objects: Objects, snapshot: Snapshot, base: Snapshot) -
     if not indices or list(indices) != list(base.manifest.indices) or not has_sections(objects, base):
         return None
     with pylance_errors(objects.root):
-        admit(objects, snapshot)
+        admit(objects, snapshot, rows_in_file)
         head = snapshot.manifest.editable_head()
         for section in ("transaction_section", "transaction_section_deprecated"):
             head.ClearField(section)

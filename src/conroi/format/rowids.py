@@ -7,6 +7,7 @@ in which each row was created, and the one in which it was last changed.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import TypeVar
 
 import numpy as np
@@ -16,6 +17,9 @@ from pyroaring import BitMap
 from conroi.errors import CorruptionError
 from conroi.format import lance_pb2 as pb
 from conroi.format.segments import U64Array, decode_segment, encode_segment, range_segment, segment_length
+
+_SHORT = 64
+"""The counts of sequences of up to so many bytes are kept: most fragments have one of a few."""
 
 # ------------------------------------------------------------------------------------------------- row ids
 
@@ -102,6 +106,16 @@ def decode_versions(data: bytes, *, rows: int | None = None) -> U64Array:
     runs = _runs(data)
     _check_count(sum(count for _, count in runs), rows)
     return _joined([np.full(count, version, np.uint64) for version, count in runs])
+
+
+def count_versions(data: bytes) -> int:
+    """How many rows an encoded sequence has a version for, without expanding it."""
+    return _counted(data) if len(data) <= _SHORT else sum(count for _, count in _runs(data))
+
+
+@lru_cache(maxsize=10_000)
+def _counted(data: bytes) -> int:
+    return sum(count for _, count in _runs(data))
 
 
 def concat_versions(parts: Iterable[bytes]) -> bytes:

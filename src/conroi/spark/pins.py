@@ -14,7 +14,7 @@ from conroi.commit.files import TableFiles
 from conroi.commit.snapshot import Snapshot
 from conroi.data.admission import admit
 from conroi.data.pinned import Pinned
-from conroi.data.pylance import has_sections
+from conroi.data.pylance import has_sections, rows_in_file
 from conroi.environment import SYSTEM
 from conroi.format.manifest import Manifest
 from conroi.format.naming import ManifestNaming
@@ -62,7 +62,7 @@ class PinnedVersion:
     def of(pinned: Pinned) -> PinnedVersion:
         """The version that this table is pinned at."""
         snapshot = pinned.snapshot
-        admit(pinned.files.objects, snapshot)
+        admit(pinned.files.objects, snapshot, rows_in_file)
         return PinnedVersion(
             place=Place.of(pinned.files.objects),
             manifest=snapshot.manifest.message,

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from pyroaring import BitMap
 
-from conroi.data.file_facts import is_in_data_folder, rows_in_file, rows_read_from_file, rows_scanned
+from conroi.data.file_facts import is_in_data_folder, rows_read_from_file, rows_scanned
 from conroi.data.keys import repeated, scan_keys, shown
 from conroi.data.pinned import Pinned
+from conroi.data.pylance import rows_in_file
 from conroi.data.rows import count_rows
 from conroi.errors import ConroiError, NotFoundError, UnsupportedError
 from conroi.format import lance_pb2 as pb
