@@ -29,6 +29,7 @@ from conroi.maintenance.collecting import MIN_AGE
 from conroi.maintenance.durations import Duration
 from conroi.maintenance.expiring import KEEP, OLDER_THAN
 from conroi.maintenance.reports import Collected, Expired
+from conroi.parallel import stays_in_process
 from conroi.refs.tags import Tags, TagsAtBeginning
 from conroi.row_reader import Columns
 from conroi.staging import Statements, Verb
@@ -106,6 +107,9 @@ class VersionsUpTo:
         if newest is None:
             return []
         return [*(each for each in self._inner.all() if each.version < newest.version), newest]
+
+    def require_conditions(self, path: str, data: bytes) -> None:
+        self._inner.require_conditions(path, data)
 
     def put(self, version: int, naming: ManifestNaming, data: bytes) -> Located:  # noqa: ARG002
         raise AssertionError("nothing is put inside a transaction")
@@ -322,6 +326,7 @@ class TableInTransaction(Table):
 
 
 @checked_calls
+@stays_in_process("A table inside a transaction", "Pickle lake[name], or hand over table.to_arrow().")
 class TransactionTable(TableInTransaction):
     """One table inside a transaction: reads what the transaction has made of it, and its verbs stage."""
 

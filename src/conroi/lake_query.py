@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from conroi.data.scans import DuckDBSource, Scan, missing_duckdb
 from conroi.errors import ClosedError, ConroiError, InvalidInputError
+from conroi.parallel import stays_in_process
 
 if TYPE_CHECKING:
     import duckdb
@@ -43,6 +44,7 @@ class Tables(Protocol):
     def __getitem__(self, name: str) -> Scannable: ...
 
 
+@stays_in_process("The result of a query", "Hand over result.to_arrow().")
 class QueryResult:
     """The answer of a query: a stream that is read once, or, from the first to_arrow() on, a table."""
 

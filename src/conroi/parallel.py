@@ -18,7 +18,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Generic, TypeVar
+from typing import Generic, NoReturn, TypeVar
 
 from conroi.errors import UnsupportedError
 
@@ -46,6 +46,22 @@ class ProcessBound:
                 hint='Start processes with multiprocessing.get_context("spawn") or "forkserver", or fork before the '
                 f"parent {self._before}.",
             )
+
+
+Handle = TypeVar("Handle", bound=type)
+
+
+def stays_in_process(what: str, instead: str) -> Callable[[Handle], Handle]:
+    """A class decorator: its objects are not pickled, because they stand for something that this process does."""
+
+    def refuse(_handle: object, _protocol: object) -> NoReturn:
+        raise UnsupportedError(f"{what} cannot be pickled: it belongs to this process.", hint=instead)
+
+    def decorate(handle: Handle) -> Handle:
+        setattr(handle, "__reduce_ex__", refuse)  # noqa: B010
+        return handle
+
+    return decorate
 
 
 class Running(Generic[T]):

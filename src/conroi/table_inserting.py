@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from conroi import history
 from conroi.catalog.catalog import LakeTableFiles
 from conroi.commit.files import TableFiles
 from conroi.commit.snapshot import Snapshot, load_transaction
-from conroi.errors import InvalidInputError
+from conroi.errors import CorruptionError, InvalidInputError
+from conroi.format.documents import parse_json
 from conroi.inserting import Insert, insert
 from conroi.locks.fence import PROPERTY, note_of
 
@@ -41,7 +41,20 @@ def unfinished(files: TableFiles, snapshot: Snapshot) -> tuple[int, int] | None:
         transaction = load_transaction(files.objects, version)
         said = None if transaction is None else transaction.properties.get(PROPERTY)
         if said is not None:
-            _, rows, is_complete = json.loads(said)
+            rows, is_complete = _said(said, files.root)
             end = version.manifest.head.next_row_id
             return None if is_complete else (end - rows, end)
     return None
+
+
+def _said(text: str, table: str) -> tuple[int, bool]:
+    """How many rows an insert has written so far, and whether it is complete."""
+    match parse_json(text, "The note of an insert in a transaction"):
+        case [_, int(rows), bool(is_complete)] if rows >= 0:
+            return rows, is_complete
+        case _:
+            raise CorruptionError(
+                "The note of an insert in a transaction is damaged.",
+                table=table,
+                hint="Open an older version of the table.",
+            )

@@ -35,6 +35,7 @@ from conroi.format.schema import schema_from_fields
 from conroi.handles import Handle, Life, TransactionTable, VersionsUpTo
 from conroi.lake_query import QueryParams, QueryResult, query
 from conroi.maintenance.auto_compaction import compact_after
+from conroi.parallel import stays_in_process
 from conroi.retrying import UNLIMITED, checked_timeout
 from conroi.staging import Statements
 from conroi.stores.leases import Lease
@@ -67,6 +68,7 @@ class TransactionResult:
 
 
 @checked_calls
+@stays_in_process("A transaction", "Hand over the lake, and begin one in the other process.")
 class Transaction(LowerLayer):
     """Changes to any number of tables of a lake that happen together or not at all. Made by `lake.begin()`.
 

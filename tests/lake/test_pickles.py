@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import multiprocessing
 import pickle
+import subprocess
+import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -88,3 +92,39 @@ def test_a_lake_that_is_gone_is_not_made_again(tmp_path: Path):
     with pytest.raises(conroi.NotFoundError):
         pickle.loads(data)
     assert not (tmp_path / "lake").exists()
+
+
+def test_what_belongs_to_this_process_is_refused(lake: conroi.Lake, tmp_path: Path):
+    """C10: a pickled transaction was an untyped error; one on a table became a table that commits by itself."""
+    alone = conroi.create_table(tmp_path / "alone.lance", [{"id": 7}])
+    tx = lake.begin()
+    for given in (
+        tx,
+        tx["t"],
+        alone.begin(),
+        lake["t"].merge([{"id": 1}], on="id"),
+        lake.at(1, keep="1h").lease,
+        lake.insert_lock("t"),
+        lake.branches,
+        lake.tags,
+        alone.tags,
+        lake.query("SELECT 1"),
+    ):
+        for work in (pickle.dumps, copy.copy):
+            with pytest.raises(conroi.UnsupportedError, match="cannot be pickled"):
+                work(given)
+    tx["t"].append([{"id": 50}])
+    with pytest.raises(conroi.UnsupportedError, match="inside a transaction"):
+        pickle.dumps(tx["t"])
+
+
+@pytest.mark.contract("E4")
+def test_a_query_says_nothing_on_stderr(lake: conroi.Lake):
+    """C10: DuckDB warned of a call that is going away."""
+    script = "import conroi.cli, sys; sys.argv = ['conroi', 'sql', sys.argv[1], 'FROM t', '--json']; conroi.cli.main()"
+    command = [sys.executable, "-W", "error::DeprecationWarning:duckdb", "-W", "always", "-c", script, str(lake.uri)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert lake.query("SELECT id FROM t ORDER BY id").to_arrow()["id"].to_pylist() == [1, 2]

@@ -63,7 +63,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "catalog": MIDDLE | {"history", "refs", "verbs"},
     "views": {"errors"},
     "maintenance": MIDDLE | {"catalog", "locks", "refs", "verbs", "views"},
-    "locks": FOUNDATION | {"stores", "catalog"},
+    "locks": FOUNDATION | {"format", "stores", "catalog"},
     "front door": MIDDLE | {"catalog", "history", "refs", "verbs", "merging", "maintenance", "locks", "views"},
     "cli": MIDDLE | {"catalog", "history", "refs", "maintenance", "locks", "views", "front door", "spark"},
     "spark": MIDDLE | {"catalog", "history", "verbs", "merging", "front door"},

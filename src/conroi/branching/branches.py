@@ -13,6 +13,7 @@ from conroi.catalog.forking import DELETED, LINEAGE
 from conroi.catalog.lance_tags import protection_of
 from conroi.catalog.publishing import pin_tables
 from conroi.errors import InvalidInputError, NotFoundError
+from conroi.parallel import stays_in_process
 from conroi.refs.branches import MAIN, MAIN_BRANCH, Branch
 from conroi.refs.tags import Tags
 from conroi.table import Table
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 
 @checked_calls
+@stays_in_process("lake.branches", "Hand over the lake.")
 class Branches:
     """The branches of a lake.
 

@@ -23,6 +23,7 @@ from conroi.errors import (
     StoreUnavailable,
     VersionExpired,
 )
+from conroi.format.documents import parse_json, parse_object, parse_texts
 from conroi.history import moment_ns
 from conroi.parallel import Running, later
 from conroi.stores.lake_copy import FULL_EVERY, CopiedCommit, JsonRow, LakeCopy
@@ -154,8 +155,8 @@ class SqlHeads:
             state.version,
             state.timestamp_ns,
             commit.uuid,
-            json.loads(commit.notes),
-            json.loads(commit.changes),
+            _notes(commit),
+            _changes(commit),
             _json_rows(state) if state.version == 1 or state.version % FULL_EVERY == 0 else None,
         )
         if self._root.is_local:
@@ -252,7 +253,7 @@ class SqlHeads:
         kept: list[Row] = []
         gone: list[Row] = []
         for object_id, _, until, content in self._queries.spans():
-            row = Row.from_json(object_id, json.loads(content))
+            row = _row(object_id, content)
             (kept if until is None or until > version else gone).append(row)
         return kept, gone
 
@@ -302,8 +303,20 @@ def _json_rows(state: LakeState) -> dict[str, JsonRow]:
 
 
 def _state(loaded: LoadedState) -> LakeState:
-    rows = {key: Row.from_json(key, json.loads(content)) for key, content in loaded.rows.items()}
+    rows = {key: _row(key, content) for key, content in loaded.rows.items()}
     return LakeState(loaded.version, loaded.timestamp_ns, rows)
+
+
+def _row(key: str, content: str) -> Row:
+    return Row.from_json(key, parse_json(content, f"The row of {key!r} in the store of the lake"))
+
+
+def _changes(commit: LakeCommit) -> dict[str, JsonRow | None]:
+    return parse_object(commit.changes, f"What the store of the lake says of the changes of version {commit.version}")
+
+
+def _notes(commit: LakeCommit) -> dict[str, str]:
+    return parse_texts(commit.notes, f"What the store of the lake says of version {commit.version}")
 
 
 def _following(state: LakeState, commit: LakeCommit, changes: Changes) -> LakeState:
@@ -311,14 +324,11 @@ def _following(state: LakeState, commit: LakeCommit, changes: Changes) -> LakeSt
 
 
 def _published(commit: LakeCommit) -> Published:
-    changes = {
-        key: None if fields is None else Row.from_json(key, fields)
-        for key, fields in json.loads(commit.changes).items()
-    }
+    changes = {key: None if fields is None else Row.from_json(key, fields) for key, fields in _changes(commit).items()}
     return Published(
         version=commit.version,
         timestamp=utc_time(commit.timestamp_ns),
-        notes=Notes.of(json.loads(commit.notes)),
+        notes=Notes.of(_notes(commit)),
         uuid=commit.uuid,
         changes=changes,
         operation="Update",

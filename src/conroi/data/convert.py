@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
@@ -11,6 +10,7 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from pyroaring import BitMap
 
 from conroi.format import lance_pb2 as pb
+from conroi.format.documents import parse_object
 
 if TYPE_CHECKING:
     from lance import Index
@@ -25,7 +25,7 @@ def fragment_from_pylance(fragment: FragmentMetadata) -> pb.DataFragment:
 def fragment_from_json(facts: Mapping[str, Any] | str) -> pb.DataFragment:
     """The same from the JSON form that executors send."""
     if isinstance(facts, str):
-        facts = cast("Mapping[str, Any]", json.loads(facts))
+        facts = parse_object(facts, "The description of a fragment")
     return pb.DataFragment(
         id=facts["id"],
         files=[_data_file(each) for each in facts["files"]],

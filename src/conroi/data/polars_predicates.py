@@ -7,7 +7,6 @@ the tests, and anything unexpected means that nothing is pushed down.
 
 from __future__ import annotations
 
-import json
 import math
 import warnings
 from collections.abc import Mapping
@@ -17,7 +16,8 @@ import pyarrow as pa
 
 from conroi.data.literals import literal
 from conroi.data.quoting import quoted
-from conroi.errors import InvalidInputError
+from conroi.errors import CorruptionError, InvalidInputError
+from conroi.format.documents import parse_json
 
 if TYPE_CHECKING:
     import polars as pl
@@ -32,9 +32,9 @@ def to_lance_filter(predicate: pl.Expr, schema: pa.Schema) -> str | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the form is not stable, as is said above
-            tree = json.loads(predicate.meta.serialize(format="json"))
+            tree = parse_json(predicate.meta.serialize(format="json"), "The predicate of polars")
         return _weaker(tree, schema)
-    except (ValueError, TypeError, KeyError, AttributeError, InvalidInputError):
+    except (ValueError, TypeError, KeyError, AttributeError, CorruptionError, InvalidInputError):
         return None
 
 

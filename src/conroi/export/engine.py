@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
 from typing import Any, Protocol
 
 from conroi.errors import StoreError
+from conroi.format.documents import damaged, parse_object
 
 TABLE_EXISTS = 57
 _LONGEST_TEXT = 300
@@ -55,7 +55,12 @@ def is_question(statement: str) -> bool:
 
 def rows_of(answer: str) -> list[list[Value]]:
     """The rows of an answer in the format JSONCompact."""
-    return json.loads(answer)["data"] if answer.strip() else []
+    if not answer.strip():
+        return []
+    found = parse_object(answer, "The answer of ClickHouse").get("data")
+    if not isinstance(found, list):
+        raise damaged("The answer of ClickHouse", "it has no rows")
+    return found  # pyright: ignore[reportUnknownVariableType]
 
 
 def refused(place: str, text: str) -> ClickHouseError:

@@ -37,12 +37,25 @@ def parse_json(text: bytes | str, what: str) -> Any:
         raise damaged(what, str(error)[:200]) from error
 
 
-def decode_document(data: bytes | str, what: str) -> Document:
-    """The document in these bytes, compared with its checksum."""
-    found: Any = parse_json(data, what)
+def parse_object(text: bytes | str, what: str) -> dict[str, Any]:
+    """The JSON object in a text."""
+    found: Any = parse_json(text, what)
     if not isinstance(found, dict):
         raise damaged(what, "it is not a JSON object")
-    content: dict[str, Any] = {str(key): value for key, value in found.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    return found  # pyright: ignore[reportUnknownVariableType]
+
+
+def parse_texts(text: bytes | str, what: str) -> dict[str, str]:
+    """The JSON object in a text, whose values are texts."""
+    found = parse_object(text, what)
+    if not all(isinstance(value, str) for value in found.values()):
+        raise damaged(what, "one of its values is not a text")
+    return found
+
+
+def decode_document(data: bytes | str, what: str) -> Document:
+    """The document in these bytes, compared with its checksum."""
+    content = parse_object(data, what)
     noted = content.pop(CHECKSUM, None)
     if noted is not None and noted != _checksum(content):
         raise damaged(what, "its checksum does not match")

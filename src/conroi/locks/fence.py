@@ -9,6 +9,7 @@ from conroi.catalog.catalog import Catalog
 from conroi.catalog.names import shown
 from conroi.catalog.rows import Row
 from conroi.errors import CorruptionError, InsertInterrupted, RetryableConflict
+from conroi.format.documents import parse_json
 
 PROPERTY = "conroi.insert"
 REPLACING = ("Overwrite", "Restore", "Clone", "Unknown")
@@ -33,8 +34,8 @@ def note_of(row: Row) -> InsertNote | None:
     if row.insert is None:
         return None
     try:
-        noted: object = json.loads(row.insert)
-    except (ValueError, RecursionError):
+        noted: object = parse_json(row.insert, "The note on the newest insert")
+    except CorruptionError:
         noted = None
     match noted:
         case [str(id_), int(first), int(following), bool(is_complete)]:

@@ -12,9 +12,11 @@ from conroi.arguments import checked_calls
 from conroi.catalog.names import shown
 from conroi.locks.held import Cancellation
 from conroi.locks.locks import Holding, Locks
+from conroi.parallel import stays_in_process
 
 
 @checked_calls
+@stays_in_process("An insert lock", "Hand over the lake and call insert_lock() there.")
 class InsertLock:
     """Only one worker at a time is inside, over all processes and hosts; inserts inside use this very lock."""
 

@@ -23,6 +23,7 @@ from conroi.merging.choosing import MergePlan, SourceSize, Way, choose
 from conroi.merging.clauses import Action, Clause, Rows
 from conroi.merging.request import Request
 from conroi.merging.verb import Merging
+from conroi.parallel import stays_in_process
 from conroi.verbs.evolve import evolve_columns
 from conroi.verbs.plan import Plan
 
@@ -52,6 +53,7 @@ Run = Callable[[Callable[[Pinned], Plan | None], How], "tuple[Table, Plan | None
 
 @checked_calls
 @dataclass(frozen=True)
+@stays_in_process("A merge that is being built", "Hand over the table and the source, and build it there.")
 class MergeBuilder:
     """A merge being put together; each `when_…` returns a new one.
 

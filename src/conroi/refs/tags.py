@@ -27,6 +27,7 @@ from conroi.errors import (
     RetryableConflict,
 )
 from conroi.format.documents import decode_document, encode_document
+from conroi.parallel import stays_in_process
 from conroi.stores.forgotten import Fate, fate
 from conroi.stores.objects import NameTaken, Objects
 
@@ -58,6 +59,7 @@ class Tag:
 
 
 @checked_calls
+@stays_in_process("The tags of a table or lake", "Hand over the table or the lake.")
 class Tags:
     """The tags of a table.
 

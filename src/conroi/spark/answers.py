@@ -14,6 +14,7 @@ from conroi.data.files import read_columns
 from conroi.data.rows import Rows
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
+from conroi.format.documents import parse_object
 from conroi.spark.blobs import as_batch
 from conroi.spark.parts import error_from_text, error_to_text
 from conroi.stores.objects import Objects
@@ -79,7 +80,7 @@ def answers_of(rows: pa.Table) -> list[Answer]:
             task=row["task"],
             fragments=tuple(pb.Transaction.Append.FromString(row["fragments"]).fragments),
             leaving=_rows_from_bytes(row["leaving"]),
-            counts=json.loads(row["counts"]),
+            counts=parse_object(row["counts"], "The counts of a task"),
             more=row["more"],
         )
         for row in found

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from conroi.data.pinned import Pinned
 from conroi.data.writing import Progress
+from conroi.format.documents import parse_object
 from conroi.spark.answers import Answer
 from conroi.spark.fragment_jobs import FragmentJobs
 from conroi.spark.progress import shown, watched
@@ -48,4 +48,4 @@ class CompactOnExecutors:
 
 
 def _ids(task: str) -> tuple[int, ...]:
-    return tuple(fragment["id"] for fragment in json.loads(task)["task"]["fragments"])
+    return tuple(fragment["id"] for fragment in parse_object(task, "The plan of a compaction")["task"]["fragments"])

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from conroi.catalog.catalog import LakeTableFiles
 from conroi.catalog.names import shown
 from conroi.catalog.ownership import created_in
-from conroi.errors import InvalidInputError, NotFoundError
+from conroi.errors import CorruptionError, InvalidInputError, NotFoundError
+from conroi.format.documents import parse_json
 from conroi.spark.pins import PinnedVersion
 from conroi.spark.redaction import refuse_shown
 from conroi.spark.scanning import Scan, Wanted, checked_filter
@@ -261,7 +261,7 @@ class Options:
 
 def _json(name: str, text: str) -> Any:
     try:
-        return json.loads(text)
-    except ValueError:
+        return parse_json(text, name)
+    except CorruptionError:
         # The text is not repeated: it may hold credentials.
         raise InvalidInputError(f"The option {name} is not JSON.", hint="Write it with json.dumps(…).") from None

@@ -14,6 +14,7 @@ from conroi.data.keys import key_columns_of
 from conroi.data.writing import WrittenFiles
 from conroi.errors import DuplicateKeyError, InvalidInputError, UnsupportedError
 from conroi.format import lance_pb2 as pb
+from conroi.format.documents import parse_object
 from conroi.stores.objects import Objects
 
 SCHEMA = "fragments binary, rows long, keys binary, error string"
@@ -105,7 +106,7 @@ def error_to_text(error: InvalidInputError) -> str:
 
 def error_from_text(text: str) -> InvalidInputError:
     """The error, there."""
-    facts = json.loads(text)
+    facts = parse_object(text, "The error of a task")
     if facts["kind"] == DuplicateKeyError.__name__:
         keys = pa.ipc.open_stream(base64.b64decode(facts["keys"])).read_all().to_pylist() if "keys" in facts else []
         return DuplicateKeyError(facts["message"], table=facts["table"], keys=keys, hint=facts["hint"])

@@ -5,10 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 from conroi.commit.files import TableFiles
 from conroi.commit.snapshot import Snapshot
@@ -16,6 +14,8 @@ from conroi.data.admission import admit
 from conroi.data.pinned import Pinned
 from conroi.data.pylance import has_sections, rows_in_file
 from conroi.environment import SYSTEM
+from conroi.errors import CorruptionError, InvalidInputError
+from conroi.format.documents import parse_object
 from conroi.format.manifest import Manifest
 from conroi.format.naming import ManifestNaming
 from conroi.stores.objects import Objects, Reach, open_objects, reach_of
@@ -98,19 +98,27 @@ class PinnedVersion:
     @staticmethod
     def from_text(text: str) -> PinnedVersion:
         """The same, read again."""
-        front, _, manifest = zlib.decompress(base64.b64decode(text)).partition(b"\n")
-        facts: Mapping[str, Any] = json.loads(front)
-        options = facts["storage_options"]
-        assert isinstance(options, dict)
-        reach = tuple(map(str, facts["reach"]))
-        return PinnedVersion(
-            place=Place(str(facts["uri"]), StorageOptions(options), bool(facts["durable"]), reach),
-            manifest=manifest,
-            path=str(facts["path"]),
-            naming=str(facts["naming"]),
-            is_final=bool(facts["is_final"]),
-            is_private=bool(facts["is_private"]),
-        )
+        try:
+            front, _, manifest = zlib.decompress(base64.b64decode(text)).partition(b"\n")
+            facts = parse_object(front, "The pinned version")
+            return PinnedVersion(
+                place=Place(
+                    str(facts["uri"]),
+                    StorageOptions(facts["storage_options"]),
+                    bool(facts["durable"]),
+                    tuple(map(str, facts["reach"])),
+                ),
+                manifest=manifest,
+                path=str(facts["path"]),
+                naming=str(facts["naming"]),
+                is_final=bool(facts["is_final"]),
+                is_private=bool(facts["is_private"]),
+            )
+        except (ValueError, KeyError, TypeError, zlib.error, CorruptionError):
+            raise InvalidInputError(
+                "The pinned version that Spark handed over is damaged.",
+                hint="The options that begin with conroi. are set by conroi itself: leave them out.",
+            ) from None
 
 
 @lru_cache(maxsize=8)  # a long-lived process sees many versions

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from conroi.environment import SYSTEM
 from conroi.errors import InvalidInputError, NotFoundError, TooMuchContention, about
+from conroi.format.documents import parse_json
 from conroi.stores.addresses import open_records, store_kind
 from conroi.stores.external_versions import ExternalVersions
 from conroi.stores.lake_copy import CopiedCommit, LakeCopy
@@ -164,7 +165,10 @@ class _Lake:
             return 0
         _, state = LakeQueries(self._tables, lake).newest()
         if state is not None and lake == self._lake:
-            rows = {key: json.loads(content) for key, content in state.rows.items()}
+            rows = {
+                key: parse_json(content, f"The row of {key!r} in the store of the lake")
+                for key, content in state.rows.items()
+            }
             self._copy.ensure(state.version, state.timestamp_ns, rows)
         self._tables.remove_lake(lake, self._key)
         return 0 if state is None else state.version

@@ -23,6 +23,7 @@ from conroi.arguments import checked_calls
 from conroi.environment import Environment, moment, seconds_since
 from conroi.errors import ConroiError, VersionExpired
 from conroi.format.documents import decode_document
+from conroi.parallel import stays_in_process
 from conroi.stores.forgotten import Fate, fate
 from conroi.stores.objects import ObjectInfo, Objects
 
@@ -45,6 +46,7 @@ class LeaseInfo:
 
 
 @checked_calls
+@stays_in_process("A lease", "Hand over the lake and take one there: lake.at(version, keep=…).")
 class Lease:
     """A lease on one version. Ends by itself; `renew` prolongs it, `release` ends it early, and so does a `with` block.
 

@@ -51,6 +51,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from conroi.errors import InvalidInputError
+from conroi.format.documents import parse_object
 from conroi.testing.history_graph import Dependencies
 
 Isolation = Literal["snapshot", "serializable"]
@@ -430,7 +431,7 @@ def _lines(paths: Iterable[str | os.PathLike[str]]) -> Iterator[dict[str, Any]]:
         with open(path, encoding="utf-8") as file:
             for line in file:
                 if line.endswith("\n"):  # the last one may be cut short
-                    yield json.loads(line)
+                    yield parse_object(line, "A line of the history")
 
 
 def _operation(kind: str, register: str, value: int | list[int]) -> Operation:

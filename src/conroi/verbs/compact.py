@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -18,6 +17,7 @@ from conroi.data.pylance import has_sections, pylance_errors
 from conroi.data.writing import ROWS_PER_FILE, Progress
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
+from conroi.format.documents import parse_object
 from conroi.format.manifest import Manifest
 from conroi.format.naming import data_path
 from conroi.format.rowids import (
@@ -118,7 +118,7 @@ def compaction_tasks(pinned: Pinned, options: CompactOptions) -> list[str]:
 
 
 def _fragments_of(task: str) -> BitMap:
-    return BitMap([each["id"] for each in json.loads(task)["task"]["fragments"]])
+    return BitMap([each["id"] for each in parse_object(task, "The plan of a compaction")["task"]["fragments"]])
 
 
 def _covered_for_good(manifest: Manifest) -> BitMap:
@@ -148,7 +148,7 @@ def rewrite_group(pinned: Pinned, planned: str) -> Rewritten:
 
     with pylance_errors(pinned.root):
         task = cast("Any", CompactionTask).from_json(planned)
-        facts = json.loads(task.execute(pinned.dataset).json())
+        facts = parse_object(task.execute(pinned.dataset).json(), "The result of a compaction")
     new = [fragment_from_json(each) for each in facts["new_fragments"]]
     pinned.files.objects.sync([data_path(file.path) for fragment in new for file in fragment.files])
     return Rewritten([each["id"] for each in facts["original_fragments"]], new)

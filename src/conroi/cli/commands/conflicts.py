@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +14,8 @@ from conroi.cli.hints import in_commands
 from conroi.cli.registering import command
 from conroi.cli.session import Session
 from conroi.cli.usage import UsageProblem
+from conroi.errors import CorruptionError
+from conroi.format.documents import parse_object
 from conroi.views.words import moment, plain, plural
 
 if TYPE_CHECKING:
@@ -106,11 +107,9 @@ def explain(
 def _parsed(text: str) -> dict[str, object]:
     for line in reversed(text.strip().splitlines()):
         try:
-            found = json.loads(line)
-        except ValueError:
+            return parse_object(line, "The error")
+        except CorruptionError:
             continue
-        if isinstance(found, dict):
-            return found  # pyright: ignore[reportUnknownVariableType]
     raise UsageProblem("There is no JSON of an error in it; a command with --json writes it to stderr.")
 
 
