@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -18,6 +19,11 @@ from conroi.format import lance_pb2 as pb
 ROWS = [{"id": 1, "v": "a", "n": 1.5}, {"id": 2, "v": "b", "n": 2.5}]
 LOWER_LAYER = {"catalog", "pinned", "files_at", "manifest", "environment", "protection", "run", "source", "wire"}
 """What is public for conroi's own parts only."""
+VALUES = {
+    "branch", "tag", "commit", "lake_commit", "diff", "lake_merge", "diagnosis", "expired", "collected", "naming",
+    "transaction",
+}  # fmt: skip
+"""Results, which do not change when the world does."""
 KEPT_FOLDERS = {"data", "_transactions", "_deletions", "_indices"}
 """Files that no version names may stay in these after a refused call; collection removes them."""
 
@@ -28,30 +34,14 @@ class World:
 
     folder: Path
     objects: dict[str, Any] = field(default_factory=dict[str, Any])
+    _calls: dict[str, Callable[..., Any]] | None = None
 
     def open(self) -> None:
-        """All handles anew."""
+        """All handles anew; what is only a value is made once."""
         lake = conroi.connect(self.folder / "lake")
         alone = conroi.open_table(self.folder / "alone.lance")
         merge = lake["t"].merge(ROWS, on="id").when_matched_update_all()
-        self.objects = {
-            "conroi": conroi,
-            "export": conroi.export,
-            "lake": lake,
-            "past": lake.at(1),
-            "dev": lake.branch("dev"),
-            "table": lake["t"],
-            "alone": alone,
-            "tx": lake.begin(),
-            "staged": lake.begin()["t"],
-            "table_tx": alone.begin(),
-            "merge": merge,
-            "lease": lake.at(1, keep="1h").lease,
-            "job": lake.job("j"),
-            "lock": lake.insert_lock("t"),
-            "branches": lake.branches,
-            "lake_tags": lake.tags,
-            "tags": alone.tags,
+        values = {name: self.objects[name] for name in VALUES & self.objects.keys()} or {
             "branch": lake.branches.get("dev"),
             "tag": lake.tags.get("first"),
             "commit": alone.history()[0],
@@ -63,9 +53,42 @@ class World:
             "collected": lake.gc(),
             "naming": alone.naming,
             "transaction": conroi.LanceTransaction(pb.Transaction()),
-            "lease_info": lake.leases()[0],
-            "query": lake.query("SELECT * FROM t"),
         }
+        self.objects = {
+            "conroi": conroi,
+            "export": conroi.export,
+            "lake": lake,
+            "past": lake.at(1),
+            "dev": lake.branch("dev"),
+            "table": lake["t"],
+            "alone": alone,
+            "merge": merge,
+            "lease": lake.at(1, keep="1h").lease,
+            "job": lake.job("j"),
+            "lock": lake.insert_lock("t"),
+            "branches": lake.branches,
+            "lake_tags": lake.tags,
+            "tags": alone.tags,
+            **values,
+            "lease_info": lake.leases()[0],
+        }
+        self.begin()
+
+    def begin(self) -> None:
+        """New transactions and a new query, which nothing outside of this process sees."""
+        for name in ("tx", "staged", "table_tx"):
+            with suppress(Exception):
+                self.objects[name].rollback()
+        lake, alone = self.objects["lake"], self.objects["alone"]
+        self.objects |= {"tx": lake.begin(), "staged": lake.begin()["t"], "table_tx": alone.begin()}
+        self.objects["query"] = lake.query("SELECT * FROM t")
+        self._calls = None
+
+    def call(self, name: str) -> Callable[..., Any]:
+        """A public call by its name."""
+        if self._calls is None:
+            self._calls = dict(self.calls())
+        return self._calls[name]
 
     def calls(self) -> Iterator[tuple[str, Callable[..., Any]]]:
         """Every public call, by name."""
@@ -79,13 +102,16 @@ class World:
                 if callable(call) and not inspect.isclass(call):
                     yield f"{owner}.{name}", call
 
-    def state(self) -> dict[str, bytes | None]:
+    def state(self) -> dict[str, tuple[int, int, int]]:
         """All that readers can see: every file but those that only a version makes visible."""
-        found: dict[str, bytes | None] = {}
-        for path in self.folder.rglob("*"):
-            parts = path.relative_to(self.folder).parts
-            if path.is_file() and not KEPT_FOLDERS & set(parts) and "_conroi" not in parts[-1]:
-                found["/".join(parts)] = path.read_bytes()
+        found: dict[str, tuple[int, int, int]] = {}
+        for folder, below, files in os.walk(self.folder):
+            below[:] = [name for name in below if name not in KEPT_FOLDERS]
+            for name in files:
+                if "_conroi" not in name:
+                    path = f"{folder}/{name}"
+                    stat = os.lstat(path)
+                    found[path] = stat.st_ino, stat.st_size, stat.st_mtime_ns
         return found
 
 
@@ -108,9 +134,7 @@ def make(folder: Path) -> World:
 
 def again(world: World, template: Path) -> None:
     """The world as it was in the template."""
-    for name in ("tx", "table_tx"):
-        with suppress(Exception):
-            world.objects[name].rollback()
+    world.begin()
     shutil.rmtree(world.folder)
     shutil.copytree(template, world.folder)
     world.open()
