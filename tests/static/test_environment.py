@@ -34,7 +34,7 @@ EXCEPTIONS: dict[str, tuple[set[str], str]] = {
     "conroi.catalog.manifest_rows": ({"getpid"}, "a scratch folder belongs to one process"),
     "conroi.stores.local_files": ({"getpid"}, "temporary names of one process"),
     "conroi.stores.leases": ({"getpid"}, "says in the lease who holds it"),
-    "conroi.stores.memory": ({"getpid"}, "a forked child must not delete its parent's tables"),
+    "conroi.stores.process_folders": ({"getpid"}, "a forked child must not delete its parent's files"),
     "conroi.stores.file_lock": ({"getpid"}, "says in the lock file who holds it"),
     "conroi.stores.sqlite_db": ({"getpid"}, "a connection belongs to one process"),
     "conroi.stores.postgres_db": ({"getpid"}, "a connection belongs to one process"),

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import atexit
 import os
-import shutil
-import tempfile
 from collections.abc import Sequence
 from functools import cache, partial
 from typing import Any
@@ -31,6 +28,7 @@ from conroi.format.manifest import Manifest
 from conroi.format.naming import DATA_DIR, deletion_path
 from conroi.parallel import aside
 from conroi.stores.objects import Objects, open_objects
+from conroi.stores.process_folders import process_folder
 
 KEY = "object_id"
 SCHEMA = pa.schema(
@@ -154,16 +152,10 @@ def _scratch() -> Objects:
 
 
 @cache
-def _scratch_of(process: int) -> Objects:
-    folder = tempfile.mkdtemp(prefix="conroi-scratch-")
+def _scratch_of(_process: int) -> Objects:
+    folder = process_folder("conroi-scratch-")
     os.makedirs(os.path.join(folder, DATA_DIR))
-    atexit.register(_remove_scratch, folder, process)
     return open_objects(folder)
-
-
-def _remove_scratch(folder: str, process: int) -> None:
-    if os.getpid() == process:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def write_deletions(

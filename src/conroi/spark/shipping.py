@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import atexit
-import shutil
-import tempfile
 import zipfile
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import conroi
+from conroi.stores.process_folders import process_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,8 +24,7 @@ def ship(spark: SparkSession) -> None:
 
 @cache
 def _archive() -> str:
-    temporary = tempfile.mkdtemp(prefix="conroi-ship-")
-    atexit.register(shutil.rmtree, temporary, ignore_errors=True)
+    temporary = process_folder("conroi-ship-")
     root = Path(conroi.__file__).parent
     archive = Path(temporary) / f"conroi-{conroi.__version__}.zip"
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
-import fcntl
 import os
 import shutil
 import tempfile
 import threading
 from collections.abc import Generator
 
-from conroi.errors import CorruptionError, InvalidInputError
-from conroi.stores.local_folders import LocalFolder
+from conroi.errors import InvalidInputError
+from conroi.stores.process_folders import ALIVE, process_folder
 
 _RAM_DISK = "/dev/shm"  # noqa: S108  # mkdtemp makes a folder in it that is ours alone
 _PREFIX = "conroi-memory-"
-_ALIVE = ".alive"
 _one_at_a_time = threading.Lock()
 _home: str | None = None
 
@@ -24,7 +21,7 @@ _home: str | None = None
 def memory_folder(name: str) -> str:
     """The folder for `memory://name`; the same name gives the same folder within this process."""
     parts = name.strip("/").split("/")
-    if any(part in ("", ".", "..", _ALIVE) for part in parts):
+    if any(part in ("", ".", "..", ALIVE) for part in parts):
         raise InvalidInputError("A memory:// URI needs a name", hint="such as memory://orders")
     return os.path.join(_home_folder(), *parts)
 
@@ -34,46 +31,8 @@ def _home_folder() -> str:
     with _one_at_a_time:
         if _home is None:
             parent = _RAM_DISK if os.access(_RAM_DISK, os.W_OK) else tempfile.gettempdir()
-            _remove_left_behind(parent)
-            _home = tempfile.mkdtemp(prefix=_PREFIX, dir=parent)
-            _mark_alive(_home)
-            atexit.register(_remove, _home, os.getpid())
+            _home = process_folder(_PREFIX, parent)
         return _home
-
-
-def _mark_alive(home: str) -> None:
-    """Hold a lock for as long as this process lives; it gets its name when it is held, never before."""
-    file = os.open(f"{home}/{_ALIVE}.new", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    fcntl.flock(file, fcntl.LOCK_EX)
-    os.rename(f"{home}/{_ALIVE}.new", f"{home}/{_ALIVE}")
-
-
-def _remove_left_behind(parent: str) -> None:
-    """A killed process cannot clean up, and RAM is dear: remove the folders of processes that are gone."""
-    with contextlib.suppress(OSError):
-        for name in os.listdir(parent):
-            if name.startswith(_PREFIX):
-                _remove_if_dead(os.path.join(parent, name))
-
-
-def _remove_if_dead(home: str) -> None:
-    # Everyone may make a folder of such a name here: what another user made is not looked into.
-    with contextlib.suppress(OSError, CorruptionError):
-        if os.lstat(home).st_uid != os.getuid():
-            return
-        folder, name = os.path.split(home)
-        file = LocalFolder(f"{folder}/{name}", folder).open_file(_ALIVE)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(home, ignore_errors=True)
-        finally:
-            os.close(file)
-
-
-def _remove(home: str, owner: int) -> None:
-    # A forked child that ends must not take its parent's tables with it.
-    if os.getpid() == owner:
-        shutil.rmtree(home, ignore_errors=True)
 
 
 @contextlib.contextmanager
