@@ -17,7 +17,7 @@ unexport PYTHONPATH
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak bench contract lint format proto docs lock clean
+.PHONY: help setup demo test lowest soak bench contract lint format proto docs lock clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -29,6 +29,16 @@ demo: setup ## Spark workers write four tables at once, a million rows, two get 
 
 test: setup ## run the tests; ARGS="tests/format -k name" for some of them
 	$(PY) -m pytest -n $(JOBS) --dist worksteal $(ARGS)
+
+LOWEST := .venv-lowest
+lowest: setup ## run a part of the tests with the lowest versions that pyproject.toml allows, in an environment of their own
+	$(PY) -m uv venv --quiet --clear --python $(PY) $(LOWEST)
+	$(PY) -m uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct \
+		--group dev --editable ".[postgres,dynamodb,cli]"
+	$(PY) -m uv pip list --python $(LOWEST)/bin/python
+	$(LOWEST)/bin/python -m pytest -q -n $(JOBS) -p no:cacheprovider $(or $(ARGS),$(LOWEST_TESTS))
+LOWEST_TESTS := tests/format tests/operations tests/conflicts tests/data tests/table tests/engines tests/stores/test_objects.py \
+	tests/stores/test_sql_databases.py tests/lake/test_lake_catalog.py tests/cli/test_loading.py
 
 soak: setup ## run the long tests
 	$(PY) -m pytest -m soak --timeout 3600 $(ARGS)
@@ -61,7 +71,7 @@ lock: setup ## choose the versions in requirements.lock again; ARGS=--upgrade fo
 		--output-file requirements.lock pyproject.toml
 
 clean: ## delete the environment, caches and results
-	rm -rf $(VENV) .contract .hypothesis .pytest_cache .ruff_cache bench-out build demo-out dist
+	rm -rf $(VENV) $(LOWEST) .contract .hypothesis .pytest_cache .ruff_cache bench-out build demo-out dist
 	find src tests tools benchmarks examples -name __pycache__ -prune -exec rm -rf {} +
 
 # Two stamps: the packages change seldom and take minutes, our own editable install takes seconds.

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import conroi
@@ -57,3 +59,54 @@ def test_errors_of_lake_tables_carry_the_name(lake: conroi.Lake):
         with pytest.raises(conroi.ConroiError) as caught:
             call()
         assert caught.value.table == "t"
+
+
+def _vectors(lake: conroi.Lake) -> conroi.Table:
+    fixed = pa.array([[float(i)] * 16 for i in range(300)], pa.list_(pa.float32(), 16))
+    return lake.create_table("v", pa.table({"v": fixed, "d": pa.array([[float(i)] * 16 for i in range(300)])}))
+
+
+def _only_nulls(lake: conroi.Lake) -> conroi.Table:
+    return lake.create_table("n", [{"id": 1, "x": None}]).append([{"id": 2, "x": "text"}])
+
+
+def _new_column(lake: conroi.Lake) -> object:
+    return lake["t"].merge([{"id": 1, "v": "a", "new": 1}], on="id").when_matched_update_all().execute()
+
+
+PLACES: dict[str, tuple[Callable[[conroi.Lake], object], str]] = {
+    "text without quotes": (lambda lake: lake["t"].update({"v": "hello"}), "\"'hello'\""),
+    "filter without quotes": (lambda lake: lake["t"].delete("v = hello"), "\"'hello'\""),
+    "a table of later": (lambda lake: lake.at(1)["t"], "The lake has it at version 2"),
+    "a table that never was, in the past": (lambda lake: lake.at(1)["x"], "It had no table then"),
+    "a lake before its time": (lambda lake: lake.at(as_of="2020-01-01"), "The lake has no version that old"),
+    "a version that is not there": (lambda lake: lake.at(99), "lake.history()"),
+    "a tag of the lake": (lambda lake: lake.at(tag="x"), "lake.tags lists"),
+    "a tag of the lake to delete": (lambda lake: lake.tags.delete("x"), "lake.tags lists"),
+    "a version of the lake to tag": (lambda lake: lake.tags.create("x", version=99), "lake.history()"),
+    "a tag of a table": (lambda lake: lake["t"].at(tag="x"), "table.tags lists"),
+    "a table twice": (lambda lake: lake.create_table("t", [{"id": 1}]), "lake[name]"),
+    "a column of nulls": (_only_nulls, "alter_columns({'x': {\"type\": pa.string()}})"),
+    "a merge with a new column": (_new_column, "evolve_schema=True in append() and merge()"),
+    "an index without its options": (lambda lake: _vectors(lake).create_index("v", "IVF_PQ"), "options={"),
+    "lists of any length": (
+        lambda lake: _vectors(lake).create_index("d", "IVF_PQ", options={"num_partitions": 1, "num_sub_vectors": 2}),
+        'alter_columns({"vec": {"type": pa.list_(pa.float32(), 16)}})',
+    ),
+    "a host that is not there": (
+        lambda lake: conroi.export.clickhouse(lake["t"], "clickhouse://nowhere.invalid:8123/d/t"),
+        "Name or service not known",
+    ),
+    "a query with a wrong word": (lambda lake: lake.query("selec * from t"), 'near "selec"'),
+}
+
+
+@pytest.mark.contract("U12")
+@pytest.mark.parametrize("place", PLACES)
+def test_a_message_says_what_helps_in_that_place(place: str, lake: conroi.Lake):
+    """H: hints named calls that are not there, or that do not help."""
+    work, helps = PLACES[place]
+    with pytest.raises(conroi.ConroiError) as caught:
+        work(lake)
+    assert helps in str(caught.value)
+    assert "__manifest" not in str(caught.value)

@@ -17,6 +17,7 @@ import random
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -153,9 +154,14 @@ def main() -> None:
     if given.child:
         child(given.child, given.flips, given.seed, given.start)
         return
+    began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         outcomes, bad = run(Path(folder), given.flips, given.seed)
-    print(f"seed {given.seed}, {sum(outcomes.values()):,} flips: {dict(outcomes)}")
+    took = time.monotonic() - began
+    print(
+        f"flips: {sum(outcomes.values()):,} over {len(KINDS)} kinds of files, seed {given.seed}, {took:,.0f} s: "
+        f"{dict(outcomes)}, bad {len(bad)}"
+    )
     for line in bad:
         print(f"  {line}")
     sys.exit(1 if bad else 0)

@@ -201,6 +201,7 @@ def _note(table: str) -> str:
 class LakeTags(Tags):
     """The tags of a lake, which Lance's clean-up of its tables respects."""
 
+    owner = "lake"
     protection: Protection | None = None
 
     def create(self, name: str, version: int | None = None) -> Tag:

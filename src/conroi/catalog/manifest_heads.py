@@ -203,7 +203,16 @@ class ManifestHeads:
     # ------------------------------------------------------------------------ the past
 
     def at(self, version: int) -> LakeState:
-        return self._state(history.find(self._files, version))
+        try:
+            return self._state(history.find(self._files, version))
+        except VersionExpired:
+            raise
+        except NotFoundError:
+            raise NotFoundError(
+                f"There is no version {version} of the lake.",
+                version=version,
+                hint="It never was, or was collected as an old version; lake.history() lists what is there.",
+            ) from None
 
     def as_of(self, moment: datetime | str) -> LakeState:
         try:

@@ -71,6 +71,9 @@ class Tags:
     ['first']
     """
 
+    owner = "table"
+    """What has these tags, as users write it."""
+
     def __init__(
         self, files: TableFiles, version: int, *, home: Objects | None = None, branch: str | None = None
     ) -> None:
@@ -168,7 +171,9 @@ class Tags:
         info = None if located is None else self._files.objects.head(located.path)
         if info is None:
             raise NotFoundError(
-                f"There is no version {version} to tag.", table=self._files.root, hint="versions() lists what is there."
+                f"There is no version {version} to tag.",
+                table=self._files.root.removesuffix("/__manifest"),
+                hint=f"{self.owner}.history() lists what is there.",
             )
         assert located is not None
         # A version from before a branch is tagged there: what is in the branch's own folder stays with the branch.
@@ -192,8 +197,8 @@ class Tags:
         if content is None:
             raise NotFoundError(
                 f"There is no tag {name!r}.",
-                table=self._files.root,
-                hint="table.tags lists those that are there.",
+                table=self._files.root.removesuffix("/__manifest"),
+                hint=f"{self.owner}.tags lists those that are there.",
             )
         return content
 
