@@ -7,13 +7,13 @@ that may hold a credential have names that the patterns match by default, and a 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from conroi.errors import InvalidInputError
+from conroi.errors import CorruptionError, InvalidInputError
+from conroi.format.documents import parse_json
 from conroi.pickles import NOT_SECRET
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def _has_password(address: str) -> bool:
 
 def _holds_secrets(text: str) -> bool:
     try:
-        given = json.loads(text)
-    except ValueError:
+        given = parse_json(text, "The option storageOptions")
+    except CorruptionError:
         return False  # refused later
     return isinstance(given, Mapping) and any(str(name).lower() not in NOT_SECRET for name in given)
