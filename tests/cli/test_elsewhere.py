@@ -29,8 +29,15 @@ def test_a_lake_on_an_object_store(cli: Run, moto: S3Server) -> None:
 def test_spark_reads_and_writes_the_files_of_a_load(process: Run, lake: conroi.Lake, tmp_path: Path) -> None:
     parquet.write_table(pa.table({"id": range(100, 1100), "amount": [1.0] * 1000}), tmp_path / "big.parquet")
     (tmp_path / "more.csv").write_text("id,amount\n5000,2.5\n")
-    ran = process("load", "lake/orders", "big.parquet", "more.csv", "--spark", "--json", CONROI_AUTHOR="ada")
+    lake.create_table("people", pa.schema({"id": pa.int64(), "zip": pa.string(), "name": pa.string()}))
+    (tmp_path / "people.csv").write_bytes("id;zip;name\n1;00123;Müller\n".encode("latin-1"))
+    (tmp_path / "plan.toml").write_text(
+        '[[table]]\nname="orders"\nfiles=["big.parquet", "more.csv"]\n'
+        '[[table]]\nname="people"\nfiles="people.csv"\nencoding="latin-1"\ndelimiter=";"\n'
+    )
+    ran = process("load", "lake", "--plan", "plan.toml", "--spark", "--json", CONROI_AUTHOR="ada")
     assert ran.code == 0, ran.err
-    assert ran.json["tables"] == [{"name": "orders", "version": 3, "rows_read": None}]
+    assert [each["rows_read"] for each in ran.json["tables"]] == [None, None]
     assert lake["orders"].count_rows() == 9 + 1001
+    assert lake["people"].to_arrow().to_pylist() == [{"id": 1, "zip": "00123", "name": "Müller"}]
     assert lake.history(limit=1)[0].author == "ada"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,11 @@ if TYPE_CHECKING:
     from conroi.transaction import Transaction, TransactionResult
 
 MODES = ("append", "overwrite", "merge")
+SPARK_CHARSETS = {
+    "utf-8": "UTF-8", "utf-16": "UTF-16", "utf-32": "UTF-32", "ascii": "US-ASCII",
+    "iso8859-1": "ISO-8859-1",
+}
+"""By the name that Python gives an encoding."""
 
 
 @dataclass(frozen=True)
@@ -147,12 +153,24 @@ def _spark_source(spark: Any, source: Source, known: pa.Schema | None) -> Any:
         names = {"lance": "conroi", "ndjson": "json"}
         return spark.read.format(names.get(source.kind, source.kind)).load(source.path)
     separator = source.text.delimiter or ("," if source.kind == "csv" else "\t")
-    options = {"header": True, "sep": separator, "encoding": source.text.encoding or "UTF-8"}
+    options = {"header": True, "sep": separator, "encoding": _charset(source.text.encoding or "utf-8")}
     inferred = spark.read.csv(source.path, inferSchema=True, **options).schema
     types = _given_types(source, known, inferred.names)
     if not types:
         return spark.read.csv(source.path, schema=inferred, **options)
     return _as_text_first(spark, source, inferred, types, options)
+
+
+def _charset(encoding: str) -> str:
+    """The name by which Spark knows an encoding."""
+    name = codecs.lookup(encoding).name
+    found = SPARK_CHARSETS.get(name)
+    if found is None:
+        raise UsageProblem(
+            f"Spark does not read files in the encoding {encoding!r}.",
+            hint=f"It reads {', '.join(SPARK_CHARSETS)}. Load the file without --spark.",
+        )
+    return found
 
 
 def _given_types(source: Source, known: pa.Schema | None, names: Sequence[str]) -> dict[str, pa.DataType]:

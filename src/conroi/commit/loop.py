@@ -9,6 +9,7 @@ put     the manifest, if its name is free; taken? go round again. Answer lost? l
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from functools import partial
 
 from conroi.commit.backoff import pause_s
@@ -135,10 +136,12 @@ class _Commit:
     # ------------------------------------------------------------------------ our turn
 
     def _attempt(self) -> Snapshot | None:
-        """Build on what was seen and put; None if somebody else was there first."""
+        """Build on what was seen and put; None if a concurrent writer was faster."""
         is_new = self.pending.seen is None
         built = self.pending.build()
-        tasks = [partial(self.pending.write_transaction, built.transaction, built.encoded_transaction)]
+        tasks: list[Callable[[], None]] = [
+            partial(self.pending.write_transaction, built.transaction, built.encoded_transaction)
+        ]
         if self.files.turns.is_look_due():
             tasks.append(self._look_for_waiting)
         together(tasks, is_local=self._is_local)
