@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 MODES = ("append", "overwrite", "merge")
 SPARK_CHARSETS = {
-    "utf-8": "UTF-8", "utf-16": "UTF-16", "utf-32": "UTF-32", "ascii": "US-ASCII",
+    "utf-8": "UTF-8",
+    "utf-16": "UTF-16",
+    "utf-32": "UTF-32",
+    "ascii": "US-ASCII",
     "iso8859-1": "ISO-8859-1",
 }
 """By the name that Python gives an encoding."""
