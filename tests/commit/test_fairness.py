@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import random
 import uuid
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 
 import pyarrow as pa
@@ -41,7 +41,7 @@ class Race:
         self._seconds = seconds
         self.commits = Counter[str]()
         self.all_commits = Counter[str]()
-        self.longest_wait_s = Counter[str]()
+        self.longest_wait_s = defaultdict[str, float](float)
 
     def environment(self, name: str) -> ScheduledEnvironment:
         return ScheduledEnvironment(self.schedule, self.seed * 100 + ord(name))
@@ -149,8 +149,8 @@ def test_equal_writers_get_equal_shares(kind: str, distance: str) -> None:
 def test_control_writers_that_take_no_turns_get_unequal_shares(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without turns, and without the look for those that wait, the fastest wins every race."""
     turns = importlib.import_module("conroi.commit.turns").Turns
-    monkeypatch.setattr(turns, "is_contended", lambda _: False)
-    monkeypatch.setattr(turns, "is_look_due", lambda _: False)
+    for name in ("is_contended", "is_look_due"):
+        monkeypatch.setattr(turns, name, lambda *_: False)  # pyright: ignore[reportUnknownLambdaType]
     found = shares(run(kind, "far"))
     assert found[0] < found[-1] / 2
 

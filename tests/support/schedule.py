@@ -10,7 +10,7 @@ import heapq
 import importlib
 import random
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Generic, TypeVar
@@ -166,7 +166,7 @@ class ScheduledPool:
 
 
 @contextmanager
-def scheduled(schedule: Schedule) -> Iterator[None]:
+def scheduled(schedule: Schedule) -> Generator[None]:
     """Parallel I/O and the locks of a process in virtual time, too."""
     parallel = importlib.import_module("conroi.parallel")
     pool, really_acquire = ScheduledPool(schedule), parallel.ProcessLock.acquire
