@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
@@ -143,9 +144,9 @@ class Lake(LakeListing, LakeInserts, LakeScopes, LakeBranches, LakeUpkeep):
         with about(shown(sought)):
             if self._pinned is not None:
                 row = self._past_row(sought, self._pinned)
-                snapshot = self._catalog.snapshot(row)
-            else:
-                row, snapshot = self._catalog.newest(lambda state: self._catalog.row(sought, state))
+                files = replace(table_files(self._catalog, row, self._publisher), past=self._pinned.version)
+                return Table(files, self._catalog.snapshot(row))
+            row, snapshot = self._catalog.newest(lambda state: self._catalog.row(sought, state))
             return Table(table_files(self._catalog, row, self._publisher), snapshot)
 
     def _past_row(self, sought: str, state: LakeState) -> Row:

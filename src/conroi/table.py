@@ -97,7 +97,7 @@ class Table(ReadableTable):
 
     def latest(self) -> Table:
         """The table at its newest version."""
-        return Table(self._files, self._files.newest(self._pinned.snapshot))
+        return Table(self._files.current(), self._files.newest(self._pinned.snapshot))
 
     def at(
         self,
@@ -164,6 +164,7 @@ class Table(ReadableTable):
         """
         from conroi.table_transaction import TableTransaction
 
+        self._files.refuse_past()
         with about(self.uri):
             base = self._files.newest(self._pinned.snapshot)
         transaction = TableTransaction(

@@ -39,7 +39,7 @@ def surface() -> Iterator[str]:
         yield f"path {path}"
     with tempfile.TemporaryDirectory() as folder:
         kinds: set[type] = {type(each) for each in make(Path(folder)).objects.values() if not inspect.ismodule(each)}
-        for kind in sorted(kinds, key=lambda kind: kind.__name__):
+        for kind in sorted(kinds, key=lambda kind: (kind.__name__, kind.__module__)):
             yield from _members(kind.__name__, kind)
     yield f"keywords of verbs: {' '.join(sorted(How.__annotations__))}"
     yield from (f"rule {name}" for name in sorted(CATALOG))

@@ -19,7 +19,7 @@ from conroi.commit.pins import Pin, finalize, load_pinned, pin_of
 from conroi.commit.reservations import Reservations
 from conroi.commit.snapshot import Snapshot, load_snapshot, load_transaction
 from conroi.environment import LONG_AGO, Environment, Moment
-from conroi.errors import ConroiError, CorruptionError, NotFoundError, VersionExpired
+from conroi.errors import ConroiError, CorruptionError, InvalidInputError, NotFoundError, VersionExpired
 from conroi.format.fields import has_dictionaries
 from conroi.format.naming import ManifestNaming, check_relative_path
 from conroi.history import newest_at
@@ -473,6 +473,19 @@ class LakeTableFiles(TableFiles):
     catalog: Catalog | None = None
     object_id: str = ""
     incarnation: str = ""
+    past: int | None = None
+    """The version of the lake, if this is a table of the lake as it was."""
+
+    def refuse_past(self) -> None:
+        if self.past is not None:
+            raise InvalidInputError(
+                f"This is the table {self.name!r} of the lake as it was at version {self.past}; it can only be read.",
+                table=self.name,
+                hint="Write to lake[name], or to table.latest().",
+            )
+
+    def current(self) -> LakeTableFiles:
+        return replace(self, past=None) if self.past is not None else self
 
     @property
     def name(self) -> str:

@@ -77,6 +77,10 @@ def open_catalog(
 
 def _check_place(root: Objects, storage_options: Mapping[str, str] | None, *, create: bool) -> None:
     """Before a lake is made: NotFoundError if none is to be made, InvalidInputError inside a table or another lake."""
+    if root.is_local and os.path.isfile(root.root):
+        raise InvalidInputError(
+            f"{root.root} is a file, not a folder.", hint="Give the folder of the lake, or a new path for one."
+        )
     if not create:
         raise NotFoundError(
             f"There is no lake at {root.root}.",

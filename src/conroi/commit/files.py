@@ -55,6 +55,13 @@ class TableFiles:
         """
         return False
 
+    def refuse_past(self) -> None:
+        """InvalidInputError if this is a table of a lake as it was, which can only be read."""
+
+    def current(self) -> TableFiles:
+        """The storage of the table as it is now."""
+        return self
+
     def holding(self, snapshot: Snapshot) -> TableFiles:  # noqa: ARG002 (a table of a lake may go on in another folder)
         """The storage of the table that has this version."""
         return self

@@ -30,6 +30,7 @@ NEEDED_ROUNDS = 2
 
 def commit(files: TableFiles, change: Change, options: CommitOptions = DEFAULT_OPTIONS) -> CommitResult:
     """Make the change the table's next version, whatever others committed meanwhile, or raise what forbids it."""
+    files.refuse_past()
     if files.publisher is not None and not change.is_detached:
         return files.publisher.publish(files, change, options)
     return _Commit(files, change, options).run()

@@ -74,6 +74,7 @@ def run(
 
     `prepare` does what can be done of it before it is our turn.
     """
+    files.refuse_past()
     settings = _settings(how)
     baton = Baton(files.objects, files.environment, files.turns.me)
     try:

@@ -40,7 +40,7 @@ def checked_columns(source: pa.Schema, target: pa.Schema, *, table: str) -> pa.S
         raise InvalidInputError(
             f"The data lacks columns that may not be null: {', '.join(missing)}.",
             table=table,
-            hint="Add them to the data.",
+            hint=f'Add them to the data, or let them be null: alter_columns({{"{missing[0]}": {{"nullable": True}}}}).',
         )
     present = [field for field in target if field.name in source.names]
     if not present:

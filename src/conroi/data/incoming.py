@@ -98,7 +98,8 @@ def _to_reader(data: object, schema: pa.Schema | None) -> pa.RecordBatchReader:
     if isinstance(data, StoredRows):
         return data.stored_rows()
     if type(data).__module__.partition(".")[0] == "pandas":
-        return pa.Table.from_pandas(cast("Any", data), preserve_index=False).replace_schema_metadata(None).to_reader()
+        frame = _with_named_index(cast("Any", data))
+        return pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None).to_reader()
     if hasattr(data, "__arrow_c_stream__"):
         return pa.RecordBatchReader.from_stream(cast("Any", data))
     if isinstance(data, Sequence) and not isinstance(data, str | bytes):
@@ -107,6 +108,12 @@ def _to_reader(data: object, schema: pa.Schema | None) -> pa.RecordBatchReader:
         f"Data of type {type(data).__name__} cannot be written.",
         hint="Give an Arrow table or reader, a pandas, polars or Spark frame, or a list of dicts.",
     )
+
+
+def _with_named_index(frame: Any) -> Any:
+    """The frame with an index that has a name as columns, as after groupby(); an index without one only counts rows."""
+    index = getattr(frame, "index", None)
+    return frame if index is None or all(name is None for name in index.names) else frame.reset_index()
 
 
 def _checked(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
@@ -151,7 +158,20 @@ def _without_views(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
     plain = pa.schema([_plain_field(field) for field in reader.schema], metadata=metadata_of(reader.schema))
     if plain.equals(reader.schema):
         return reader
-    return pa.RecordBatchReader.from_batches(plain, (batch.cast(plain) for batch in reader))
+    return pa.RecordBatchReader.from_batches(plain, (_plain_batch(batch, plain) for batch in reader))
+
+
+def _plain_batch(batch: pa.RecordBatch, plain: pa.Schema) -> pa.RecordBatch:
+    columns = [_plain_array(column, field.type) for column, field in zip(batch.columns, plain, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=plain)
+
+
+def _plain_array(column: pa.Array[Any], type_: pa.DataType) -> pa.Array[Any]:
+    if isinstance(column, pa.DictionaryArray) and pa.types.is_dictionary(type_):  # pyarrow cannot cast its values
+        return pa.DictionaryArray.from_arrays(
+            column.indices, column.dictionary.cast(type_.value_type), ordered=type_.ordered
+        )
+    return column if column.type == type_ else column.cast(type_)
 
 
 def _plain_field(field: pa.Field[Any]) -> pa.Field[Any]:
@@ -163,6 +183,8 @@ def _plain_type(type_: pa.DataType) -> pa.DataType:
         return pa.string()
     if pa.types.is_binary_view(type_):
         return pa.binary()
+    if pa.types.is_dictionary(type_):
+        return pa.dictionary(type_.index_type, _plain_type(type_.value_type), ordered=type_.ordered)
     if pa.types.is_struct(type_):
         return pa.struct([_plain_field(field) for field in type_])
     if pa.types.is_fixed_size_list(type_):

@@ -250,6 +250,9 @@ _WORDY = re.compile(r" ?Valid fields are [^.\n]*\.?")
 """What pylance says of the columns that a plan reads, which are not all that the table has."""
 _HINTS = {
     "no field named": "Check the names of columns. A text needs quotes inside the expression: \"'hello'\".",
+    "parsing statement": "An expression is SQL. A text needs quotes inside it, \"'hello'\", or "
+    'conroi.literal("hello"); a column whose name has spaces needs backticks.',
+    "received literal": "The column is of another type than the value. A text needs quotes inside the expression.",
     "num_partitions": 'Give what it asks for as options: create_index(…, options={"num_partitions": 16, …}).',
     "fixedsizelist": "A vector index needs lists of one length: "
     'alter_columns({"vec": {"type": pa.list_(pa.float32(), 16)}}), with 16 for the length that they have.',

@@ -81,6 +81,10 @@ class MergeBuilder:
     clauses: tuple[Clause, ...] = ()
     evolve_schema: bool = False
 
+    def __repr__(self) -> str:
+        clauses = ", ".join(f"{clause.rows.name.lower()}: {clause.action.name.lower()}" for clause in self.clauses)
+        return f"MergeBuilder({self.uri!r}, on={list(self.on)}, {clauses or 'no clause'}; not executed yet: .execute())"
+
     def _name_for_errors(self, table: str | None) -> str:
         return self.uri if table is None or "/" in table else table  # a merge is about one table
 

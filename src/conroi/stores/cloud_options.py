@@ -43,6 +43,7 @@ _PREFIXES = {
 _RETRIES = ("client_max_retries", "client_retry_timeout")
 HTTP_VARIABLES = ("AZURE_STORAGE_ALLOW_HTTP", "AZURE_STORAGE_USE_HTTP", "AWS_ALLOW_HTTP")
 """Whether plain HTTP is allowed, on any storage: the last that is set wins, also over the option, as in pylance."""
+ENDPOINT_VARIABLES = {"s3": ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")}
 TOKEN = "google_storage_token"  # noqa: S105  # the name of an option
 """A bearer token for Google Cloud Storage, which obstore takes only through a function."""
 _WAITS = {"timeout": "30s", "connect_timeout": "5s"}
@@ -53,6 +54,7 @@ _RETRY_SECONDS = 30
 def open_store(location: CloudLocation, options: Mapping[str, str], *, retries: bool) -> CloudStore:
     """The obstore store for a place; InvalidInputError names the option that is wrong, never its value."""
     config, variables = merged_settings(location.scheme, options, os.environ)
+    _check_endpoints(location, options)
     build = _builder(location, _retry_config(config, retries=retries))
     try:
         return build({**_WAITS, **config})
@@ -60,6 +62,19 @@ def open_store(location: CloudLocation, options: Mapping[str, str], *, retries: 
         wrong = [variables.get(name, name) for name in _wrong_options(build, config)]
     # Raised out here: the original may quote the values.
     raise _refusal(location, wrong, config)
+
+
+def _check_endpoints(location: CloudLocation, options: Mapping[str, str]) -> None:
+    """An address without a scheme is a panic in obstore, at the first request."""
+    named = {name: value for name, value in os.environ.items() if name in ENDPOINT_VARIABLES.get(location.scheme, ())}
+    named |= {name: value for name, value in options.items() if name.lower().endswith(("endpoint", "endpoint_url"))}
+    for name, value in named.items():
+        if value and not value.lower().startswith(("http://", "https://")):
+            raise InvalidInputError(
+                f"{name} does not begin with http:// or https://.",
+                table=location.uri(),
+                hint=f"Write {name}=https://host:port; plain http:// also needs allow_http or AWS_ALLOW_HTTP.",
+            )
 
 
 def merged_settings(

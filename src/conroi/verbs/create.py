@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, cast
 
 import pyarrow as pa
 
@@ -106,10 +106,14 @@ def check_same_table(
     *,
     table: str,
 ) -> None:
-    """AlreadyExistsError if a table that is there has another key or other columns than the one that was asked for."""
+    """AlreadyExistsError if a table that is there has another key or other columns than the one that was asked for.
+
+    Data may lack columns that the table has got since, but not have others.
+    """
     asked = schema_or_data if isinstance(schema_or_data, pa.Schema) else schema
     types = None if asked is None else [(field.name, field.type) for field in asked]
-    if types is not None and types != [(field.name, field.type) for field in there]:
+    has_others = types is None and not _names_of(schema_or_data) <= set(there.names)
+    if has_others or (types is not None and types != [(field.name, field.type) for field in there]):
         raise AlreadyExistsError(
             f"There is a table {table!r} already, and its columns are others.",
             table=table,
@@ -122,6 +126,17 @@ def check_same_table(
             table=table,
             hint="Leave out key, or choose another name; declare_key() declares one.",
         )
+
+
+def _names_of(data: object) -> set[str]:
+    """The columns of data, as far as they can be told without reading it."""
+    if isinstance(data, Sequence) and not isinstance(data, str | bytes):
+        rows = cast("Sequence[object]", data)
+        return {str(name) for row in rows if isinstance(row, Mapping) for name in cast("Mapping[object, object]", row)}
+    if isinstance(data, pa.Table | pa.RecordBatch | pa.RecordBatchReader):
+        return set(data.schema.names)
+    columns = getattr(data, "columns", ())  # pandas, polars and Spark
+    return {str(name) for name in columns} if isinstance(columns, Iterable) else set()
 
 
 def _schema_of(rows: pa.RecordBatchReader | Elsewhere | None) -> pa.Schema:
