@@ -16,6 +16,7 @@ def test_a_semicolon_file_in_latin_1_with_leading_zeros(cli: Run, lake: conroi.L
     Path("people.csv").write_bytes("id;name;zip\n1;Müller;00123\n2;José;04567\n".encode("latin-1"))
     bad = cli("load", "lake/people", "people.csv", "--create")
     assert bad.code == 1
+    assert "people.csv is not in the encoding utf-8, see line 2." in bad.err
     assert "--encoding latin-1" in bad.err
     ran = cli("load", "lake/people", "people.csv", "--create", "--encoding", "latin-1")
     assert ran.code == 0, ran.err
@@ -47,3 +48,11 @@ def test_options_that_cannot_be_used_are_refused(cli: Run, lake: conroi.Lake, op
     before = lake.version
     assert cli("load", "lake/a", "a.csv", "--create", *options).code == 2
     assert lake.version == before
+
+
+def test_a_type_for_a_column_that_is_not_there_is_refused(cli: Run, lake: conroi.Lake) -> None:
+    Path("people.csv").write_text("id,name\n1,Ada\n")
+    bad = cli("load", "lake/people", "people.csv", "--create", "--type", "idd=int32")
+    assert (bad.code, "people" in lake) == (2, False)
+    assert "has no column 'idd'" in bad.err
+    assert "It has id, name." in bad.err

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from conroi.cli.schemas import parsed_type
 from conroi.cli.usage import UsageProblem
+from conroi.errors import InvalidInputError
 
 LOOKED_AT = 1000
 """So many lines of a file are looked at for a guess."""
@@ -72,7 +73,7 @@ def guessed(
     """
     named = path if shown is None else shown
     notes: list[str] = []
-    lines = _first_lines(path, options.encoding or "utf-8")
+    lines = _first_lines(path, options.encoding or "utf-8", named)
     if not lines:
         return options, notes
     if options.delimiter is None:
@@ -83,6 +84,9 @@ def guessed(
         options = replace(options, delimiter=found)
     assert options.delimiter is not None
     names, *rows = list(csv.reader(lines, delimiter=options.delimiter)) or [[]]
+    unknown = [name for name in options.types if name not in names]
+    if unknown:
+        raise UsageProblem(f"{named} has no column {unknown[0]!r}.", hint=f"It has {', '.join(names)}.")
     zeros = [
         name
         for number, name in enumerate(names)
@@ -98,12 +102,27 @@ def guessed(
     return options, notes
 
 
-def _first_lines(path: str, encoding: str) -> list[str]:
-    """The first lines; none if they cannot be read so: then the reader says why."""
+def _first_lines(path: str, encoding: str, named: str) -> list[str]:
+    """The first lines; none if they cannot be read: then the reader says why."""
+    opener: Any = gzip.open if path.endswith(".gz") else open
     try:
-        opener: Any = gzip.open if path.endswith(".gz") else open
         file: IO[str]
         with opener(path, "rt", encoding=encoding, newline="") as file:
             return list(islice(file, LOOKED_AT))
-    except (OSError, UnicodeError):
+    except OSError:
         return []
+    except UnicodeError:
+        with opener(path, "rb") as raw:
+            where = next((f", see line {number}" for number, line in enumerate(raw, 1) if _is_odd(line, encoding)), "")
+    raise InvalidInputError(
+        f"{named} is not in the encoding {encoding}{where}.",
+        hint="Say which it is: --encoding latin-1, cp1252, utf-16, …",
+    )
+
+
+def _is_odd(line: bytes, encoding: str) -> bool:
+    try:
+        line.decode(encoding)
+    except UnicodeError:
+        return True
+    return False
