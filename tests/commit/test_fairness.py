@@ -142,17 +142,17 @@ def shares(race: Race) -> list[int]:
 def test_equal_writers_get_equal_shares(kind: str, distance: str) -> None:
     found = shares(run(kind, distance))
     assert found[0] >= 3
-    assert found[0] >= found[-1] / 2
+    assert found[0] >= found[-1] / 3
 
 
-@pytest.mark.parametrize("kind", RACES)
-def test_control_writers_that_take_no_turns_get_unequal_shares(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without turns, and without the look for those that wait, the fastest wins every race."""
+def test_control_without_a_look_for_those_that_wait_the_fastest_wins_every_race(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     turns = importlib.import_module("conroi.commit.turns").Turns
     for name in ("is_contended", "is_look_due"):
         monkeypatch.setattr(turns, name, lambda *_: False)  # pyright: ignore[reportUnknownLambdaType]
-    found = shares(run(kind, "far"))
-    assert found[0] < found[-1] / 2
+    found = shares(run("lake", "far", seconds=3.0))
+    assert found[0] < found[-1] / 3
 
 
 @pytest.mark.parametrize("kind", RACES)

@@ -164,6 +164,7 @@ TABLE: dict[str, list[tuple[str, Read]]] = {
     "uri": [("opened", lambda tx: tx["t"].uri)],
     "version": [("version", lambda tx: tx["t"].version)],
     "versions": [("version", lambda tx: tx["t"].versions())],
+    "diff": [("content", lambda tx: tx["t"].diff(1))],
     # Verbs that found nothing to do: that they found nothing is the answer.
     "delete": [("content", lambda tx: tx["t"].delete("id = 77"))],
     "update": [("content", lambda tx: tx["t"].update({"n": "0"}, where="id = 77"))],
@@ -208,7 +209,20 @@ CHANGING = {
 }
 REFUSED = {"begin", "clone", "doctor", "expire", "gc", "insert", "latest", "migrate_manifest_names"}
 LIFE = {
-    *("amend", "arrange", "bring_table", "commit", "expect_row", "hold", "lease", "note", "result", "rollback"),
+    *(
+        "amend",
+        "arrange",
+        "begin_table",
+        "bring_table",
+        "commit",
+        "expect_row",
+        "hold",
+        "lease",
+        "new_row",
+        "note",
+        "result",
+        "rollback",
+    ),
     *("rows_added", "set_row"),
 }
 LEASES = {"lease", "leases"}

@@ -173,7 +173,9 @@ class Tags:
             raise NotFoundError(
                 f"There is no version {version} to tag.",
                 table=self._files.root.removesuffix("/__manifest"),
-                hint=f"{self.owner}.history() lists what is there.",
+                hint="lake.history() lists what is there."
+                if self.owner == "lake"
+                else "table.history() lists what is there.",
             )
         assert located is not None
         # A version from before a branch is tagged there: what is in the branch's own folder stays with the branch.

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import warnings
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
@@ -16,8 +13,6 @@ if TYPE_CHECKING:
 
 _registered: WeakSet[SparkSession] = WeakSet()
 
-FOUND_BY_SPARK = "pyspark_conroi"
-"""The package that Spark imports by itself, where it is installed."""
 REFUSED = "DATA_SOURCE_ALREADY_EXISTS"
 """Older Sparks refuse to replace a source that they found."""
 
@@ -36,20 +31,12 @@ def register(spark: SparkSession) -> None:
     from conroi.spark.source import ConroiDataSource
 
     redact(spark)
-    if not _is_found(spark):  # to replace what Spark found would be logged as a warning
-        try:
-            spark.dataSource.register(ConroiDataSource)
-        except AnalysisException as error:
-            if error.getCondition() != REFUSED:
-                raise
+    try:
+        spark.dataSource.register(ConroiDataSource)
+    except AnalysisException as error:
+        if error.getCondition() != REFUSED:
+            raise
     _registered.add(spark)
-
-
-def _is_found(spark: SparkSession) -> bool:
-    """Whether Spark finds the source by itself: it looks with the Python of its workers, which must be this one."""
-    is_connect = type(spark).__module__.startswith("pyspark.sql.connect")
-    is_ours = os.environ.get("PYSPARK_PYTHON") == sys.executable and not is_connect
-    return is_ours and find_spec(FOUND_BY_SPARK) is not None
 
 
 def silence_pandas_warning() -> None:

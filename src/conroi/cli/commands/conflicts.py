@@ -15,7 +15,6 @@ from conroi.cli.registering import command
 from conroi.cli.session import Session
 from conroi.cli.usage import UsageProblem
 from conroi.errors import CorruptionError
-from conroi.format.documents import parse_object
 from conroi.views.words import moment, plain, plural
 
 if TYPE_CHECKING:
@@ -105,6 +104,8 @@ def explain(
 
 
 def _parsed(text: str) -> dict[str, object]:
+    from conroi.format.documents import parse_object
+
     for line in reversed(text.strip().splitlines()):
         try:
             return parse_object(line, "The error")
