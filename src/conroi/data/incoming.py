@@ -184,7 +184,7 @@ def _plain_type(type_: pa.DataType) -> pa.DataType:
     if pa.types.is_binary_view(type_):
         return pa.binary()
     if pa.types.is_dictionary(type_):
-        return pa.dictionary(type_.index_type, _plain_type(type_.value_type), ordered=type_.ordered)
+        return pa.dictionary(type_.index_type, cast("Any", _plain_type(type_.value_type)), ordered=type_.ordered)
     if pa.types.is_struct(type_):
         return pa.struct([_plain_field(field) for field in type_])
     if pa.types.is_fixed_size_list(type_):
