@@ -4,6 +4,7 @@ import os
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import typer
@@ -120,3 +121,19 @@ def test_the_module_runs_too() -> None:
     assert os.access(ENTRY_POINT, os.X_OK)
     done = subprocess.run([sys.executable, "-m", "conroi.cli", "--version"], capture_output=True, text=True, check=True)
     assert done.stdout == f"conroi {__version__}\n"
+
+
+def test_a_command_that_fails_does_not_wait_for_threads_of_other_libraries(tmp_path: Path) -> None:
+    """A reader of pyarrow that was given up made the process abort, with exit code 134."""
+    program = (
+        "import sys, threading, time\n"
+        "threading.Thread(target=time.sleep, args=(600,)).start()\n"
+        "from conroi.cli import main\n"
+        "sys.argv = ['conroi', 'head', 'no-lake/t']\n"
+        "sys.exit(main())\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert ran.returncode == 1
+    assert "There is no lake at no-lake" in ran.stderr

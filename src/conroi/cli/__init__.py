@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
+import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.util import find_spec
+from typing import NoReturn
 
 NEEDED = ("typer", "rich")
 
@@ -19,4 +23,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     from conroi.cli.app import run
 
-    return run(arguments)
+    code = run(arguments)
+    if code and arguments is None:
+        _end_now(code)
+    return code
+
+
+def _end_now(code: int) -> NoReturn:
+    """End the process without waiting for threads of other libraries.
+
+    A reader of pyarrow that was given up after an error may still be reading ahead. The interpreter, on its way out,
+    would take its thread apart, and the process would abort with another exit code than the documented one.
+    """
+    atexit._run_exitfuncs()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # removes temporary folders
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
