@@ -76,13 +76,17 @@ class World:
 
     def begin(self) -> None:
         """New transactions and a new query, which nothing outside of this process sees."""
-        for name in ("tx", "staged", "table_tx"):
-            with suppress(Exception):
-                self.objects[name].rollback()
+        self.end()
         lake, alone = self.objects["lake"], self.objects["alone"]
         self.objects |= {"tx": lake.begin(), "staged": lake.begin()["t"], "table_tx": alone.begin()}
         self.objects["query"] = lake.query("SELECT * FROM t")
         self._calls = None
+
+    def end(self) -> None:
+        """Roll back what was begun."""
+        for name in ("tx", "staged", "table_tx"):
+            with suppress(Exception):
+                self.objects[name].rollback()
 
     def call(self, name: str) -> Callable[..., Any]:
         """A public call by its name."""
@@ -133,8 +137,8 @@ def make(folder: Path) -> World:
 
 
 def again(world: World, template: Path) -> None:
-    """The world as it was in the template."""
-    world.begin()
+    """The world as it was in the template; a call may have dropped what it needs to begin anew."""
+    world.end()
     shutil.rmtree(world.folder)
     shutil.copytree(template, world.folder)
     world.open()
