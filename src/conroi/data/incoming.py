@@ -98,8 +98,8 @@ def _to_reader(data: object, schema: pa.Schema | None) -> pa.RecordBatchReader:
     if isinstance(data, StoredRows):
         return data.stored_rows()
     if type(data).__module__.partition(".")[0] == "pandas":
-        frame = _with_named_index(cast("Any", data))
-        return pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None).to_reader()
+        data = _with_named_index(cast("Any", data))
+        return pa.Table.from_pandas(cast("Any", data), preserve_index=False).replace_schema_metadata(None).to_reader()
     if hasattr(data, "__arrow_c_stream__"):
         return pa.RecordBatchReader.from_stream(cast("Any", data))
     if isinstance(data, Sequence) and not isinstance(data, str | bytes):
