@@ -50,9 +50,9 @@ class Insert:
     """Which table of that name is meant; None if any will do."""
 
     def __post_init__(self) -> None:
-        if self.chunk_rows is not None and self.chunk_rows < 1:
+        if self.chunk_rows is not None and not 1 <= self.chunk_rows < 1 << 63:
             raise InvalidInputError(
-                f"chunk_rows={self.chunk_rows} is not a size.", hint="Give 1 or more, or leave it out."
+                f"chunk_rows={self.chunk_rows} is not a number of rows.", hint="Give 1 or more, or leave it out."
             )
         check_remains(self.remains)
         check_wait(self.wait_s)

@@ -40,6 +40,7 @@ from conroi.locks.locks import checked_address
 from conroi.maintenance.durations import Duration
 from conroi.maintenance.mend import mend
 from conroi.pickles import Reduced, reduced_lake
+from conroi.refs.branches import MAIN
 from conroi.retrying import Budget
 from conroi.stores.leases import Lease
 from conroi.table import Table
@@ -472,7 +473,7 @@ def connect(
         storage_options=storage_options,
         durable=durable,
         allow_bases=allow_bases,
-        create=create,
+        create=create and branch in (None, MAIN),  # a new lake has no other branch
         environment=environment,
     )
     locks_of(catalog, locks)

@@ -85,7 +85,10 @@ class LakeInserts:
         message: str | None = None,
         remains: Remains = "remove",
     ) -> Table:
-        """Insert into the table of this name, which is made, with stable row ids, if it is not there."""
+        """Insert into the table of this name, which is created first, with stable row ids, if it does not exist.
+
+        If the rows then turn out to be unreadable, the new table stays, empty: other workers may already wait for it.
+        """
         self._refuse_pinned()
         Insert([], chunk_rows, wait_s, message, remains)  # refused before the table is made
         rows: Any = data

@@ -30,7 +30,6 @@ from conroi.data.elsewhere import in_spark
 from conroi.environment import Moment, moment
 from conroi.errors import AlreadyExistsError, ClosedError, InvalidInputError, NotFoundError, about
 from conroi.format.fields import key_columns
-from conroi.format.naming import ManifestNaming
 from conroi.format.schema import schema_from_fields
 from conroi.handles import Handle, Life, TransactionTable, VersionsUpTo
 from conroi.lake_query import QueryParams, QueryResult, query
@@ -257,8 +256,6 @@ class Transaction(LowerLayer):
                 config=checked_texts(config or {}),
                 data_format=data_format,
                 schema=schema,
-                naming=ManifestNaming.V2,
-                properties={},
                 progress=progress,
                 claim=lambda: mark_created(self._catalog, row),
             )

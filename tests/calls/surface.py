@@ -26,6 +26,8 @@ VALUES = {
 """Results, which do not change when the world does."""
 KEPT_FOLDERS = {"data", "_transactions", "_deletions", "_indices"}
 """Files that no version names may stay in these after a refused call; collection removes them."""
+CLAIM = "/_conroi/created"
+"""Reserves the folder of a table that is being created; without a version it is no table, and is collected too."""
 
 
 @dataclass
@@ -112,8 +114,8 @@ class World:
         for folder, below, files in os.walk(self.folder):
             below[:] = [name for name in below if name not in KEPT_FOLDERS]
             for name in files:
-                if "_conroi" not in name:
-                    path = f"{folder}/{name}"
+                path = f"{folder}/{name}"
+                if "_conroi" not in name and not path.endswith(CLAIM):
                     stat = os.lstat(path)
                     found[path] = stat.st_ino, stat.st_size, stat.st_mtime_ns
         return found

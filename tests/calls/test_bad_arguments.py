@@ -63,6 +63,14 @@ def arguments(call: Callable[..., Any]) -> list[str]:
     return found
 
 
+CREATED_FIRST = {
+    (call, argument, kind)
+    for call, argument in (("job.write", "data"), ("export.clickhouse", "source"))
+    for kind in ("text that is not UTF-8", "a lying stream", "a breaking stream")
+}
+"""Calls that create the table and then read the stream: it stays, empty (test_mistakes.py)."""
+
+
 class Sweep:
     """The calls, made one after another in one world, which is made anew after each that changed it."""
 
@@ -103,7 +111,8 @@ class Sweep:
                 self.world.begin()
             return
         if self.world.state() != self._before:
-            self.changed.append(case)
+            if (name, argument, kind) not in CREATED_FIRST:
+                self.changed.append(case)
             self._again()
 
     def forget(self) -> None:

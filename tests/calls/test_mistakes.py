@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 
 import conroi
@@ -109,7 +111,7 @@ def test_a_file_is_no_lake(tmp_path: Path) -> None:
 
 
 def test_an_endpoint_without_a_scheme_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was a panic, which no `except Exception` takes."""
+    """Refused before Lance sees it: there it is a panic, which `except Exception` does not catch."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "x")
     with pytest.raises(conroi.InvalidInputError, match="aws_endpoint does not begin with http"):
@@ -133,3 +135,74 @@ def test_hints_name_what_helps(lake: conroi.Lake) -> None:
 def test_a_merge_says_that_it_was_not_executed(lake: conroi.Lake) -> None:
     shown = repr(lake["t"].merge([{"id": 1}], on="id").when_matched_update_all())
     assert "on=['id'], matched: update; not executed yet" in shown
+
+
+def test_a_commit_lock_that_is_no_context_manager_is_named(tmp_path: Path) -> None:
+    def no_lock(version: int) -> None: ...
+
+    path = tmp_path / "t.lance"
+    with pytest.raises(conroi.InvalidInputError, match=r"commit_lock\(1\) returned NoneType"):
+        conroi.create_table(path, ROWS, commit_lock=no_lock)  # pyright: ignore[reportArgumentType]
+    assert conroi.create_table(path, ROWS, commit_lock=lambda version: threading.Lock()).count_rows() == 2
+
+
+def test_a_branch_of_a_lake_that_does_not_exist_creates_no_lake(tmp_path: Path) -> None:
+    with pytest.raises(conroi.NotFoundError):
+        conroi.connect(tmp_path / "new", branch="dev")
+    assert list(tmp_path.iterdir()) == []
+    assert conroi.connect(tmp_path / "new", branch="main").branch_name == "main"
+
+
+def test_values_nested_too_deeply_to_print_are_refused(lake: conroi.Lake) -> None:
+    deep: list[object] = []
+    for _ in range(3_000):
+        deep = [deep]
+    with pytest.raises(conroi.InvalidInputError):
+        lake["t"].add_columns(deep)  # pyright: ignore[reportArgumentType]
+    lake.branches.create("dev")
+    with pytest.raises(conroi.InvalidInputError):
+        lake.merge("dev", prefer=deep)  # pyright: ignore[reportArgumentType]
+
+
+def _breaking() -> Iterator[pa.RecordBatch]:
+    yield pa.record_batch({"id": [1]})
+    raise ZeroDivisionError
+
+
+def test_a_stream_that_breaks_leaves_no_rows(lake: conroi.Lake, tmp_path: Path) -> None:
+    """What was claimed for a new table does not stop the next one; a table that other workers may wait for stays."""
+    schema = pa.schema([("id", pa.int64())])
+
+    def broken() -> pa.RecordBatchReader:
+        return pa.RecordBatchReader.from_batches(schema, _breaking())
+
+    with pytest.raises(ZeroDivisionError):
+        lake.create_table("new", broken())
+    assert "new" not in lake
+    assert lake.create_table("new", pa.table({"id": [1, 2]})).count_rows() == 2
+    job = lake.job("j")
+    with pytest.raises(ZeroDivisionError):
+        job.write("rows", broken())
+    assert lake[job.name("rows")].count_rows() == 0
+    target = f"chdb://{tmp_path}/clickhouse/db/t"
+    with pytest.raises(ZeroDivisionError):
+        conroi.export.clickhouse(broken(), target)
+    exported = conroi.export.clickhouse(pa.table({"id": [7]}), target)
+    assert exported.rows == 1
+
+
+@pytest.mark.parametrize("size", [0, -1, 2**63])
+def test_a_number_of_rows_that_no_insert_has_is_refused_before_a_table_is_made(lake: conroi.Lake, size: int) -> None:
+    with pytest.raises(conroi.InvalidInputError, match="not a number of rows"):
+        lake.write("fresh", ROWS, chunk_rows=size)
+    assert "fresh" not in lake
+
+
+def test_an_export_that_cannot_be_sorted_creates_nothing(tmp_path: Path) -> None:
+    target = f"chdb://{tmp_path}/clickhouse/db/t"
+    with pytest.raises(conroi.InvalidInputError, match="order_by names 'other'"):
+        conroi.export.clickhouse(pa.table({"id": [7]}), target, order_by="other")
+    twice = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["id", "id"])
+    with pytest.raises(conroi.InvalidInputError, match="id appears twice"):
+        conroi.export.clickhouse(twice, target)
+    assert not (tmp_path / "clickhouse").exists()

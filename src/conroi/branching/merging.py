@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from conroi.arguments import shortened
 from conroi.branching.ancestry import MERGES, Base, Clock, clock_of, is_merged, merged_row
 from conroi.branching.planning import Merging
 from conroi.branching.results import Choice, Conflict, LakeMerge, Prefer
@@ -80,7 +81,8 @@ def _check(source: Lake, target: Lake, prefer: Prefer) -> None:
         )
     if prefer not in (None, "source", "target") and not callable(prefer):
         raise InvalidInputError(
-            f"prefer={prefer!r} is not known.", hint='Give "source", "target", or a function that answers one of them.'
+            f"prefer={shortened(prefer)} is not known.",
+            hint='Give "source", "target", or a function that returns one of them.',
         )
 
 

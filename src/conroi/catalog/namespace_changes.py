@@ -27,8 +27,8 @@ from conroi.catalog.prebuilt import current_version
 from conroi.catalog.rows import TABLE, Row, new_table_row
 from conroi.catalog.state import LakeState
 from conroi.errors import AlreadyExistsError, CorruptionError, InvalidInputError
-from conroi.format.naming import ManifestNaming, check_relative_path
-from conroi.verbs.create import DEFAULT_DATA_FORMAT, create
+from conroi.format.naming import check_relative_path
+from conroi.verbs.create import create
 
 RESERVED = ".lance-reserved"
 """What marks the folder of a table that is declared and has no version yet; pylance's namespaces use the same."""
@@ -116,18 +116,7 @@ def create_table(view: View, request: Request, data: bytes) -> CreateTableRespon
     view.check_parents(key, base)
     row = _new_row(view, key, new_location(view.catalog, key), request.texts("properties"))
     files = view.files(row)
-    change = create(
-        files,
-        _table(data),
-        key=None,
-        stable_row_ids=False,
-        config=None,
-        data_format=DEFAULT_DATA_FORMAT,
-        naming=ManifestNaming.V2,
-        properties={},
-        progress=None,
-        claim=lambda: mark_created(view.catalog, row),
-    )
+    change = create(files, _table(data), claim=lambda: mark_created(view.catalog, row))
     leaving: dict[str, Row | None] = {key: None} if there is not None and mode == "overwrite" else {}
     view.publish(base, f"create {shown(key)}", rows=leaving, tables=[Wanted(key, None, files, change, row)])
     return _created(view, row, 1)

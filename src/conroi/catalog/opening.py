@@ -17,7 +17,6 @@ from conroi.commit.files import TableFiles
 from conroi.commit.loop import commit
 from conroi.environment import Environment
 from conroi.errors import AlreadyExistsError, InvalidInputError, NotFoundError
-from conroi.format.naming import ManifestNaming
 from conroi.stores.addresses import store_kind
 from conroi.stores.bases import allow_bases as name_bases
 from conroi.stores.folder_kinds import MANIFEST, content_of
@@ -26,7 +25,7 @@ from conroi.stores.lake_tables import LakeQueries, LakeTables, WrapStore, open_l
 from conroi.stores.objects import Objects, open_objects, reach_of
 from conroi.stores.table_keys import full_key
 from conroi.stores.versions import FolderVersions
-from conroi.verbs.create import DEFAULT_DATA_FORMAT, create
+from conroi.verbs.create import create
 
 _log = logging.getLogger(__name__)
 
@@ -170,16 +169,5 @@ def manifest_files(
 
 def _create(files: TableFiles) -> None:
     """Make the table; who comes second uses the first one's."""
-    change = create(
-        files,
-        SCHEMA,
-        key=None,
-        stable_row_ids=False,
-        config=None,
-        data_format=DEFAULT_DATA_FORMAT,
-        naming=ManifestNaming.V2,
-        properties={},
-        progress=None,
-    )
     with contextlib.suppress(AlreadyExistsError):
-        commit(files, change)
+        commit(files, create(files, SCHEMA))

@@ -49,7 +49,8 @@ def clickhouse(
 
     `source` is a Table at its version, anything with an Arrow stream, or a list of these, which becomes one run.
     `target` is `http://user:password@host:8123/database/table` or, inside this process, `chdb:///folder/database/table`.
-    The table is made if it is not there, unless `create=False`; columns are matched by name. The locks are those of the
+    The table is created if it does not exist, unless `create=False`, and stays, empty, if the rows then turn out to be
+    unreadable; columns are matched by name. The locks are those of the
     source's lake, or of `lake`. With `lake`, executors write the rows of a Spark DataFrame to a temporary table of it,
     from which they are exported; without it at most two million of them are exported.
     """
@@ -61,10 +62,10 @@ def clickhouse(
     with contextlib.ExitStack() as stack:
         readers = [_reader(stack, each, lake) for each in sources]
         alike(readers)
+        order = tables.checked_order(readers[0].schema, [order_by] if isinstance(order_by, str) else order_by)
         engine = stack.enter_context(contextlib.closing(at.engine()))
         if create and tables.describe(engine, at) is None:
-            keys = [order_by] if isinstance(order_by, str) else list(order_by)
-            tables.create(engine, at, readers[0].schema, keys, new_lock_id(environment))
+            tables.create(engine, at, readers[0].schema, order, new_lock_id(environment))
         with _held_target(engine, at, locks, wait_s, environment) as (found, held):
             tables.check_columns(found, readers[0].schema, at)
             assert found.lock is not None, "it was registered"

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from conroi.arguments import shortened
 from conroi.errors import InvalidInputError, NotFoundError
 from conroi.export.columns import column_type
 from conroi.export.engine import TABLE_EXISTS, ClickHouseError, Engine, name, text
@@ -53,6 +54,21 @@ def _lock(default: str, target: Target) -> int:
             f"The table {target} has a column {LOCK} that is not an export's.", hint="Rename it, or take another table."
         )
     return int(default)
+
+
+def checked_order(schema: pa.Schema, order_by: Sequence[str]) -> list[str]:
+    """The columns to sort by; InvalidInputError if no table can be created from these columns."""
+    names = schema.names
+    twice = sorted({each for each in names if names.count(each) > 1})
+    if twice:
+        raise InvalidInputError(f"Column {', '.join(twice)} appears twice.", hint="Rename one of the columns.")
+    unknown = [each for each in order_by if each not in names]
+    if unknown:
+        raise InvalidInputError(
+            f"order_by names {', '.join(map(shortened, unknown[:5]))}, which the rows do not have.",
+            hint=f"They have {', '.join(map(shortened, names[:20]))}.",
+        )
+    return list(order_by)
 
 
 def create(engine: Engine, target: Target, schema: pa.Schema, order_by: Sequence[str], lock: int) -> None:

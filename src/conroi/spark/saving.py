@@ -20,7 +20,6 @@ from conroi.data.writing import DataWriter
 from conroi.environment import LONG_AGO, moment
 from conroi.errors import NotFoundError
 from conroi.format.fields import key_columns
-from conroi.format.naming import ManifestNaming
 from conroi.history import history
 from conroi.spark.frames import WrittenRows
 from conroi.spark.options import (
@@ -173,17 +172,7 @@ class ConroiWriter(DataSourceArrowWriter):
                 tx.begin_table(row, partial(self._begun, rows))
 
     def _begun(self, rows: WrittenRows, files: TableFiles) -> Change:
-        return create(
-            files,
-            rows,
-            key=self._options.key,
-            stable_row_ids=False,
-            config=None,
-            data_format=DEFAULT_DATA_FORMAT,
-            naming=ManifestNaming.V2,
-            properties={},
-            progress=None,
-        )
+        return create(files, rows, key=self._options.key)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Nothing is deleted: a commit whose answer was lost may have landed. What nobody names is collected later."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, cast, runtime_checkable
 
 from conroi.environment import SYSTEM, Environment
+from conroi.errors import InvalidInputError
 from conroi.format.naming import parse_manifest_name, staged_name
 from conroi.stores.objects import NameTaken, Objects
 
@@ -75,12 +76,21 @@ class LockedPut:
     lock: CommitLock
 
     def put_new(self, objects: Objects, path: str, data: bytes) -> None:
-        with self.lock(_version_of(path)) as held:
+        with self._of(_version_of(path)) as held:
             if objects.head(path) is not None:
                 raise NameTaken(path)
             if isinstance(held, HeldLock):
                 held.confirm()
             objects.put(path, data)
+
+    def _of(self, version: int) -> AbstractContextManager[object]:
+        lock: object = self.lock(version)
+        if not isinstance(lock, AbstractContextManager):
+            raise InvalidInputError(
+                f"commit_lock({version}) returned {type(lock).__name__}, which is not a context manager.",
+                hint="Give a function that takes the version and returns a lock for a with statement.",
+            )
+        return cast("AbstractContextManager[object]", lock)
 
 
 def _version_of(path: str) -> int:

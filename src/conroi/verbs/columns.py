@@ -7,6 +7,7 @@ from typing import Any, TypeAlias, TypedDict, cast
 
 import pyarrow as pa
 
+from conroi.arguments import shortened
 from conroi.data.columns import Columns, column_batches, column_types, write_column_file
 from conroi.data.fitting import can_become
 from conroi.data.names import check_column_name
@@ -97,7 +98,7 @@ def _given_fields(pinned: Pinned, columns: object) -> list[pa.Field[Any]]:
     for field in given:
         if not isinstance(field, pa.Field):
             raise InvalidInputError(
-                f"{field!r} does not say what column to add.",
+                f"{shortened(field)} does not say what column to add.",
                 table=pinned.root,
                 hint='Give {"name": "expression"}, a function over batches, or pyarrow fields.',
             )
