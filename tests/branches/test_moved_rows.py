@@ -131,3 +131,15 @@ def test_rows_have_the_same_number_where_their_values_are_the_same(name: str) ->
     for place in range(len(values)):
         repeated = pa.array([values[place]] * len(values), type_)
         assert (codes == codes[place]).tolist() == same_values(column, repeated).tolist()
+
+
+def test_a_row_that_took_the_place_of_a_moved_one_stays(lake: conroi.Lake) -> None:
+    """The new row equals the old value of the updated one, so it counts as the moved row; the updated one was lost."""
+    dev = lake.branch("dev")
+    dev["t"].update({"s": "'D'"}, "n = 4", mode="columns")
+    dev["t"].append([{"n": 4, "s": "d"}])
+    lake["t"].delete("n = 4")
+
+    dev.merge("main")
+
+    assert rows(dev) == [(1, "a"), (2, "b"), (3, "c"), (4, "D")]

@@ -141,19 +141,19 @@ class PlacedRows:
         """The rows that are taken out, where the side below has them."""
         below = self._three.below
         pairs = self._three.changes_below.pairs
-        places = {pairs[number]: offsets for number, offsets in self._out.items() if number in pairs}
-        for number, offsets in self._moved_below.items():
+        was, is_now = self._three.changes_below.changed[2]
+        left = by_fragment(was)  # a row that was moved is not at its old place any more, where another row may be
+        places = {
+            pairs[number]: offsets - left.get(number, BitMap())
+            for number, offsets in self._out.items()
+            if number in pairs
+        }
+        is_out = [offset in self._out.get(number, ()) for number, offset in was.tolist()]
+        for number, offsets in by_fragment(is_now[np.array(is_out, dtype=bool)]).items():
             places[number] = places.get(number, BitMap()) | offsets
         known = below.manifest.fragments_by_id
         rows = {n: offs - load_deletions(below.files.objects, below.manifest, known[n]) for n, offs in places.items()}
         return {number: offsets for number, offsets in rows.items() if offsets}
-
-    @property
-    def _moved_below(self) -> dict[int, BitMap]:
-        """The new places of those that the side below has moved."""
-        was, is_now = self._three.changes_below.changed[2]
-        is_out = [offset in self._out.get(number, ()) for number, offset in was.tolist()]
-        return by_fragment(is_now[np.array(is_out, dtype=bool)])
 
     def _taking_out(self, at: Pinned) -> Plan | None:
         """In a version that has the files of the side below."""

@@ -487,6 +487,13 @@ class TableMerge:
         b, s, t = set(self._b.rows), set(self._s.rows), set(self._t.rows)
         return bool((b - s) & (b - t)) and bool((s - b) or (t - b))
 
+    def _with_changes(self, side: Table) -> Table:
+        """Rows that have other values in their place count as replaced: a column got another type and its own again."""
+        if side.shape != self._b.shape:
+            return side
+        changed = {uid for uid, row in side.rows.items() if uid in self._b.rows and row != self._b.rows[uid]}
+        return replace(side, rows={fresh() if uid in changed else uid: row for uid, row in side.rows.items()})
+
     def _without_moves(self, side: Table, shape: tuple[Column, ...]) -> Table:
         """Rows that are gone and came with the same values, in the columns that all three have, count as left alone."""
         gone = [uid for uid in self._b.rows if uid not in side.rows]
@@ -520,7 +527,7 @@ class TableMerge:
     def _unkeyed(self, columns: Table) -> Table | None:
         """None if it is a conflict of the whole table."""
         shape, result = columns.columns, dict[int, Row]()
-        self._s, self._t = (self._without_moves(side, shape) for side in (self._s, self._t))
+        self._s, self._t = (self._without_moves(self._with_changes(side), shape) for side in (self._s, self._t))
         if self._is_overlapping():
             return None
         b, s, t = self._b, self._s, self._t
@@ -534,9 +541,6 @@ class TableMerge:
                 if t_row is None or ((t_row is AMBIGUOUS or s.shape == columns.shape) and s_row is not None)
                 else t_row
             )
-            # A column that got another type and its own again may have changed values of rows that stay where they are.
-            if s.shape == t.shape == b.shape and s.rows.get(uid) == b.rows.get(uid) and t_row is not None:
-                row = t_row
             if not fits(row, shape):
                 raise Schema
             result[uid] = row
