@@ -143,3 +143,18 @@ def test_a_row_that_took_the_place_of_a_moved_one_stays(lake: conroi.Lake) -> No
     dev.merge("main")
 
     assert rows(dev) == [(1, "a"), (2, "b"), (3, "c"), (4, "D")]
+
+
+def test_without_a_common_column_rows_that_were_rewritten_on_both_sides_are_no_conflict(lake: conroi.Lake) -> None:
+    """Both sides dropped all columns of the other; after `prefer` the base has none of the target's columns."""
+    dev = lake.branch("dev")
+    lake["t"].drop_columns(["s"])
+    dev["t"].drop_columns(["n"])
+    lake["t"].update({"n": "n"}, "n = 2", mode="rows")
+    dev.merge("main", prefer="target")
+    lake["t"].update({"n": "n"}, "n = 2", mode="rows")
+    lake["t"].append([{"n": 9}])
+
+    dev.merge("main")
+
+    assert rows(dev) == [("a",), ("b",), ("c",), ("d",), (None,)]

@@ -136,11 +136,18 @@ class Comparison:
         gone, came = self.touched
         if not gone or not came:
             return gone, came, (_NO_PLACES, _NO_PLACES)
-        before, bad, after = self.read()
-        then, now = _equal_rows(before, after)
-        then, now = then[~bad[then]], now[~bad[then]]
+        then, now = self._equal()
         old, new = _places(self.before, gone), _places(self.after, came)
         return _left(gone, old, then), _left(came, new, now), (old[then], new[now])
+
+    def _equal(self) -> tuple[Positions, Positions]:
+        """Pairs of equal rows among those that are gone and those that came; without a common column all are equal."""
+        if not self.carry.pairs:
+            alike = np.arange(min(self.counted()), dtype=np.int64)
+            return alike, alike
+        before, bad, after = self.read()
+        then, now = _equal_rows(before, after)
+        return then[~bad[then]], now[~bad[then]]
 
     def counted(self) -> tuple[int, int]:
         """How many rows there are in what is gone, and in what came."""
