@@ -1,12 +1,15 @@
-"""The Python blocks of docs/spark.md run as they stand, in order, in an empty folder."""
+"""The Python blocks of docs/spark.md, and the Spark quickstart of README, run as they stand in an empty folder."""
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.examples.test_doc_blocks import blocks, run_blocks
+from tests.examples.test_doc_blocks import REPOSITORY, blocks, run_blocks
 
 PAGE = "docs/spark.md"
 
@@ -19,3 +22,15 @@ def test_the_blocks_of_the_page_run_as_they_stand(tmp_path: Path):
     ran = run_blocks(PAGE, tmp_path, timeout=580)
     assert ran.returncode == 0, ran.stderr[-4000:]
     assert "pandas" not in ran.stderr
+
+
+@pytest.mark.contract("E12")
+@pytest.mark.timeout(600)
+def test_the_spark_quickstart_of_the_readme_runs_as_it_stands(tmp_path: Path):
+    """It is fenced as `py`, so that the test of the other blocks, which has no Java, leaves it out."""
+    [quickstart] = re.findall(r"^```py\n(.*?)^```$", (REPOSITORY / "README.md").read_text("utf-8"), re.M | re.S)
+    ran = subprocess.run(
+        [sys.executable, "-c", quickstart], cwd=tmp_path, capture_output=True, text=True, timeout=580, check=False
+    )
+    assert ran.returncode == 0, ran.stderr[-4000:]
+    assert "2026-11-15" in ran.stdout, "the filtered rows are shown"
