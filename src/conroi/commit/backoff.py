@@ -1,4 +1,4 @@
-"""How long a loser waits: at random, and in proportion to what its own attempt took."""
+"""Randomized exponential backoff after a lost commit race, scaled by the duration of the writer's own attempt."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""The baton: how a writer that keeps losing asks the others to let it through.
+"""Priority token against starvation: a writer that keeps losing races creates one, and the other writers yield.
 
-It is a small file in the table's folder, so writers on other hosts see it. Who finds one waits until it is gone, but
-only so long: one that stays is taken away by the next who has waited for it. Nothing depends on it but patience: the
-put under a condition still decides who wins, and a writer that knows no batons (pylance) just goes on.
+The token is a small file in the table's folder, so writers on other hosts see it. A writer that finds a token waits
+until it is released. The wait is bounded: a token that stays longer is removed by the next writer that waited for it.
+Advisory only: the conditional put still decides which commit wins, and a writer without support for tokens (pylance)
+ignores it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What one commit is asked to do, and what became of it."""
+"""Commit request and commit result of one table."""
 
 from __future__ import annotations
 

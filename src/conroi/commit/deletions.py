@@ -1,4 +1,4 @@
-"""Deletion vectors on disk: reading one, and writing new ones."""
+"""Deletion vector files: read existing ones and write new ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Detached versions: made on a version, but off the table's line of versions, so that nobody meets them by chance."""
+"""Detached versions: built on a version but outside the table's linear history; readers reach them only by number."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Versions that were collected while they were in use: one typed error, whatever the storage or pylance said.
+"""Detection of expired versions: a read that fails because its version was garbage-collected raises VersionExpired.
 
-A collector deletes the manifest of a version before any file that only the version needs. So a read that fails while
-its manifest is gone failed because the version was collected; if the manifest is there, a missing file is damage.
+A collector deletes the manifest of a version before any file that only this version needs. So if a read fails and the
+manifest no longer exists, the version was collected. If the manifest exists, a missing file is corruption.
 """
 
 from __future__ import annotations

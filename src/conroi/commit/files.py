@@ -1,4 +1,4 @@
-"""One table's storage: its files, where its versions are, and the world around."""
+"""Storage of one table: its files, its version store, and the environment (clock, randomness, ids)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A manifest that other software built, to be published by the lake: found, read, and checked."""
+"""External manifests: a manifest built by other software (pylance) is located, read and validated before the lake
+publishes it.
+"""
 
 from __future__ import annotations
 

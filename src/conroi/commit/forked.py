@@ -1,12 +1,12 @@
-"""The files of a table on a branch: its own, and the versions from before the branch, seen from its folder.
+"""Table storage on a branch: copy-on-write overlay of the branch folder over the versions from before the branch.
 
-A table on a branch is a Lance branch: a folder `tree/<branch>` below the table, whose manifests name the files of the
-table by a base path. As long as nobody has written to the table on the branch, that folder is not there; its versions
-are those of the table up to the one where the branch began, with the base path put in while they are read. The first
-writer leaves the newest of them in the folder, and from then on it is a branch for pylance too.
+A table on a branch is a Lance branch: a folder `tree/<branch>` below the table, whose manifests reference the files of
+the table through a base path. Until the first write to the table on the branch, that folder does not exist. The
+versions are then those of the table up to the branch point, and the base path is inserted while they are read. The
+first writer copies the newest of them into the folder; from then on pylance sees a branch too.
 
-Base paths are absolute in Lance. The ones that are made here also have a name that says where they are relative to the
-table, so that a folder which was moved is still read right: see `resolved`.
+Base paths are absolute in Lance. Base paths written here also have a name that gives their location relative to the
+table, so that a lake that was moved is still read correctly: see `resolved`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The commit loop of one table in a folder.
+"""Optimistic concurrency control: the commit loop of one table in a folder.
 
-heads   what others committed since our base
-rebase  our operation over each of theirs, oldest first; or say why not
+heads   read the versions that were committed since our base
+rebase  our operation over each of them, oldest first; raise a conflict where that is impossible
 build   the next manifest, and write the transaction file
-put     the manifest, if its name is free; taken? go round again. Answer lost? look before re-sending
+put     the manifest, put-if-absent. Name taken: next attempt. Response lost: read back before sending again
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Renaming the manifests of a table from the old scheme, `7.manifest`, to the new one, which lists the newest first.
+"""Migration of manifest names from scheme V1, `7.manifest`, to scheme V2, in which a listing returns the newest first.
 
-Newest first is also the order of renaming. A migration that is interrupted leaves the newest versions under their new
-names and the older ones under their old names, and in that state every way to look for the newest version still finds
-it: by number, by the hint, by the largest number of a listing, by the first name of one. Running it again finishes.
+Manifests are renamed newest first. An interrupted migration leaves the newest versions under V2 names and the older
+ones under V1 names. In that state every way to find the newest version still works: by number, by the hint, by the
+largest number of a listing, by the first name of a listing. Running the migration again completes it.
 
-Nobody may write meanwhile: a writer that still counts in old names would not see the new ones.
+There must be no concurrent writers: a writer that still uses V1 names would not see the V2 names.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A commit of one table that lands once, however often it is asked for: it carries a key of its author's.
+"""Idempotency keys of one table: a commit with a key that was committed before is a no-op.
 
-Before each put a note is left that says at which version the commit with this key may be. So it is found again in one
-look, whatever the length of the history. A note alone says nothing: the version itself does, or a note that was left
-after the commit had landed, which is also good when the version was collected long ago.
+Before each put the writer records at which version the commit with this key may be. So a later call finds it with one
+request, whatever the length of the history. This record alone proves nothing: the version itself does, or a second
+record that was written after the commit succeeded. The second record stays valid after the version was collected.
 """
 
 from __future__ import annotations

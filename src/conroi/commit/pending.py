@@ -1,7 +1,7 @@
-"""A change on its way: what one table's commit knows so far, whatever store makes its version real.
+"""A pending commit of one table: its change, rebased over concurrent commits and built into the next manifest.
 
-It is rebased over each version that others committed (`meet`), and built into the manifest that would come next
-(`build`). It writes what may be written before the version is real, and never makes a version visible itself.
+`meet` rebases it over one concurrent commit; `build` creates the manifest of the next version. It writes only files
+that may exist before the version is visible. Making the version visible is left to the store.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A version that was published with others: from its pin to its manifest, and from there to its final name."""
+"""Versions published by a lake: resolve a pin to its staged manifest, and finalize it under its final name."""
 
 from __future__ import annotations
 

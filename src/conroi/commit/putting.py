@@ -1,8 +1,8 @@
 """Put-if-absent of a manifest. A lost response is resolved by reading back and comparing transaction ids.
 
-Once a send of this commit had no answer, nothing but a definite observation ends in anything but CommitStateUnknown:
-our version or another one under the name, read back. A name that is free may be filled by the request that is still on
-its way, and one that was collected since may have been ours.
+After any request of this commit had no response, only a definite observation avoids CommitStateUnknown: our version, or
+another one, read back under the name. A free name may still be filled by the request in flight. A name that was
+collected since may have held our version.
 """
 
 from __future__ import annotations

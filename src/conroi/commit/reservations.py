@@ -1,9 +1,9 @@
-"""Fair queue for clients that build manifests themselves: the next version is reserved for one that was refused.
+"""Fair queue for clients that build manifests themselves: the next version is reserved for a client that was refused.
 
-Such a client must list, read, rebase, stage and ask again, while a conroi writer needs milliseconds; without a
-reservation it starves beside one busy writer. Its refusal leaves a small file, named by the time; other writers of the
-same tables wait until the oldest one is used, or its time is over. Advisory only: the put under a condition still
-decides who wins, and the file of a client that died is taken away by the next writer that waited for it.
+Such a client must list, read, rebase, stage and send again, while a conroi writer needs milliseconds. Without a
+reservation it starves beside one busy writer. Its refusal creates a small file, named by the time. Other writers of the
+same tables wait until the oldest reservation is used or expires. Advisory only: the conditional put still decides which
+commit wins. The reservation of a crashed client is removed by the next writer that waited for it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Running a verb: do its work at the head, commit it, and do it again on a newer version where that is the answer."""
+"""Retry loop of a verb: plan its work at the newest version, commit, and plan again after a retryable conflict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One version of a table, loaded: its manifest, the transaction that made it, and the indices."""
+"""A loaded table version: its manifest, the transaction that created it, and its indices."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a commit that took long must know before its put: that nobody collected what it leans on.
+"""Garbage-collection safety: before the put of a long-running commit, verify that nothing it needs was collected.
 
-A quick one knows it without asking: nobody collects what is so young (see conroi.stores.ages). A slow one leaves its
-transaction anew, which says which files it needs, and only then looks how far a collector has swept.
+A fast commit needs no check: files younger than the grace period are never collected (see conroi.stores.ages). A slow
+commit writes its transaction file again, which names the files it needs, and then reads the sweep watermark.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
-"""Taking turns: how many writers of one table share it fairly, without a lock.
+"""Fair ordering of concurrent writers: contending writers of one table take turns in ring order, without a lock.
 
-Every commit of ours says who wrote it (a random id, in the transaction's properties), so every writer can see who else
-is writing, and in which order they came. When there are several, they form a ring, ordered by id: after a commit, the
-turn is that of the next id in the ring. A writer whose turn is `n` places away waits for `n` commits to appear, or for
-as long as `n` of its own take, and then goes ahead. So those who write at the same time rarely race for the same
-version; one that is slow, dead or not ours costs the others a moment, never their progress; and nobody is passed over
-again and again.
+Every commit records its writer's id (random, in the transaction's properties), so every writer sees which others are
+active. Several active writers form a ring, ordered by id: after a commit, the next id in the ring has its turn. A
+writer `n` places away waits for `n` commits, or for the time that `n` of its own commits take, and then tries. So
+concurrent writers rarely race for the same version, which bounds starvation. A writer that is slow, has crashed or is
+not conroi delays the others briefly and never blocks them.
 
-Nothing depends on it but speed: the put under a condition still decides who wins.
+Advisory only: the conditional put still decides which commit wins.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who was faster: for errors that so far only know which version was in the way."""
+"""Conflict attribution: add the facts of the concurrent commit to an error that names only its version."""
 
 from __future__ import annotations
 
