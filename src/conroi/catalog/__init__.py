@@ -1,4 +1,4 @@
-"""The lake's `__manifest`: which tables there are, at which version each is pinned, and how many move at once."""
+"""Catalog of a lake: the `__manifest` table pins a version of each table; a publication moves many pins atomically."""
 
 from conroi.catalog.migration import migrate
 

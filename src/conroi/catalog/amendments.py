@@ -1,4 +1,4 @@
-"""Changes to a row that depend on what the row is when the publication happens."""
+"""Row changes that are computed from the current row at the time of the publication."""
 
 from __future__ import annotations
 

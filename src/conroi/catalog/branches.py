@@ -1,4 +1,4 @@
-"""Branches of a lake: each is a Lance branch of `__manifest`, opened as a lake of its own."""
+"""Lake branches: each is a Lance branch of `__manifest`, opened as a lake of its own."""
 
 from __future__ import annotations
 

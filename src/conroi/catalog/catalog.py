@@ -1,4 +1,4 @@
-"""One lake as its parts see it: its newest state, its tables' files, and their pinned versions."""
+"""Catalog access for one lake: its newest state, the storage of its tables, and their pinned versions."""
 
 from __future__ import annotations
 

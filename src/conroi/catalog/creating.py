@@ -1,4 +1,4 @@
-"""Tables that come into a lake: the folder of a new one, and the row of one that is in a folder already."""
+"""Creation and registration of tables: the folder of a new table, the catalog row of a folder that already exists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must not have changed when a publication happens."""
+"""Preconditions of a publication: facts about tables that must still hold when it is committed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A lake with a SQL store, read from the copy of its state in its folder: without the store, and never written."""
+"""Read-only catalog store: the copy of a SQL-backed lake's state in its folder, read without the database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A manifest that other software built must not double a key: it is looked at before it is published."""
+"""Primary-key check of external manifests: one that would duplicate a key is rejected before it is published."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables on a branch of the lake: how their rows look there, and what the first writer of one leaves."""
+"""Tables on a lake branch: their catalog rows, and the overlay that the first write to one creates."""
 
 from __future__ import annotations
 

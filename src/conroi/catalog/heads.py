@@ -1,4 +1,4 @@
-"""Where a lake's newest state is, and how the next one becomes real: for all tables of a publication at once."""
+"""Catalog store interface: read the newest state of a lake, and compare-and-swap it for all tables of a publication."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A path inside a lake is that lake's table: found by looking at the folder above it."""
+"""Detection of lake tables by path: a table folder inside a lake is opened through that lake."""
 
 from __future__ import annotations
 

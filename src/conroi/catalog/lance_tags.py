@@ -1,14 +1,14 @@
-"""Protection from Lance's own clean-up: Lance tags for the versions that the lake's tags and branches need.
+"""Protection from Lance's own garbage collection: Lance tags on the versions that tags and branches of the lake need.
 
-lancedb's `optimize()` and pylance's `cleanup_old_versions()` delete old versions of a table straight in the storage.
-They spare what a Lance tag of the table names. So each lake tag and each branch has a Lance tag in the tables that
-other Lance clients open: `conroi.tag.{name}.{version}` or `conroi.branch.{branch}.{version}`.
+lancedb's `optimize()` and pylance's `cleanup_old_versions()` delete old versions of a table directly in the storage.
+They keep every version that has a Lance tag. So each lake tag and each branch has a Lance tag in the tables that other
+Lance clients open: `conroi.tag.{name}.{version}` or `conroi.branch.{branch}.{version}`.
 
-Only tables that were opened through the namespace have such tags, since only other clients run that clean-up: a note
-beside `__manifest` says which. Who opens a table first writes the note and then looks for tags and branches; who makes
-a tag or a branch first makes it and then looks for notes. So one of two who do so at the same time sees the other.
-A crash in between is repaired by the next process that opens the table, by `gc` and by `expire`. The Lance tags keep
-nothing from `expire` and `gc`, which know what the lake needs.
+Only tables that were opened through the namespace have such tags, since only other clients run that clean-up. A marker
+beside `__manifest` names these tables. A client that opens a table first writes the marker and then lists tags and
+branches. A process that creates a tag or a branch first creates it and then lists the markers. So of two concurrent
+processes at least one sees the other. A crash in between is repaired by the next process that opens the table, by `gc`
+and by `expire`. The Lance tags hold nothing back from `expire` and `gc`, which know what the lake needs.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""How a publication changes the fragments of `__manifest`. Pure.
+"""Write amplification of `__manifest`: how a publication changes its fragments. Pure.
 
-Rows that change often must be cheap to change, and ten thousand rows that do not must not be written again. So there is
-one small fragment that is written anew with every publication; when it is full it is left as it is and another is
-begun. A row that changes in a full fragment is deleted there and goes into the small one. When full fragments become
-many or mostly deleted, one publication writes everything anew.
+A row that changes often must be cheap to change, and ten thousand unchanged rows must not be rewritten. So one small
+fragment is rewritten with every publication. When it is full it is left unchanged and a new one is started. A row that
+changes in a full fragment is deleted there and moves to the small one. When full fragments become many or mostly
+deleted, one publication rewrites everything.
 """
 
 from __future__ import annotations

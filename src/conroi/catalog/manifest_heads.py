@@ -1,7 +1,7 @@
-"""The `__manifest` table as the store of a lake's states.
+"""Catalog store on the `__manifest` table.
 
-One version of it is one version of the lake. A publication is one Update of it, built afresh on the newest state, with
-a conditional put that succeeds only if nobody published since.
+One version of `__manifest` is one version of the lake. A publication is one Update of it, rebuilt on the newest state
+at each attempt. Its conditional put succeeds only if there was no concurrent publication.
 """
 
 from __future__ import annotations

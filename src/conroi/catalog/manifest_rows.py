@@ -1,4 +1,4 @@
-"""The rows of `__manifest` on their way in and out of its data files."""
+"""Encoding of catalog rows: the rows of `__manifest` as Arrow data, written and read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Making a lake of a folder whose `__manifest` has no key mark, such as one that older software left."""
+"""Catalog migration: turn a folder whose `__manifest` has no key marker, as older software leaves it, into a lake."""
 
 from __future__ import annotations
 

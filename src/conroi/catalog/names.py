@@ -1,4 +1,4 @@
-"""Names of tables and namespaces: `sales.orders` for people, `sales$orders` in `__manifest`."""
+"""Table and namespace identifiers: `sales.orders` for people, `sales$orders` in `__manifest`."""
 
 from __future__ import annotations
 

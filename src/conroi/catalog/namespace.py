@@ -1,4 +1,4 @@
-"""A lake as a Lance namespace, so that pylance and lancedb read and write its tables through the lake's publisher.
+"""Lance namespace: pylance and lancedb read and write the tables of a lake, and commit through the lake's catalog.
 
     import lance
     from conroi.catalog.namespace import ConroiNamespace
@@ -7,7 +7,7 @@
     lance.dataset(namespace_client=namespace, table_id=["orders"])
     lance.write_dataset(rows, namespace_client=namespace, table_id=["sales", "orders"], mode="append")
 
-Errors are those of `lance_namespace`, with the words of conroi and what to do now.
+Errors are those of `lance_namespace`, with the message and the hint of the conroi error.
 """
 
 from __future__ import annotations

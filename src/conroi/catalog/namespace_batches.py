@@ -1,4 +1,4 @@
-"""Many changes to many tables as one request to a namespace: all of them happen, or none."""
+"""Atomic batch requests of a namespace: many changes to many tables, all of them or none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables come into a lake and leave it, as clients of its namespace ask."""
+"""Namespace requests that declare, create, register, drop and deregister tables."""
 
 from __future__ import annotations
 

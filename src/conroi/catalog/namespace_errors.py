@@ -1,4 +1,4 @@
-"""How a request reaches the lake, and how its errors become those that clients of a namespace know."""
+"""Error mapping: runs a namespace request on the lake and raises conroi errors as `lance_namespace` errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The namespaces inside a lake: `sales` of `sales.orders`."""
+"""Namespace requests about nested namespaces: `sales` of `sales.orders`."""
 
 from __future__ import annotations
 

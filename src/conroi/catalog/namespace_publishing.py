@@ -1,7 +1,7 @@
-"""New versions of a lake's tables, as clients of its namespace make them.
+"""Namespace requests that commit a new table version.
 
-A new version comes as a staged manifest that pylance built. It is published if it is the very next version; if not,
-the writer is told of a concurrent modification, rebases by Lance's rules, and comes again.
+A new version arrives as a staged manifest that pylance built. It is published if it is the very next version. Otherwise
+the client receives a concurrent-modification error, rebases by Lance's rules, and sends a new one.
 """
 
 from __future__ import annotations

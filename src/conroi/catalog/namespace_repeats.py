@@ -1,7 +1,7 @@
-"""Idempotency of namespace requests: one that is repeated because its answer was lost is answered, not done again.
+"""Idempotency of namespace requests: a request that is repeated after a lost response returns the first result.
 
-A staged manifest has a name of its own, and the lake's history says under which name each version was published. So a
-request for a version that the lake has already is looked for there.
+A staged manifest has a unique name, and the lake's history records under which name each version was published. So a
+request for a version that the lake already has is looked up there.
 """
 
 from __future__ import annotations

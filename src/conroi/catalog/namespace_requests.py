@@ -1,4 +1,4 @@
-"""What requests to a namespace say: pylance and lancedb hand them over as models or as plain mappings."""
+"""Parsing of namespace requests: pylance and lancedb pass them as models or as plain mappings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A schema as namespaces spell it in JSON, with the names that pylance's own namespaces use."""
+"""JSON encoding of Arrow schemas for namespaces, with the type names that pylance's own namespaces use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of a lake, as a namespace lists, describes and counts them."""
+"""Namespace requests that list, describe and count tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The versions of a lake's tables, as a namespace lists, describes and deletes them."""
+"""Namespace requests that list, describe and delete table versions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a namespace looks at: a lake as it is now, or as it was."""
+"""Namespace view: the lake that requests are served from, either the newest state or one snapshot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opening a lake, and making a new one."""
+"""Open a lake, or create one."""
 
 from __future__ import annotations
 

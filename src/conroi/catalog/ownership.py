@@ -1,9 +1,9 @@
 """Ownership of table folders: which folders below a lake's root garbage collection may delete as a whole.
 
-A folder belongs to the lake if the lake created the table in it. Creation leaves a mark in the folder, before the first
-data file, that names the table. A folder without the mark was made by another program, copied in, or registered: it is
+A lake owns a folder if it created the table in it. Creation writes a marker into the folder, before the first data
+file, that names the table. A folder without the marker was created by another program, copied in, or registered: it is
 never deleted. Deregistering a table releases its folder: a record beside the lake's history says so. The record is
-written before the table leaves the list, so no collector sees the one without the other.
+written before the table leaves the catalog, so no collector sees the second without the first.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One table's part in a publication: rebased, built, staged, and finalized when the lake has published it."""
+"""Participant of a multi-table commit: one table's change, rebased, built, staged, and finalized once published."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Folders of tables that a merge brings to a branch. A folder has one line of versions, and never gets another.
+"""Folder allocation for tables that a merge brings to a branch. A folder holds one linear history and is never reused.
 
-Two tables, or one that was dropped and came back, would use the same version numbers for different versions in one
-folder: readers of older states, pylance by path, and all that is cached by folder and version would mix them up.
+Two tables in one folder, or a table that was dropped and created again, would use the same version numbers for
+different versions. Readers of older states, pylance by path, and caches keyed by folder and version would confuse them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""One table's part in a publication when other software has built its next manifest already.
+"""Participant of a multi-table commit whose next manifest was built by other software.
 
-It cannot be rebased here: it is the next version, or it is refused and its writer rebases it.
+It cannot be rebased here. Either it is the very next version, or it is refused and its writer rebases it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The publication: many tables, one commit.
+"""Atomic multi-table commit by optimistic concurrency control: the publication.
 
-heads    what the lake has now
-check    everything that is expected of tables, written or only read
-rebase   each table's change over what others published of it
-stage    the next manifest of each table, its transaction, and the files of the publication: all at once
-put      the publication, if nobody published since the heads were read: check and put are one step
+heads    read the newest state of the lake
+check    all preconditions, of tables written and of tables only read
+rebase   each table's change over concurrent commits to that table
+stage    the next manifest of each table, its transaction, and the files of the publication, in parallel
+put      the publication, if there was none since the heads were read: check and put are one compare-and-swap
 finalize each table's manifest under its final name
 """
 

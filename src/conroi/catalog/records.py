@@ -1,4 +1,4 @@
-"""What a publication leaves in the properties of its `__manifest` transaction, so that a reader can follow along."""
+"""Commit records: what a publication stores in the properties of its `__manifest` transaction for incremental reads."""
 
 from __future__ import annotations
 

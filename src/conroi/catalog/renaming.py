@@ -1,4 +1,4 @@
-"""Which tables a transaction has made, dropped and renamed so far. Pure."""
+"""Staged catalog changes of a transaction: tables created, dropped and renamed so far. Pure."""
 
 from __future__ import annotations
 

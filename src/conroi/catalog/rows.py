@@ -1,4 +1,4 @@
-"""One row of `__manifest`: a table and the version it is pinned at, or a namespace."""
+"""Catalog row: a table and the version it is pinned at, or a namespace."""
 
 from __future__ import annotations
 

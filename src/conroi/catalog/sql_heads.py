@@ -1,4 +1,4 @@
-"""A SQL database as the store of a lake's states: PostgreSQL, or SQLite on one machine."""
+"""Catalog store on a SQL database: PostgreSQL, or SQLite on one machine."""
 
 from __future__ import annotations
 

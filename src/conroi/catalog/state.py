@@ -1,7 +1,7 @@
-"""The lake at one version: its rows, and where in `__manifest` each of them is.
+"""Catalog state: the rows of the lake at one version, and the position of each row in `__manifest`.
 
-A state is a value. The next one follows from the records in the commit that made it, so nobody who follows along reads
-the table itself again.
+A state is an immutable value. The next one is computed from the records in the commit that created it, so a reader that
+follows the history does not read the table itself again.
 """
 
 from __future__ import annotations
