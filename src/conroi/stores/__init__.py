@@ -1,7 +1,7 @@
-"""Where the bytes are, and how a new version becomes real.
+"""Storage: objects (files), version stores with conditional puts, and commit locks.
 
-`attach` and `detach` move a table under an external store and out of it; `postgres_lock` and `dynamodb_lock` make locks
-for `commit_lock=`.
+`attach` and `detach` move a table into and out of an external manifest store. `postgres_lock` and `dynamodb_lock`
+create locks for `commit_lock=`.
 """
 
 from conroi.stores.attaching import attach, detach

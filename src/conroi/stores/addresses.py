@@ -1,6 +1,6 @@
-"""The addresses of stores: `sqlite:///file.db`, `postgresql://host/database`, `dynamodb://table?region=…`.
+"""Store addresses: `sqlite:///file.db`, `postgresql://host/database`, `dynamodb://table?region=…`.
 
-An address may hold a password, so none is ever repeated in a message.
+An address may hold a password, so no message repeats one.
 """
 
 from __future__ import annotations

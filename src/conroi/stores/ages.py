@@ -1,9 +1,9 @@
-"""How young is too young to be collected: what writers and collectors of all machines rely on without asking.
+"""Grace period of garbage collection: the minimum age of a version or file before it may be collected.
 
-A version or a file that is younger than this is never collected, whatever a collector is told. So a writer that was
-quicker than half of it need not look whether somebody collected what it leans on: nobody can have. One that took longer
-looks. Durations are compared, never clocks of two machines: a writer measures its own, a collector compares times that
-the storage gave to files.
+The period is a constant that writers and collectors on all machines share, so it needs no coordination. No option makes
+a collector delete anything younger. So a commit that took less than half of the period needs no check that its files
+and versions still exist; a slower one checks. Durations are compared, never the clocks of two machines: a writer
+measures its own duration, a collector compares the timestamps that the storage gave to files.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Moving a table or a lake under an external store, and out of it again."""
+"""Migration of a table or a lake into an external store, and out of it again."""
 
 from __future__ import annotations
 

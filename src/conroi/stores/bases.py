@@ -1,7 +1,7 @@
-"""Files of a table that live under another root, the bases of clones and branches; and copying files between roots.
+"""Base paths: files of a table that live under another root (clones, branches), and copies between roots.
 
-A writer of a manifest can name any folder as a base. So a base is used only if it is inside the lake or the
-table that was opened, or if the one who opens named it.
+The author of a manifest can name any folder as a base. So a base is used only if it is inside the lake or the table
+that was opened, or if the caller allowed it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Values kept in memory for files that never change.
+"""LRU caches in memory for immutable files.
 
-A file of a Lance table is written once, and its name is never used again. So what was read from it stays right, and
-only memory limits how long it is kept: each cache has so many bytes, and forgets what was not asked for longest.
+A file of a Lance table is written once, and its name is never reused. So a cached value never becomes stale. Each cache
+has a limit in bytes and evicts the least recently used entries.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""obstore's errors as ours, without their text: it may quote a signed URL, a key id or a header."""
+"""Error mapping of obstore, without its texts: they may quote a signed URL, a key id or a header."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files of a table in an object store (S3, Google Cloud Storage, Azure), by obstore."""
+"""Object storage in the cloud (S3, Google Cloud Storage, Azure), through obstore."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From storage options and environment variables to an obstore store: which setting goes where, and how long to wait.
+"""Client configuration of obstore from storage options and environment variables: credentials, connection, timeouts.
 
 pylance and obstore both read the variables of the storage (`AWS_…`, `GOOGLE_…`, `AZURE_…`). obstore drops those about
 the HTTP connection as soon as it is given any such setting, and we always give timeouts; so they are read here.

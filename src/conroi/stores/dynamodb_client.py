@@ -1,4 +1,4 @@
-"""A DynamoDB table by its address: the client, its bounds, and its errors in our words."""
+"""DynamoDB client: opened by address, with bounded waits and typed errors."""
 
 from __future__ import annotations
 

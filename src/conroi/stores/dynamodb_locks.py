@@ -1,7 +1,7 @@
-"""A commit lock in DynamoDB: an item that only one can create, kept alive by its holder, taken over when it is not.
+"""Commit lock in DynamoDB: a lease item, created conditionally, renewed by its holder, taken over when it expires.
 
-No clock is compared with another host's. The holder writes a new `beat` again and again; a waiter that has seen one
-beat for the length of the lease, by its own clock, may replace that very beat by its own.
+The clocks of two hosts are never compared. The holder keeps writing a new `beat`. A waiter that has seen the same beat
+for the length of the lease, by its own clock, may replace exactly that beat with its own.
 """
 
 from __future__ import annotations

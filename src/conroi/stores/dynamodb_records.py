@@ -1,7 +1,7 @@
-"""The records of an external manifest store in DynamoDB, in the layout that pylance has: `s3+ddb://…?ddbTableName=…`.
+"""External manifest store in DynamoDB, in the layout of pylance: `s3+ddb://…?ddbTableName=…`.
 
-A table has one item for each version and none for itself, so "the table is at version 7" is said by two items: 7 is
-there, and 8 is not. DynamoDB checks and writes up to a hundred items at once, all or nothing.
+A table has one item for each version and none for itself. So "the table is at version 7" takes two items: 7 exists, and
+8 does not. DynamoDB checks and writes up to a hundred items in one transaction.
 """
 
 from __future__ import annotations

@@ -1,17 +1,18 @@
-"""The versions of a table whose newest is known to an external store.
+"""Versions of a table under an external manifest store: the store decides which manifest is a version.
 
 ::
 
     stage     put the manifest as `{final name}-{uuid}`, which no reader takes for a version
-    record    put the record of the version into the store, if it is absent: from now on it is committed
-    complete  put the manifest under its final name, if nobody has that name
-    point     let the record name the final file; then delete the staged one
+    record    put the record of the version into the store, if absent: this is the commit
+    complete  put the manifest under its final name, if that name is free
+    point     update the record to the final name; then delete the staged file
 
-Whoever finds a record that still names a staged file completes it before going on, so a version is under its final name
-before the next one is recorded, and whoever reads the folder alone is one commit behind at most.
+A process that finds a record of a staged file completes it before it continues. So a version has its final name before
+the next one is recorded, and a reader of the folder alone is at most one commit behind.
 
-A final name that holds another commit was written by somebody who does not know the store. Nobody can have seen ours,
-since everybody completes a version before showing it: so theirs stays, the record names it, and ours goes round again.
+A final name that holds another commit was written by a client without the store. No reader can have seen our version,
+since each process completes a version before it shows it. So the other version stays, the record is changed to name it,
+and our commit starts its next attempt.
 """
 
 from __future__ import annotations

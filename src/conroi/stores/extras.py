@@ -1,4 +1,4 @@
-"""What to say when a package is missing that only some users need."""
+"""Optional dependencies: the error for a package that is not installed."""
 
 from __future__ import annotations
 

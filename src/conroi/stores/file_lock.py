@@ -1,4 +1,4 @@
-"""A commit lock on a local file, for storage that knows no conditions and writers on one machine."""
+"""Commit lock on a local file, for storage without conditional writes and writers on one machine."""
 
 from __future__ import annotations
 

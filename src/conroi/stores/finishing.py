@@ -1,4 +1,4 @@
-"""Putting a manifest under its final name, when a store has decided already whose it is."""
+"""Finalize step: put a manifest under its final name after a store has decided which commit owns the version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Folder kinds: whether a folder is a lake, or a table of Lance, Delta, Iceberg or Hudi, by what lies in it."""
+"""Folder detection: whether a folder is a lake, or a table of Lance, Delta, Iceberg or Hudi, by its files."""
 
 from __future__ import annotations
 

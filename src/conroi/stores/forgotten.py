@@ -1,12 +1,12 @@
-"""What a table remembers of its collected versions: how far they go, which they are, and which are about to go.
+"""Retention metadata of a table: the expiry watermark, expired versions, and versions that are being collected.
 
-Before a collector deletes manifests it leaves a note in `_conroi/forgotten/`, named after the newest version that goes:
-the *watermark*. It never sinks, because it is the largest of all names there. So who finds a version name free that is
-not above the watermark knows: this name may have been used before. The note says which versions were meant.
+Before a collector deletes manifests it writes a record to `_conroi/forgotten/`, named after the newest version that it
+deletes: the *watermark*. The watermark never decreases, because it is the largest of all names there. A free version
+name at or below the watermark may have been used before. The record lists the expired versions.
 
-While the collector is at work its note is called `{version}-{id}`, and afterwards `{version}.{id}`. Who wants an old
-version to stay (a tag, a restore) first leaves his own mark, and then looks here; the collector first leaves its note,
-and then looks for such marks. So at least one of the two sees the other.
+While the collector runs its record is called `{version}-{id}`, and afterwards `{version}.{id}`. A process that wants to
+keep an old version (a tag, a restore) first writes its own marker and then reads these records. The collector first
+writes its record and then looks for markers. So at least one of the two sees the other.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""The copy of a lake's newest state in its own folder, for a lake whose history is in a database.
+"""Replica of a SQL-backed lake's newest state in its own folder.
 
 One small file per version in `_conroi/lake/`: what the commit changed and, every `FULL_EVERY` versions, all rows. The
-file of a version is there before the next version is published: its own publisher writes it right after the commit, and
-if that one died, the next writer does. So the folder alone, or a copy of it, can be read without the database, at most
-one commit behind. All who write the file of a version write the same content, so storage without conditional writes
-will do.
+file of a version exists before the next version is published: its own publisher writes it right after the commit, and
+the next writer does if that process crashed. So the folder alone, or a copy of it, can be read without the database, at
+most one commit behind. All writers of one file write the same content, so storage without conditional writes suffices.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The file in the folder of a lake with a store: of which kind the store is, and the lake's id in it.
+"""Lake marker: the file in the folder of a lake with a store that holds the kind of the store and the lake's id in it.
 
-It never says where the store is, since an address may hold a password.
+It never holds the location of the store, since an address may contain a password.
 """
 
 from __future__ import annotations

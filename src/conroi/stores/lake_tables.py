@@ -1,10 +1,11 @@
-"""The history of lakes in a SQL database: which version of which lake has which rows, and what each commit said.
+"""SQL schema of a lake's history: versions, rows and commits of each lake.
 
-A commit moves the lake's head by one only if it is where the writer saw it; the check and all that is written are one
-SQL transaction that holds the lock of the head's row. A look is one statement, so one snapshot of the database:
-version, rows and commits of a look belong together whatever is committed or expired meanwhile.
+A commit advances the lake's head by one only if the head is still at the version that the writer read. The check and
+all writes are one SQL transaction that locks the head's row. A read is one statement, so one snapshot of the database:
+version, rows and commits of a read are consistent under concurrent commits and expiry.
 
-The database dates the commits. Retention compares its clock with its clock; the clocks of writers are not recorded.
+The database assigns the commit times. Retention compares them with the database's own clock; the clocks of writers are
+not recorded.
 """
 
 # ruff: noqa: S608  # what is put into these statements are constants of this module; values are parameters

@@ -1,12 +1,13 @@
-"""Leases: a small file that keeps a version from being collected for a limited time.
+"""Leases: a small file that protects a version from garbage collection for a limited time.
 
-A lease is `_conroi/leases/{version}-{seconds}-{id}`. It ends so many seconds after the time that the storage gave to
-the file, so a holder that crashed blocks no collector for longer. Clocks of two machines are never compared: a
-collector compares times of the storage, a holder measures its own time from before it wrote the file.
+A lease is `_conroi/leases/{version}-{seconds}-{id}`. It expires this many seconds after the timestamp that the storage
+gave to the file, so a crashed holder blocks no collector for longer. The clocks of two machines are never compared: a
+collector compares timestamps of the storage, a holder measures its own time from before it wrote the file.
 
-Who takes or renews a lease writes the file and then looks whether the version is about to go; a collector notes which
-versions go and then looks for leases (see conroi.stores.forgotten). So at least one of the two sees the other. A lease
-that has ended is never renewed under its name, so a collector may remove its file at any time.
+A holder that takes or renews a lease writes the file and then checks whether the version is being collected. A
+collector records which versions it deletes and then looks for leases (see conroi.stores.forgotten). So at least one of
+the two sees the other. An expired lease is never renewed under its name, so a collector may remove its file at any
+time.
 """
 
 from __future__ import annotations

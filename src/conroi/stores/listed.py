@@ -1,4 +1,4 @@
-"""All files below one place, listed once: those of a lake, of each of its tables, or of one table."""
+"""Cached listing: all files below one folder, listed once, for a lake, for each of its tables, or for one table."""
 
 from __future__ import annotations
 

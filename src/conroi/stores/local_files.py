@@ -1,4 +1,4 @@
-"""Small steps with local files, each as few system calls as it takes."""
+"""Local file primitives, each with as few system calls as possible."""
 
 from __future__ import annotations
 

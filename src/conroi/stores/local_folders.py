@@ -1,9 +1,9 @@
 """Path resolution on a local disk that follows no symbolic link below a root, and opens regular files only.
 
-Only the root may be a link: the one who opens a table or a lake named it. What is below may have been written by
-someone else: a link there would let us read, overwrite or delete files anywhere, and a FIFO would block for ever.
-Each folder on the way is opened relative to the one above it (`openat` with `O_NOFOLLOW`), so a folder that is
-replaced by a link meanwhile is not followed either. It costs two system calls for each folder below the root.
+Only the root may be a link, since the caller named it. Everything below may have been written by another user: a link
+there would let us read, overwrite or delete files anywhere, and a FIFO would block forever. Each folder on the way is
+opened relative to its parent (`openat` with `O_NOFOLLOW`), so a folder that is concurrently replaced by a link is not
+followed either. It costs two system calls for each folder below the root.
 """
 
 from __future__ import annotations

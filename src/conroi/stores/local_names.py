@@ -1,4 +1,4 @@
-"""Giving a complete file its name if nobody has that name: the local put-if-absent."""
+"""Put-if-absent on a local disk: link a complete file to its name, unless the name exists."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The files of a table in a local folder, by plain system calls.
+"""Object storage in a local folder, by plain system calls.
 
-Not through obstore: its hop over another thread costs more than these small files themselves (measured: reading 8 µs
-against 95 µs, asking for the size 5 µs against 60 µs, creating 100 µs against 130 µs). All of them go through
+Not through obstore: its hop to another thread costs more than the operations on these small files (measured: reading
+8 µs against 95 µs, asking for the size 5 µs against 60 µs, creating 100 µs against 130 µs). All calls go through
 `conroi.stores.local_folders`, which follows no link below the root.
 """
 

@@ -1,4 +1,4 @@
-"""Reading the path or URI of a table, in the way pylance reads it, so that both mean the same place."""
+"""Parsing of table paths and URIs, with the same rules as pylance, so that both resolve to the same location."""
 
 from __future__ import annotations
 

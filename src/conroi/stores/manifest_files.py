@@ -1,4 +1,4 @@
-"""The files in the folder of a table's manifests: for those who look at them and never make one."""
+"""Read-only access to the manifest files in a table's `_versions` folder."""
 
 from __future__ import annotations
 

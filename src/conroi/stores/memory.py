@@ -1,4 +1,4 @@
-"""Tables that live as long as the process: folders on the RAM disk, because pylance must be able to open them."""
+"""In-memory tables (`memory://`): folders on the RAM disk that end with the process, since pylance must open them."""
 
 from __future__ import annotations
 

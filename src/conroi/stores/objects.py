@@ -1,4 +1,4 @@
-"""The files of one table, by their path below its root, wherever they are stored."""
+"""Object storage interface: the files of one table by their path below its root, on any storage."""
 
 from __future__ import annotations
 

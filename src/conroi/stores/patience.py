@@ -1,4 +1,4 @@
-"""A bound on waits that a client library does not bound itself."""
+"""Timeouts for calls of a client library that has none itself."""
 
 from __future__ import annotations
 

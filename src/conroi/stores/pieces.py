@@ -1,4 +1,4 @@
-"""Reading a file of any size without holding all of it."""
+"""Chunked reads: a file of any size, without holding all of it in memory."""
 
 from __future__ import annotations
 

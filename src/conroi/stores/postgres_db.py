@@ -1,6 +1,6 @@
-"""A PostgreSQL database: one connection that is opened again when it breaks, bounded waits, and typed errors.
+"""PostgreSQL connection: reconnects after a failure, with bounded waits and typed errors.
 
-No text of psycopg or of the server gets into our errors: it may quote the address, and with it a password.
+No text of psycopg or of the server enters our errors: it may quote the address, and with it a password.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A commit lock in PostgreSQL, for storage without conditional writes and writers on many hosts."""
+"""Commit lock in PostgreSQL, for storage without conditional writes and writers on many hosts."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The records of an external manifest store in PostgreSQL: for writers on many hosts.
+"""External manifest store in PostgreSQL, for writers on many hosts.
 
-A batch is one call of a function that the schema makes, so one round trip. It locks a row for each table it writes or
-expects, in the order of their names (so nobody waits for each other in a ring), and only then looks: whoever expects a
-table and whoever moves it cannot both be right.
+A batch is one call of a stored function, so one round trip. The function locks a row for each table that it writes or
+expects, in the order of their names (which avoids deadlocks), and then checks. So a batch that expects a table and a
+batch that moves it are serialized.
 """
 
 from __future__ import annotations

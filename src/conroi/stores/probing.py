@@ -1,8 +1,8 @@
-"""Probes of conditional writes: does the storage create a name only if it is free? Commits depend on it.
+"""Probe for conditional writes: verify that the storage creates a name only if it is free. Commits depend on it.
 
-An S3 server that ignores the condition answers "created" to every writer of a version, and rows are lost. So the first
-commit of a process in a bucket sends one more conditional put, of its own transaction file, which is there already: the
-answer must be that the name is taken.
+An S3 server that ignores the condition reports success to every writer of a version, and rows are lost. So the first
+commit of a process in a bucket sends one more conditional put, of its own transaction file, which already exists. The
+response must be that the name is taken.
 """
 
 from __future__ import annotations

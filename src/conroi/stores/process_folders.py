@@ -1,6 +1,6 @@
-"""Temporary folders that belong to one process: removed when it ends, or by the next one if it was killed.
+"""Temporary folders of one process: removed when it ends, or by the next process if it was killed.
 
-A process holds a file lock in its folder for as long as it lives. The next process that makes such a folder removes
+A process holds a file lock in its folder for as long as it lives. The next process that creates such a folder removes
 those whose lock is free, and never one whose lock is held.
 """
 

@@ -1,4 +1,4 @@
-"""How a new version becomes real under its final name: three ways, one promise."""
+"""Put-if-absent strategies for a version's final name: conditional put, atomic rename, or a commit lock."""
 
 from __future__ import annotations
 

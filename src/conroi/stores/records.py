@@ -1,7 +1,8 @@
-"""The records of an external manifest store: which file holds which version of which table.
+"""External manifest store interface: records that map each version of a table to its manifest file.
 
 A record first names a staged manifest, `_versions/7.manifest-{uuid}`, and after the version was completed its final
-name. Where the records are is one of the implementations; what they promise is here, and one suite of tests holds it.
+name. The implementations differ in where the records are stored. The guarantees are stated here and tested by one
+suite.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The tables that we make in somebody's database, by counted steps, so that every version can become the next."""
+"""Schema migrations of the tables that conroi creates in a user's database, as numbered steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A SQLite database that many threads and processes of one machine share: waits are bounded, errors are typed."""
+"""SQLite connection shared by threads and processes of one machine, with bounded waits and typed errors."""
 
 from __future__ import annotations
 

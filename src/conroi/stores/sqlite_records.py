@@ -1,4 +1,4 @@
-"""The records of an external manifest store in a SQLite file: for processes of one machine."""
+"""External manifest store in a SQLite file, for processes of one machine."""
 
 from __future__ import annotations
 

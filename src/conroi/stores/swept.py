@@ -1,8 +1,8 @@
-"""How far a collector has swept the files that nobody referred to, in the storage's own time.
+"""Sweep watermark of garbage collection: unreferenced files older than this time may have been deleted.
 
-Before it looks for what writers are about to commit, a collector leaves a note in `_conroi/swept/`: files that were
-written before this moment may be gone. A writer that took long first leaves its transaction, and then looks here: so
-either the collector sees which files the writer still needs, or the writer sees that they may be gone.
+Before it reads which files pending commits need, a collector writes a record to `_conroi/swept/`: files written before
+this time, in the storage's own clock, may be gone. A long-running writer first writes its transaction and then reads
+the watermark. So either the collector sees which files the writer needs, or the writer sees that they may be gone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a table is called in a store: one name, whatever host asks and however its URI was spelled."""
+"""Table identifiers in an external store: one canonical name, whatever host asks and however its URI is spelled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the versions of one table are: in `_versions/` of its own folder."""
+"""Version store interface, and its default: the manifests in `_versions/` of the table's own folder."""
 
 from __future__ import annotations
 
