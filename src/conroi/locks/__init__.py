@@ -1,4 +1,4 @@
-"""Insert locks: one worker at a time inserts into a table, over all processes and hosts of a lake."""
+"""Insert locks: mutual exclusion of inserts into one table, across all processes and hosts of a lake."""
 
 from conroi.locks.held import LockInfo
 from conroi.locks.insert_lock import InsertLock

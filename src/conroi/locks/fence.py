@@ -1,4 +1,4 @@
-"""The fence of an insert: what is noted in the table's row, and what must hold of it at each piece's commit."""
+"""Fencing token of an insert: recorded in the table's row, and verified at the commit of each piece."""
 
 from __future__ import annotations
 

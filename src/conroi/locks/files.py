@@ -1,4 +1,4 @@
-"""Insert locks as files of the lake: for the processes of one machine."""
+"""Insert locks as file locks in the lake's folder, for the processes of one machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a lock is while somebody holds it, whatever kind of lock it is."""
+"""Held-lock interface: the operations on an acquired insert lock, for every kind of lock."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The id of each table's lock: minted, kept in the table's row, and looked up once.
+"""Lock ids: the id of each table's insert lock is generated once, stored in the table's row, and cached.
 
-It is remembered by the table's incarnation and folder, not by its name: a table that is dropped and made again under
-its name is another table with another lock, and so is the same table on another branch.
+The cache is keyed by the table's id and folder, not by its name: a table that is dropped and created again under its
+name is another table with another lock, and so is the same table on another branch.
 """
 
 from __future__ import annotations

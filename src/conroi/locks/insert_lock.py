@@ -1,4 +1,4 @@
-"""The public lock: `with lake.insert_lock(name):`, and `async with`."""
+"""Public insert lock: `with lake.insert_lock(name):`, and `async with`."""
 
 from __future__ import annotations
 

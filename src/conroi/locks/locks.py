@@ -1,4 +1,4 @@
-"""The insert locks of one lake: which kind it wants, and taking the one of a table."""
+"""Insert lock manager of one lake: selects the kind of lock, and acquires the lock of a table."""
 
 from __future__ import annotations
 

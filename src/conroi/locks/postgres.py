@@ -1,7 +1,7 @@
 """Insert locks in PostgreSQL: session-level advisory locks, each on a connection of its own.
 
-The server lets a lock go when its connection ends, so nobody waits for a dead worker. The connection is never one of a
-pool, runs nothing else while the lock is held, and is closed to let it go.
+The server releases a lock when its connection ends, so a crashed worker blocks no other worker. The connection never
+belongs to a pool, runs nothing else while the lock is held, and is closed to release it.
 """
 
 from __future__ import annotations
