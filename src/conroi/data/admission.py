@@ -1,10 +1,9 @@
-"""Checks on a version before pylance gets it: pylance opens files by path, follows links and trusts deletion files.
+"""Validation of a version before pylance opens it: pylance opens files by path, follows links, trusts deletion files.
 
-What is checked of a version: its paths stay below its folders; its bases are inside the lake or table, or named by the
-opener; on a local disk its folders are no links, and its data, deletion and index files are regular files; its
-deletion files have the checksum and the counts that they should have; a fragment that claims very many rows has them. A
-file is looked at once in a process, a
-deletion file again if it changed on disk, the folders every time.
+What is checked of a version: its paths stay below its folders; its bases are inside the lake or table, or allowed by
+the caller; on a local disk its folders are not links, and its data, deletion and index files are regular files; its
+deletion files have the expected checksum and counts; a fragment that claims very many rows has them. A file is checked
+once per process, a deletion file again if it changed on disk, the folders every time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""pyarrow's calls where its type stubs allow less than pyarrow does; they do nothing that pyarrow does not."""
+"""Typed wrappers of pyarrow calls whose stubs are narrower than pyarrow itself; they add no behaviour."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Computing whole columns of a fragment: a value for every physical row, in its order, deleted ones included."""
+"""Column computation: a value for every physical row of a fragment, in order, deleted rows included."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Conditions that only compare columns with numbers or texts, such as `id >= 10 AND id < 20`.
+"""Simple predicates: comparisons of columns with numbers or strings, such as `id >= 10 AND id < 20`.
 
-Most conditions by which rows are deleted are like that. They mean the same to everybody, so they can be answered from
-columns in memory, without pylance. Whatever is not quite as simple is left to pylance: it knows the whole language.
+Most predicates of deletes have this form. All engines evaluate them alike, so they can be evaluated on columns in
+memory, without pylance. Any other predicate is left to pylance, which supports the whole language.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Fragments and indices as pylance describes them, as wire facts."""
+"""Conversion of pylance's fragment and index metadata to the wire format."""
 
 from __future__ import annotations
 

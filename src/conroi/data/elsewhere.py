@@ -1,4 +1,4 @@
-"""Rows that are not in this process: they are written where they are, and only what was written comes back."""
+"""Rows produced by a distributed engine (Spark): executors write the data files, only file metadata returns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values that a user gives for columns: SQL expressions, or plain values."""
+"""Column expressions given by users: SQL expressions, or plain values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a data file says about itself, by opening it, and what is in it, by reading all of it."""
+"""Data file inspection: row counts from the file itself, or from reading all rows."""
 
 from __future__ import annotations
 

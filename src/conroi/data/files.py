@@ -1,4 +1,4 @@
-"""Single data files, by their names."""
+"""Data files by path: read columns of a single file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which rows a condition is about, by address."""
+"""Row lookup: the addresses of the rows that match a predicate."""
 
 from __future__ import annotations
 

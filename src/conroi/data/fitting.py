@@ -1,4 +1,4 @@
-"""Making data fit a table: columns by name, types that can become the table's, and nothing cut or rounded."""
+"""Schema alignment: map incoming columns by name and cast them to the table's types, without truncation or rounding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data that comes in, whatever it is, as a stream of Arrow batches in the table's own schema."""
+"""Input data of any supported kind as a stream of Arrow batches in the table's schema."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys as columns of Arrow: which are there twice, which two sets have in common, which rows have which."""
+"""Key columns in Arrow: duplicates within one set, intersection of two sets, and row lookup by key."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Python values as SQL literals, and named parameters in SQL text.
+"""SQL literals from Python values, and named parameters in SQL text.
 
-A value becomes a literal of exactly its type; text is quoted. So no value can change the meaning of the expression in
-which it stands.
+A value becomes a literal of exactly its type; text is quoted. So no value can change the meaning of the expression that
+contains it (no SQL injection).
 """
 
 from __future__ import annotations

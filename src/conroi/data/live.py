@@ -1,4 +1,4 @@
-"""A cache of keys: those of the live rows of each fragment, by its files, which give their addresses in any version."""
+"""Key cache: the keys of the live rows of each fragment, cached by its files, with their addresses in any version."""
 
 from __future__ import annotations
 

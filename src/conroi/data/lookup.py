@@ -1,4 +1,4 @@
-"""Some rows of a version: by position, by chance, and by search for vectors and text."""
+"""Point reads of a version: rows by position, random samples, vector search and full-text search."""
 
 from __future__ import annotations
 

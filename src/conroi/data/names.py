@@ -1,4 +1,4 @@
-"""Names of columns."""
+"""Validation of column names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One table at one version: what every verb and every read starts from."""
+"""A table version opened for reading: the starting point of every verb and every read."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Predicates of polars as filters of Lance, as far as they say the same.
+"""Predicate pushdown from polars: translates polars predicates to Lance filters where both mean the same.
 
-polars applies its predicate to whatever a source yields, so a filter may let too many rows through, never too few. What
-is not recognised here is left to polars. polars has no stable form of an expression: the one read here is checked by
-the tests, and anything unexpected means that nothing is pushed down.
+polars applies its predicate again to whatever a source yields, so a filter may let too many rows through, never too
+few. An unrecognised expression is left to polars. polars has no stable serialized form of an expression: the form read
+here is verified by the tests, and anything unexpected means that nothing is pushed down.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Predicates: pylance's filter strings, or typed pyarrow expressions."""
+"""Predicates: filter strings of pylance, or typed pyarrow expressions."""
 
 from __future__ import annotations
 

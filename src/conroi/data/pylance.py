@@ -1,6 +1,6 @@
-"""The one door to pylance: opening a pinned version, and its errors in our words.
+"""The only access to pylance: opens pinned versions, and maps its errors to conroi's.
 
-pylance reads and writes data files for us; it never commits.
+pylance reads and writes data files; it never commits.
 """
 
 from __future__ import annotations

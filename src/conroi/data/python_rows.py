@@ -1,4 +1,4 @@
-"""Rows given as Python dicts, as an Arrow table. A value that Arrow would cut or round to fit its column is refused.
+"""Conversion of Python dicts to an Arrow table. A value that Arrow would truncate or round is rejected.
 
 pyarrow converts Python values more freely than Arrow arrays: 5.9 becomes the integer 5, an aware time loses its zone,
 keys that a struct does not have are dropped. Here each value is compared with what its type can hold.

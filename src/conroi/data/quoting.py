@@ -1,4 +1,4 @@
-"""Column names in expressions."""
+"""Identifier quoting: column names in expressions."""
 
 from __future__ import annotations
 

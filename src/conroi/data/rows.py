@@ -1,4 +1,4 @@
-"""Rows by address: grouping them by fragment, and taking them out by deletion vectors."""
+"""Row addresses: group them by fragment, and delete them by deletion vectors."""
 
 from __future__ import annotations
 

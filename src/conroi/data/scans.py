@@ -1,8 +1,8 @@
 """Scans of one table version for other engines: Arrow streams, DuckDB and polars, with projection and filter pushdown.
 
-A scan is bound to its version when it is made. Engines read it later, from threads of their own, so nothing in it takes
-a lock of a transaction. A filter that an engine pushes down goes to Lance only where Lance and the engine agree about
-every value; it is applied once more to what comes back.
+A scan is bound to its version when it is created. Engines read it later, from threads of their own, so nothing in it
+takes a lock of a transaction. A filter that an engine pushes down goes to Lance only where Lance and the engine agree
+about every value; it is applied once more to the result.
 """
 
 from __future__ import annotations

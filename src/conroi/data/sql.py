@@ -1,4 +1,4 @@
-"""SQL that users hand in."""
+"""Validation of SQL text given by users."""
 
 from __future__ import annotations
 

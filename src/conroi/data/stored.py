@@ -1,8 +1,8 @@
-"""Columns as they are stored, with every row that was ever written, kept in memory from one verb to the next.
+"""Column cache: physical columns of data files, deleted rows included, kept in memory between verbs.
 
-Verbs that look up a few rows need one or two narrow columns of the whole table, again and again. Data files never
-change and their names are never used twice, so a column of a file that was read once is right for ever; which of its
-rows are still there is another question, with another answer in every version.
+Verbs that look up a few rows need one or two narrow columns of the whole table, again and again. Data files are
+immutable and their names are never reused, so a cached column of a file never becomes stale. Which of its rows are live
+depends on the version.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Schema evolution: which columns of incoming data are new, and which types of a table must widen to hold it.
 
-A type widens only where every value that it can hold stays exactly what it was.
+A type widens only where every value that it can hold is preserved exactly.
 """
 
 from __future__ import annotations

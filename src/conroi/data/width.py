@@ -1,4 +1,4 @@
-"""How wide rows are, roughly: enough to choose between two ways of rewriting them."""
+"""Row width estimate: precise enough to choose between two rewrite strategies."""
 
 from __future__ import annotations
 

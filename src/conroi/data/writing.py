@@ -1,4 +1,4 @@
-"""Writing data files: a stream of batches becomes fragments that no version names yet."""
+"""Data file writer: a stream of batches becomes uncommitted fragments, which no version references yet."""
 
 from __future__ import annotations
 
