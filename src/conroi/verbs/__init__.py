@@ -1,7 +1,7 @@
-"""The verbs of a table, each in a file of its own: do the data work on one version, and say which operation it was.
+"""Verbs of a table, one per module: do the data work on one version, and return the operation to commit.
 
-Nothing here commits. A verb returns a `Plan`; the table (or a transaction) hands it to the commit loop, and calls the
-verb again on a newer version if the commit was refused as retryable.
+Nothing here commits. A verb returns a `Plan`; the table (or a transaction) passes it to the commit loop, and calls the
+verb again on a newer version after a retryable conflict.
 """
 
 from conroi.verbs.append import Appending

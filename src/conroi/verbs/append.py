@@ -1,4 +1,4 @@
-"""Append: new fragments, and nothing else changes."""
+"""Append: adds new fragments and changes nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clone: a new table that starts as a version of this one."""
+"""Clone: a new table that starts from a version of this one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Adding, dropping, renaming and altering columns."""
+"""Add, drop, rename and alter columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compaction: small fragments and deleted rows become full fragments; sorting rewrites all rows in order."""
+"""Compaction: rewrites small fragments and fragments with deleted rows into full ones; clustering sorts all rows."""
 
 from __future__ import annotations
 

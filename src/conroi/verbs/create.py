@@ -1,4 +1,4 @@
-"""Creating a table: an Overwrite of nothing, as version 1."""
+"""Create a table: an Overwrite without a base, as version 1."""
 
 from __future__ import annotations
 

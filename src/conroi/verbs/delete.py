@@ -1,4 +1,4 @@
-"""Delete: new deletion vectors; fragments with no row left are dropped."""
+"""Delete: writes new deletion vectors; fragments without live rows are dropped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schema evolution as a change of columns: new ones, null in the rows that are there, and wider types."""
+"""Schema evolution as a change of columns: adds columns, null in the existing rows, and widens types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fields by their dotted path."""
+"""Field lookup by dotted path."""
 
 from __future__ import annotations
 

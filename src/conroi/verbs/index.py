@@ -1,4 +1,4 @@
-"""Indices: built by pylance, committed by us."""
+"""Index creation: pylance builds the index files, conroi commits them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Declaring a key on a table that has rows already."""
+"""Declare a primary key on a table that already has rows."""
 
 from __future__ import annotations
 

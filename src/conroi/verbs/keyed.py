@@ -1,8 +1,8 @@
-"""Keys are never doubled: rows that come in are compared with what is there, exactly.
+"""Primary-key enforcement: inserted keys are compared exactly with all live keys, at staging and at every commit.
 
-Two checks make that hold. When the work is done, the new keys are looked up in the version it is done on. When it is
-committed, they are looked up in every fragment that is new or changed since, with the newest deletion vectors applied;
-the commit then succeeds only if nothing newer came. Neither depends on what others wrote into their transactions.
+At staging the new keys are looked up in the base version. At commit they are looked up in every fragment that was added
+or changed since, with the newest deletion vectors applied; the conditional put then succeeds only if no newer version
+exists. Neither check depends on what other writers recorded in their transactions.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Overwrite: everything, or just the rows for which a condition holds, replaced by new rows."""
+"""Overwrite: replaces all rows, or only the rows that match a predicate, with new rows."""
 
 from __future__ import annotations
 

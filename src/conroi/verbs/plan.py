@@ -1,4 +1,4 @@
-"""What a verb hands back."""
+"""Result of a verb: the operation to commit and its preconditions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replacing the data of whole columns, fragment by fragment, with everything else left as it is."""
+"""Replace the data of whole columns, fragment by fragment, without rewriting the others."""
 
 from __future__ import annotations
 

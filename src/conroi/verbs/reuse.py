@@ -1,4 +1,4 @@
-"""The fragment-reuse index: how indices that find rows by address follow them through a compaction."""
+"""Fragment-reuse index: maps row addresses through a compaction, so that indices stay valid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows that come in become files, here or where they are."""
+"""Incoming rows written as data files, in this process or by a distributed engine."""
 
 from __future__ import annotations
 

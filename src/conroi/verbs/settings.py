@@ -1,4 +1,4 @@
-"""Config and metadata: of the table, of its schema, of its columns."""
+"""Config and metadata of a table, of its schema, of its columns."""
 
 from __future__ import annotations
 

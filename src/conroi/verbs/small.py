@@ -1,4 +1,4 @@
-"""The verbs that only change the manifest."""
+"""Metadata-only verbs: they change the manifest and no data."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Update: rows are written anew and the old ones taken out, or only the changed columns are written anew.
+"""Update: rewrites the matching rows and deletes the old ones, or rewrites only the changed columns.
 
-Rewriting rows costs the whole width of the rows that match; rewriting columns costs the changed columns of every row
-in the fragments that have a match. The cheaper one is taken, unless the caller chooses.
+Rewriting rows costs the whole width of the matching rows; rewriting columns costs the changed columns of every row in
+the fragments that have a match. The cheaper one is chosen, unless the caller chooses.
 """
 
 from __future__ import annotations
