@@ -1,1 +1,1 @@
-"""Branches of a lake as its users meet them: making and ending them, comparing them, and merging one into another."""
+"""Lake branches for users: create, delete and compare them, and merge one into another."""

@@ -1,8 +1,8 @@
-"""The merge base of two branches of a lake: the newest states that both come from, found by vector clocks.
+"""Merge base of two branches of a lake: the newest states that both descend from, found by vector clocks.
 
-A branch knows of every other one the newest version that went into it: of those from which it was made, and of those
-that were merged into it. Where merges crossed each other there are several newest common states; then the base is
-chosen table by table, and for a table that each of them changed there is none.
+A branch records, for every other branch, the newest version that it contains: of those it was created from, and of
+those that were merged into it. After criss-cross merges there are several newest common states. Then the base is chosen
+table by table, and a table that each of them changed has none.
 """
 
 from __future__ import annotations

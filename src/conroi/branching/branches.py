@@ -1,4 +1,4 @@
-"""`lake.branches`: making, listing, renaming and deleting the branches of a lake."""
+"""`lake.branches`: create, list, rename and delete the branches of a lake."""
 
 from __future__ import annotations
 

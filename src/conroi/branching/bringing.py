@@ -1,7 +1,7 @@
-"""A version of a table as it is on one branch, brought to another: its files go into the other's own folders.
+"""Copy of a table version between branches: its files go into the target branch's own folders.
 
-What the other branch can reach anyhow (its own files, and those of the table that it branched off) stays where it is;
-what only the first branch has is copied, within the store where it can. Names of files are never used twice.
+Files that the target branch can already reach (its own, and those of the table that it branched off) stay where they
+are. Files of the source branch alone are copied, within the store where possible. File names are never reused.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Three-way merge of a table's columns, and rows of one side carried over into the columns of the other.
+"""Three-way merge of a table's columns, and conversion of one side's rows to the columns of the other.
 
-Columns are matched by field id. A column that was given another type has another id; the alteration leaves a mark in
-the new field that names the old one. A column that was added on a branch has a mark of its own, because the next field
-id is the same on every branch.
+Columns are matched by field id. A column whose type was altered has a new id; the alteration records the old id in the
+metadata of the new field. A column that was added on a branch has a unique marker, because the next field id is the
+same on every branch.
 """
 
 from __future__ import annotations

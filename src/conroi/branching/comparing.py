@@ -1,4 +1,4 @@
-"""Which rows of one version of a table another version does not have, reading only the files in which they differ."""
+"""Row diff of two versions of a table: rows that one has and the other has not, reading only the files that differ."""
 
 from __future__ import annotations
 

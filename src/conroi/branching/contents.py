@@ -1,7 +1,7 @@
-"""Three-way merge of one table that both branches changed: columns, rows by key or by place, settings and metadata.
+"""Three-way merge of one table that both branches changed: columns, rows by key or by position, settings and metadata.
 
-The rows that one side changed are put on top of the other side as it is. The side whose columns are those of the result
-is the one below. A conflict of the columns, or of rows without a key, is one of the whole table.
+The rows that one side changed are applied on top of the other side. The side whose columns are those of the result is
+the lower one. A conflict of columns, or of rows without a key, is a conflict of the whole table.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`lake.diff(a, b)`: what one state of a lake has that another has not, table by table."""
+"""`lake.diff(a, b)`: the differences between two states of a lake, table by table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Three-way merge of rows without a key: by the files and offsets at which the base has them."""
+"""Three-way merge of rows without a key: matched by the files and offsets that they have in the base."""
 
 from __future__ import annotations
 

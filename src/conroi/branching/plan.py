@@ -1,8 +1,8 @@
-"""Three-way merge of the tables of a lake: presence, names and contents, from facts alone. Pure.
+"""Three-way merge of the tables of a lake: existence, names and contents, from metadata alone. Pure.
 
-Tables are matched by identity, never by name. All tables are decided together: first which of them there are after the
-merge, then what they are called, then whose content they have. Only what both sides changed is left for a merge of
-rows, which needs the rows: see `conroi.branching.contents`.
+Tables are matched by identity, never by name. All tables are decided together: first which tables exist after the
+merge, then their names, then which side's content they have. Only tables that both sides changed need a merge of rows,
+which reads the rows: see `conroi.branching.contents`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From two states of a lake and their base to a plan, and from the plan to the statements of one transaction."""
+"""Merge planning: from two states of a lake and their base to a plan, and from the plan to one transaction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a merge says of itself: what it did to which table, and what stands in its way."""
+"""Result of a branch merge: what it did to each table, and its conflicts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Three-way merge of a table's settings and of the metadata of the table, its schema and its columns, key by key."""
+"""Three-way merge of settings and metadata, key by key: of the table, its schema and its columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""States of a lake as comparisons and merges see them: their tables by identity, each at the version that is pinned."""
+"""Lake states for diff and merge: their tables by identity, each at its pinned version."""
 
 from __future__ import annotations
 
