@@ -1,1 +1,1 @@
-"""Keeping a lake healthy."""
+"""Maintenance: garbage collection, retention, compaction, repair and integrity checks."""

@@ -1,4 +1,4 @@
-"""Taking over what somebody committed by a table's path, after the version that the lake has."""
+"""Adoption of out-of-band commits: versions written by a table's path, after the version that the lake has."""
 
 from __future__ import annotations
 

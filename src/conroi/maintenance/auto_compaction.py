@@ -1,15 +1,15 @@
-"""Compaction by itself: a table with the setting `conroi.auto_compact` is compacted by who adds one fragment too many.
+"""Automatic compaction: with the setting `conroi.auto_compact`, the commit that adds one fragment too many compacts.
 
-The setting is how many small fragments of about the same size there may be, say 32. Sizes go in steps of that factor:
-up to 31 rows, up to 1,023, and so on. When a commit brings a step above the number, its writer merges those fragments
-into larger ones, right after its commit, before it answers; so each row is written again once for each step, however
-long the table grows, and one commit in 32 takes a little longer.
+The setting is the maximum number of small fragments of about the same size, say 32. Fragments are grouped into size
+tiers of that factor: up to 31 rows, up to 1,023, and so on. When a commit brings a tier above the number, its writer
+merges those fragments into larger ones, right after its commit, before the call returns. So each row is rewritten once
+per tier, however long the table grows, and one commit in 32 takes a little longer.
 
-Fragments of which an index would lose the rows, because it cannot follow them, are left to compact() by hand, which
+Fragments of which an index would lose the rows, because it cannot follow them, are left to an explicit compact(), which
 brings the index up to date.
 
-Of many writers, the one whose commit steps over the number does it, and nobody else: the versions of a table are in one
-line, so exactly one commit does. If that one fails or dies, the next one steps over twice the number.
+Of several concurrent writers exactly one compacts: versions are linear, so exactly one commit exceeds the number. If
+that writer fails or crashes, the commit that exceeds twice the number compacts.
 """
 
 from __future__ import annotations

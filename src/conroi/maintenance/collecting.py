@@ -1,10 +1,10 @@
-"""Deleting files that nobody refers to, of one table or of all tables of a lake.
+"""Garbage collection: delete unreferenced files of one table, or of all tables of a lake.
 
-survey    read all manifests, list all files: what is there that nobody needs and that is old enough?
-fence     if the newest version is old too, make another one: so whoever stood still before a put must look again
-announce  note in each table how far it is swept
-look      read the manifests again, and what writers are about to commit
-delete    what nobody needs, a thousand at a time
+survey    read all manifests and list all files: which files are unreferenced and past the grace period?
+fence     if the newest version is old too, create another one: a writer that was paused before its put must check again
+announce  record in each table how far it is swept
+look      read the manifests again, and the files that pending commits need
+delete    the unreferenced files, a thousand at a time
 """
 
 from __future__ import annotations

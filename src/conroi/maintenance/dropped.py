@@ -1,7 +1,7 @@
-"""Folders of dropped tables: recorded when the last version of the lake that had the table is forgotten.
+"""Garbage collection of dropped tables: a folder is recorded when the last lake version with the table expires.
 
-A record names the table and the newest version that the lake had of it. The folder is deleted only if it is still that
-table: it carries the mark of its creation, and every manifest in it is one that the lake had.
+A record names the table and the newest version that the lake had of it. The folder is deleted only if it still holds
+that table: it carries the marker of its creation, and every manifest in it is one that the lake had.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Ages as people write them: `7d`, `12h`, `30m`, `45s`, or a timedelta."""
+"""Duration syntax: `7d`, `12h`, `30m`, `45s`, or a timedelta."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Forgetting old versions of a table that stands alone."""
+"""Retention of a standalone table: expire its old versions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Collection of a whole lake: its tables, `__manifest`, the folders of dropped tables and of unfinished ones."""
+"""Garbage collection of a lake: its tables, `__manifest`, and the folders of dropped and of unfinished tables."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Forgetting old versions of a lake, and then the versions of its tables that no kept version of the lake has.
+"""Retention of a lake: expire its old versions, and then the table versions that no retained lake version pins.
 
-The order is that of what names what: first the lake's versions, then the tables'. A collector that dies in between
-leaves versions of tables that nobody can reach through the lake; the next one finds them, because it looks at all
-tables.
+The order follows the references: first the lake's versions, then the tables'. A collector that crashes in between
+leaves table versions that are unreachable through the lake. The next run finds them, because it looks at all tables.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Mending a forked table: one for which the lake and a writer by path made the same version.
+"""Repair of a diverged table: one for which the lake and an out-of-band writer created the same version.
 
-The lake's version and the others' stay as they are. The two lines meet in one new version with a number above both, so
-that no final name is taken twice. Its transaction says Restore, which conflicts with everything, because who started
-from either side must look at the table again.
+The lake's version and the other one stay as they are. The two histories join in one new version with a number above
+both, so that no final name is used twice. Its transaction is a Restore, which conflicts with everything, because a
+writer that started from either side must read the table again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A folder with files of a table: what its manifests refer to, and what in it nobody refers to."""
+"""Reachability in one table folder: which of its files its manifests reference, and which are unreferenced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was committed by path, put on top of what the lake published instead."""
+"""Replay of out-of-band commits on top of the versions that the lake published instead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What expire() and gc() say that they did, or would do."""
+"""Results of expire() and gc(): what they deleted, or would delete."""
 
 from __future__ import annotations
 

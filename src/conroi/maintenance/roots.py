@@ -1,6 +1,6 @@
-"""What the versions of a lake need: on the main branch and on all others, which pins of which tables.
+"""Garbage-collection roots: which table versions the main branch and all other branches of a lake need.
 
-This is the one place that says what is kept. Whatever else comes to need versions or files of a lake adds itself here.
+This is the only place that decides what is retained. Any new kind of reference to versions or files is added here.
 """
 
 from __future__ import annotations

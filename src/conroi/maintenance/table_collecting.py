@@ -1,4 +1,4 @@
-"""Collection of a table that stands alone, with its branches."""
+"""Garbage collection of a standalone table, with its branches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The versions that a folder has, how old they are, what holds them, and how they are forgotten."""
+"""Version expiry in one folder: the versions, their ages, what holds them, and their deletion."""
 
 from __future__ import annotations
 

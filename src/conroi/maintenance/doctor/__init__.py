@@ -1,9 +1,9 @@
-"""Doctor: looks at everything a lake or a table is made of, says what is wrong, and puts right what is safe.
+"""Integrity checker: verifies all parts of a lake or a table, reports findings, and repairs what is safe.
 
 checks     what is compared, by module: lines, versions, contents, rows, refs, leftovers (of one folder), lake_rows,
            lake_pins (of a lake), store_records, surroundings
-findings   what comes out; `kinds` has the catalogue
-examining  in which order
+findings   the result; `kinds` has the catalogue
+examining  the order of the checks
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Are the files that the manifests name there, and of the right size? Each fragment and index is looked at once."""
+"""File check: each file that a manifest references exists and has the right size.
+
+Each fragment and index is checked once.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Doctor for a lake that may be too damaged to be opened."""
+"""Diagnosis of a lake that may be too damaged to be opened."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The order of an examination: what is listed and read first, and which checks follow."""
+"""Order of an examination: what is listed and read first, and which checks follow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What doctor says: findings, and the diagnosis that they make together."""
+"""Findings, and the diagnosis that collects them."""
 
 from __future__ import annotations
 

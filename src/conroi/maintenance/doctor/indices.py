@@ -1,4 +1,4 @@
-"""Scalar indices compared with the rows: what a filter finds through the index is what a scan finds."""
+"""Index check: a filter through a scalar index returns the same rows as a scan."""
 
 from __future__ import annotations
 

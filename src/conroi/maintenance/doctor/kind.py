@@ -1,4 +1,4 @@
-"""What a kind of finding is."""
+"""Definition of a kind of finding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every kind of finding: how bad it is, what it means, and what to do. The page docs/doctor.md is made from this."""
+"""Catalogue of finding kinds: severity, meaning and remedy. The page docs/doctor.md is generated from this."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be wrong with a lake, and around the tables."""
+"""Finding kinds of a lake and of its environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be wrong with one table."""
+"""Finding kinds of one table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the lake pins, in every version of it that is kept: by its commits, and by its rows where they do not say."""
+"""Pins of a lake in every retained version: from its commit records, or from its rows where there are none."""
 
 from __future__ import annotations
 

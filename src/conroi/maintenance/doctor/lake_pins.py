@@ -1,4 +1,4 @@
-"""Does each table's folder have the versions that the lake pins? And what else does it have?"""
+"""Pin check: each table's folder has the versions that the lake pins, and no unpublished ones."""
 
 from __future__ import annotations
 

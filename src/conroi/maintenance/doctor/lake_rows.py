@@ -1,4 +1,4 @@
-"""The rows of the lake's list, each by itself and beside the others."""
+"""Catalog row check: each row of the lake's catalog by itself, and in relation to the others."""
 
 from __future__ import annotations
 

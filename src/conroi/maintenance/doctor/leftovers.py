@@ -1,4 +1,4 @@
-"""What nobody needs any more: never damage, and never deleted here."""
+"""Leftover check: unreferenced files. They are never damage, and never deleted here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading every manifest of a line of versions, the newest first, and keeping of each only what is compared later."""
+"""Manifest scan of one linear history, newest first, which keeps of each version only what is compared later."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page `docs/doctor.md`, rendered from the catalogue of kinds, so that it cannot drift from it.
+"""Generator of the page `docs/doctor.md` from the catalogue of kinds.
 
 `python -m conroi.maintenance.doctor.page` prints it.
 """

@@ -1,4 +1,4 @@
-"""Tags and branches: do they name what is there? They also say which versions are kept on purpose."""
+"""Reference check: tags and branches name existing versions. They also tell which versions are retained on purpose."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows of a table: data files that open, rows that are counted, deleted, numbered and told apart as it is said."""
+"""Row check of a table: data files open; row counts, deletion vectors, row ids and keys match the metadata."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A table under an external store: does the store know what is in the folder, and the folder what the store knows?"""
+"""External store check: the records of the store and the manifests in the folder agree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is examined: one line of versions in one folder, and where its files are."""
+"""Subject of an examination: one linear history in one folder, and the storage of its files."""
 
 from __future__ import annotations
 

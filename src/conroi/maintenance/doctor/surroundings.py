@@ -1,4 +1,4 @@
-"""What conroi runs on: versions of software, a Java for Spark, and how the storage answers. Nothing is started."""
+"""Environment check: software versions, a Java for Spark, and storage behaviour. Nothing is started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks on a line of versions as a whole: gaps, clocks, keys that got lost, the hint, detached versions."""
+"""History check of one table: gaps, timestamps, lost keys, the version hint, detached versions."""
 
 from __future__ import annotations
 
