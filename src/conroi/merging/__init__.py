@@ -1,1 +1,1 @@
-"""Merge: bring rows of a source into a table by key. The builder, the matching, the clauses, the change they make."""
+"""Merge (upsert): combine the rows of a source with a table by key. Builder, key join, clauses, resulting change."""

@@ -1,4 +1,4 @@
-"""The merge as it is written down: `table.merge(source, on="id").when_matched_update_all()….execute()`."""
+"""Builder of a merge: `table.merge(source, on="id").when_matched_update_all()….execute()`."""
 
 from __future__ import annotations
 

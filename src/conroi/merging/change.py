@@ -1,4 +1,4 @@
-"""What a merge does to the rows of a table, wherever that was worked out, as one operation."""
+"""Result of a merge as one operation, whichever engine computed it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Three ways to do a merge, and which one fits the sizes."""
+"""Join strategy of a merge: three plans, chosen by the sizes of source and table."""
 
 from __future__ import annotations
 

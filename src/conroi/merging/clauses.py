@@ -1,4 +1,4 @@
-"""The clauses of a merge: for which rows, under which condition, what is done."""
+"""Merge clauses: which rows they apply to, under which condition, and their action."""
 
 from __future__ import annotations
 

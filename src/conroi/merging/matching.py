@@ -1,4 +1,4 @@
-"""Which rows of the table have the key of which row of the source."""
+"""Key join of a merge: which rows of the table have the key of which row of the source."""
 
 from __future__ import annotations
 

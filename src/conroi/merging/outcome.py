@@ -1,4 +1,4 @@
-"""What the clauses decide: which rows leave the table, and which rows come in."""
+"""Evaluation of merge clauses: which rows are deleted from the table, and which rows are inserted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a merge was asked for: the columns to match on and the clauses, checked against a table and a source."""
+"""Validation of a merge: its key columns and clauses, checked against the schemas of table and source."""
 
 from __future__ import annotations
 

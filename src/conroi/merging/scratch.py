@@ -1,7 +1,8 @@
-"""Evaluating expressions over rows in memory, in the same SQL as everywhere else.
+"""Evaluation of SQL expressions over rows in memory, by pylance.
 
-pylance evaluates expressions over datasets only. So the rows become one: two struct columns, `source` and `target`, in
-a data file in a folder of its own on the RAM disk, with a manifest that is only in memory.
+pylance evaluates expressions over datasets only. So the rows are written as a temporary dataset: two struct columns,
+`source` and `target`, in a data file in a folder of its own on the RAM disk, with a manifest that exists only in
+memory.
 """
 
 from __future__ import annotations

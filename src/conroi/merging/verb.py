@@ -1,4 +1,4 @@
-"""The merge as a verb in this process: match, decide, write, and say which operation it was."""
+"""Merge verb in this process: join, evaluate the clauses, write the files, return the operation."""
 
 from __future__ import annotations
 
