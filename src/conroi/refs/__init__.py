@@ -1,1 +1,1 @@
-"""Names for versions of a table: tags."""
+"""References: tags of a table and branch names of a lake, moved by compare-and-swap."""

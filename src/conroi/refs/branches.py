@@ -1,4 +1,4 @@
-"""The names of a lake's branches: each stands for a branch with an id of its own, and moves by compare-and-swap."""
+"""Branch names of a lake: each refers to a branch id, and moves by compare-and-swap."""
 
 from __future__ import annotations
 

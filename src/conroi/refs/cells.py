@@ -1,8 +1,8 @@
-"""Small values with a name that move by compare-and-swap, on any storage that can create a file only if it is absent.
+"""Compare-and-swap registers: small named values, on any storage with put-if-absent.
 
-Every value a name ever had is a file of its own, numbered; the newest counts. Who wants to change it creates the next
-number, which only one of many can. A name that is given up gets an empty value, so that numbers never come back and who
-was stalled meanwhile always finds its number taken.
+Each value that a name ever had is a numbered file of its own; the newest counts. A writer changes the value by creating
+the next number, which only one of several concurrent writers can. A deleted name gets an empty value, so that numbers
+are never reused and a writer that was paused always finds its number taken.
 """
 
 from __future__ import annotations

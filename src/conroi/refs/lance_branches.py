@@ -1,4 +1,4 @@
-"""The files in which pylance keeps the names of a table's branches: written so that it lists ours."""
+"""Branch files of pylance: written in its format, so that pylance lists the branches of a table."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Tags of one table, in the files pylance keeps them in; made and moved by compare-and-swap, as pylance's own are not.
+"""Tags of one table in pylance's file format, created and moved by compare-and-swap, which pylance itself does not do.
 
-A tag is created by a file that must be absent. It is moved or deleted by claiming its content: for each content a file
-had, one successor can be written down, and only who did that goes on to change the file. Who reads a tag follows what
-was written down, so that it makes no difference when, or whether, the file itself was changed.
+A tag is created by put-if-absent. It is moved or deleted by claiming its current content: for each content that a file
+had, one successor can be recorded, and only the writer that recorded it changes the file. A reader follows the recorded
+successors, so it does not matter when, or whether, the file itself was changed.
 """
 
 from __future__ import annotations
