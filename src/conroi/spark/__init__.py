@@ -1,9 +1,9 @@
-"""Tables of conroi in Spark 4, through PySpark and without a jar.
+"""Spark 4 integration: conroi tables through PySpark, without a jar.
 
-`session()` gives a local Spark, also on a machine without Java; `register(spark)` makes `format("conroi")` known to
-any session; `ship(spark)` sends conroi to executors that lack it; `each_batch(lake, work)` makes a batch of a stream
-one transaction. Everything else is on the tables themselves:
-`table.to_spark(spark)`, and verbs that take DataFrames.
+`session()` creates a local Spark session, also on a machine without Java; `register(spark)` makes `format("conroi")`
+known to any session; `ship(spark)` sends conroi to executors that lack it; `each_batch(lake, work)` makes each
+micro-batch of a stream one transaction. Everything else is on the tables themselves: `table.to_spark(spark)`, and verbs
+that take DataFrames.
 """
 
 from conroi.spark.registering import register

@@ -1,4 +1,4 @@
-"""New columns as a job: an expression, or a function over batches, runs where the executors are."""
+"""Column addition as a Spark job: an SQL expression, or a function over batches, runs on the executors."""
 
 from __future__ import annotations
 

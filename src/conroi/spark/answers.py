@@ -1,4 +1,4 @@
-"""What a task that changes rows answers: files that it wrote, rows that leave, counts; never rows."""
+"""Result of a task that changes rows: the files it wrote, the rows it deletes, counts; never row data."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Arrow rows as bytes in a column of Spark.
+"""Arrow rows serialized as binary columns of Spark.
 
-Spark takes columns apart into rows and puts them together again wherever it hands them on. Rows that it need not look
-at travel packed: that is faster, and every type arrives as it was, also those that Spark does not have.
+Spark splits columns into rows and reassembles them at every hand-over. Rows that Spark need not look at travel
+serialized: that is faster, and every type is preserved, also those that Spark does not have.
 """
 
 from __future__ import annotations

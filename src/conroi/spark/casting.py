@@ -1,4 +1,4 @@
-"""Batches of a table in exactly the types that Spark takes.
+"""Cast of table batches to exactly the types that Spark accepts.
 
 The stubs of pyarrow know less of nested arrays than pyarrow does; hence `Any` for those.
 """

@@ -1,4 +1,4 @@
-"""Update and delete as jobs: tasks look at some fragments each, write new ones and say which rows leave."""
+"""Update and delete as Spark jobs: each task rewrites some fragments and returns the deleted rows."""
 
 from __future__ import annotations
 

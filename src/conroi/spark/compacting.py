@@ -1,4 +1,4 @@
-"""Compaction as a job: planned here, each group of fragments rewritten by a task, committed here."""
+"""Compaction as a Spark job: planned and committed by the driver, each group of fragments rewritten by a task."""
 
 from __future__ import annotations
 

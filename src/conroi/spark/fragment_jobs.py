@@ -1,4 +1,4 @@
-"""Jobs whose tasks each have some fragments of one version to work on."""
+"""Spark jobs over the fragments of one version, some fragments per task."""
 
 from __future__ import annotations
 

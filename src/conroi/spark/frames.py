@@ -1,4 +1,4 @@
-"""A Spark DataFrame on its way into a table: executors write the files, and only what they wrote comes here."""
+"""Spark DataFrame as input of a write: executors write the files, only file metadata returns to the driver."""
 
 from __future__ import annotations
 

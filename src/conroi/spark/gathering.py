@@ -1,4 +1,4 @@
-"""A DataFrame that is worked out once and then kept by the executors, however often it is needed."""
+"""DataFrame cache: computed once and kept by the executors, however often it is needed."""
 
 from __future__ import annotations
 

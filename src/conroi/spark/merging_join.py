@@ -1,9 +1,9 @@
-"""The merge of two that are both big: their keys meet in buckets, and the rows that change in their fragments.
+"""Shuffle join of a merge in which source and table are both large.
 
-The source and the table's keys, each with the address of its row, are shared out by key; in each bucket they are
-compared. Where a clause needs what is in the table, each pair then goes to the task of its fragment, so that no file
-is read by more than one task. Rows travel packed, and the code that compares and decides is that of the merge in one
-process.
+The source and the table's keys, each with the address of its row, are hash-partitioned by key and compared in each
+bucket. Where a clause needs values of the table, each pair then goes to the task of its fragment, so that no file is
+read by more than one task. Rows travel serialized. The code that compares and evaluates clauses is that of the merge in
+one process.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Matching a source that fits into every task: its keys travel, and each task looks for them in its fragments."""
+"""Broadcast join of a merge with a small source: its keys are sent to every task, which searches its fragments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tasks of a merge of two that are both big: see merging_join."""
+"""Tasks of the shuffle join of a merge: see merging_join."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The options of `format("conroi")`, read once."""
+"""Options of `format("conroi")`, parsed once."""
 
 from __future__ import annotations
 

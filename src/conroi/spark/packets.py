@@ -1,4 +1,4 @@
-"""Packets of rows that tasks send to other tasks, each to its place."""
+"""Shuffle packets: serialized rows that tasks send to other tasks, each with its destination."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What comes back from a task: metadata of the files it wrote, never their rows."""
+"""Task result of a write: metadata of the files it wrote, never their rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One version of a table as it travels to the executors: its manifest, not its number."""
+"""Serialized table version for executors: its manifest, not its number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a job is: told to whoever asked, or else drawn, if somebody is there to see it."""
+"""Progress reports of Spark jobs: passed to a callback, or drawn as a bar on an interactive terminal."""
 
 from __future__ import annotations
 

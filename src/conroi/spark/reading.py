@@ -1,4 +1,4 @@
-"""A table as a DataFrame."""
+"""Table as a Spark DataFrame."""
 
 from __future__ import annotations
 

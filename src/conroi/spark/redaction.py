@@ -1,4 +1,4 @@
-"""Redaction of credentials in what Spark writes down: plans, event logs, its UI.
+"""Redaction of credentials in Spark's plans, event logs and UI.
 
 Spark shows the options of a source there, except those whose names or values match its redaction patterns. So options
 that may hold a credential have names that the patterns match by default, and a credential in another option is refused.

@@ -1,4 +1,4 @@
-"""Making `format("conroi")` known to a session."""
+"""Registration of `format("conroi")` in a Spark session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The writing side of `format("conroi")`: planned, committed and given up where Spark says, which is never here."""
+"""Batch writer of `format("conroi")`: Spark decides when to plan, commit and abort."""
 
 from __future__ import annotations
 

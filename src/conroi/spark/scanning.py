@@ -1,4 +1,4 @@
-"""The reading side of `format("conroi")`: planned where Spark plans, read by the tasks."""
+"""Batch reader of `format("conroi")`: planned on the driver, read by the tasks."""
 
 from __future__ import annotations
 

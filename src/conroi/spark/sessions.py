@@ -1,4 +1,4 @@
-"""A Spark session with settings that suit tables of conroi."""
+"""Spark session with suitable settings for conroi tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sending this package to executors that do not have it."""
+"""Distribution of this package to executors that do not have it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much there is to read, from metadata alone, and how it is shared out among tasks."""
+"""Input size estimate from metadata alone, and the partitioning of the input among tasks."""
 
 from __future__ import annotations
 

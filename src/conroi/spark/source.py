@@ -1,4 +1,4 @@
-"""`format("conroi")`: what Spark asks a source that is written in Python."""
+"""`format("conroi")`: the Python data source that Spark calls."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""One micro-batch of a stream as one transaction, which happens once however often Spark repeats the batch.
+"""Exactly-once micro-batches: one batch of a stream is one transaction, however often Spark repeats the batch.
 
-After a crash Spark runs the last batch again, with the same rows and the same number. The key of the commit is made of
-the id of the query, which lives with its checkpoint, and that number.
+After a crash Spark runs the last batch again, with the same rows and the same number. The idempotency key of the commit
+consists of the id of the query, which lives with its checkpoint, and that number.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How far a stream has read a table: up to a version, and a number of rows into what that version brought."""
+"""Stream offset: the version that a stream has read up to, and a number of rows into what that version added."""
 
 from __future__ import annotations
 

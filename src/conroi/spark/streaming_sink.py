@@ -1,4 +1,4 @@
-"""`df.writeStream.format("conroi")`: each micro-batch is one commit, and one only."""
+"""Streaming sink `df.writeStream.format("conroi")`: exactly-once, one commit for each micro-batch."""
 
 from __future__ import annotations
 

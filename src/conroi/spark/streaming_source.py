@@ -1,4 +1,4 @@
-"""`spark.readStream.format("conroi")`: the rows of a table, and then those that its new versions bring."""
+"""Streaming source `spark.readStream.format("conroi")`: the rows of a table, then those that new versions add."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each version of a table brings to who follows it: new rows, nothing, or a change of rows that were there."""
+"""Change classification for streams: whether a version added rows, changed nothing, or changed existing rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an executor does: write the rows of its partition, and say what it wrote."""
+"""Executor side of a write: writes the rows of a partition and returns file metadata."""
 
 from __future__ import annotations
 

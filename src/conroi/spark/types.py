@@ -1,4 +1,4 @@
-"""Types of Arrow and of Spark: which column becomes which."""
+"""Type mapping between Arrow and Spark."""
 
 from __future__ import annotations
 

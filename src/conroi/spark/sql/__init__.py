@@ -1,4 +1,4 @@
-"""SQL over the tables of a lake: Spark answers queries, and changes are done by the tables' own verbs."""
+"""SQL over the tables of a lake: Spark runs queries, the tables' own verbs run changes."""
 
 from conroi.spark.sql.statements import Statement, lake_sql, transaction_sql
 

@@ -1,4 +1,4 @@
-"""INSERT, UPDATE and DELETE, done by the tables' own verbs."""
+"""INSERT, UPDATE and DELETE, executed by the tables' own verbs."""
 
 from __future__ import annotations
 

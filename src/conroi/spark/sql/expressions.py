@@ -1,7 +1,7 @@
-"""Expressions that mean the same to Spark and to Lance, written for Lance.
+"""Translation of Spark expressions to Lance, where both mean the same.
 
-Only what is surely the same passes: everything else is left to Spark. So it can narrow a scan before Spark filters
-again, and it can be done by the tables' verbs without asking Spark at all.
+Only expressions that surely mean the same are translated: everything else is left to Spark. The translation narrows a
+scan before Spark filters again, and lets the tables' verbs run a statement without Spark.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""MERGE INTO, done by the merge of the table.
+"""MERGE INTO, executed by the merge of the table.
 
-What depends on the source alone is worked out by Spark, as columns of the source. What depends on the table is worked
-out where its rows are, so it must be simple.
+What depends on the source alone is computed by Spark, as columns of the source. What depends on the table is computed
+where its rows are, so it must be simple.
 
-Keys are compared as Spark compares them. Where both sides have one type, the table's merge does that. Else Spark joins
-the source with the table's keys first, and each row of the source comes with the table's own key that it equals; one
-that equals none comes with a null key, which matches nothing.
+Keys are compared as Spark compares them. Where both sides have one type, the table's merge does that. Otherwise Spark
+joins the source with the table's keys first, and each row of the source carries the table's own key that it equals; a
+row that equals none carries a null key, which matches nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A query over the lake's tables, handed to Spark with each table's name replaced by a DataFrame."""
+"""Queries over the lake's tables: run by Spark, with each table's name replaced by a DataFrame."""
 
 from __future__ import annotations
 

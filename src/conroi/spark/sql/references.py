@@ -1,4 +1,4 @@
-"""The tables that a query names, and what it needs of each."""
+"""Table references of a query: the tables that it names, and the columns and filters it needs of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One statement of SQL: a query, or a change done by the verbs of the tables."""
+"""Statement dispatch of SQL: a query, or a change executed by the verbs of the tables."""
 
 from __future__ import annotations
 
