@@ -1,4 +1,4 @@
-"""The command `conroi`: presentation only. `conroi --help` lists what it can do."""
+"""Command line `conroi`: presentation only. `conroi --help` lists the commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m conroi.cli`, for where the command is not on the path."""
+"""`python -m conroi.cli`: the command where `conroi` is not on the PATH."""
 
 import sys
 

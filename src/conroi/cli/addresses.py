@@ -1,4 +1,4 @@
-"""What people type for a lake or a table: LAKE, LAKE@VERSION, LAKE/TABLE, LAKE@VERSION/TABLE, LAKE/TABLE@VERSION."""
+"""Address syntax of lakes and tables: LAKE, LAKE@VERSION, LAKE/TABLE, LAKE@VERSION/TABLE, LAKE/TABLE@VERSION."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line put together: every verb, in the sections in which `--help` lists them."""
+"""Assembly of the command line: every command, in the sections of `--help`."""
 
 from __future__ import annotations
 

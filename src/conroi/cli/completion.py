@@ -1,4 +1,4 @@
-"""What the shell proposes when TAB is pressed: folders, lakes, their tables and versions."""
+"""Shell completion: folders, lakes, their tables and versions."""
 
 from __future__ import annotations
 

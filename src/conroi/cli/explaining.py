@@ -1,4 +1,4 @@
-"""Why a commit was refused, or would be: which versions it meets, and by which rule each meeting ends."""
+"""Conflict explanation: the concurrent versions that a commit is checked against, and the rule that decides each."""
 
 from __future__ import annotations
 

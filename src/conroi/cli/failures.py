@@ -1,4 +1,4 @@
-"""How a command ends that could not do what was asked: one sentence, a hint, and an exit code."""
+"""Failure output of a command: one sentence, a hint, and an exit code."""
 
 from __future__ import annotations
 

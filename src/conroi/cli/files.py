@@ -1,4 +1,4 @@
-"""Writing rows to one file, which is there whole or not at all."""
+"""Atomic file output: rows are written to one file, which appears whole or not at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`conroi log --graph`: the versions of all branches of a lake as one drawing."""
+"""`conroi log --graph`: the versions of all branches of a lake as one graph."""
 
 from __future__ import annotations
 

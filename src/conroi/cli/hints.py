@@ -1,7 +1,7 @@
-"""Hints in the words of the command line: errors of the library name Python calls, which no shell takes.
+"""Translation of hints for the command line: errors of the library name Python calls, which a shell cannot run.
 
-One table translates them, in order: whole sentences first, then calls that have a command, at last all other calls,
-which are marked as Python.
+One table translates them, in order: whole sentences first, then calls that have a command, then all other calls, which
+are marked as Python.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A streaming filter that turns one JSON array into JSON lines, without holding it in memory."""
+"""Streaming filter that turns one JSON array into JSON lines, without holding it in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several loads in one transaction, written down in a small TOML file."""
+"""Load plans: several loads in one transaction, described in a small TOML file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bringing files into tables, all of them in one transaction."""
+"""Loading of files into tables, all in one transaction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where everything that the command line says goes: text for people, or JSON for programs."""
+"""Output of the command line: text for people, or JSON for programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verbs of a lake say how much is done so far; a bar wants to know how much more."""
+"""Progress bars: convert the running totals that the verbs of a lake report to increments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a function becomes a command: it gets the options that all have, and its errors become sentences."""
+"""Registration of commands: adds the common options to a function, and turns its errors into messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A recursive-descent parser for schemas as people write them: `id int64 key, name string not null`."""
+"""Recursive-descent parser of schema text: `id int64 key, name string not null`."""
 
 from __future__ import annotations
 

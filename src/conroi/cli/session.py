@@ -1,4 +1,4 @@
-"""One run of the command line: how it connects, and what the addresses mean that were typed."""
+"""One invocation of the command line: its connection options, and the resolution of the addresses given."""
 
 from __future__ import annotations
 

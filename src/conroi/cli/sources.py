@@ -1,4 +1,4 @@
-"""Files as streams of Arrow batches, none of which is held in memory as a whole."""
+"""Input files as streams of Arrow batches; none is held in memory as a whole."""
 
 from __future__ import annotations
 

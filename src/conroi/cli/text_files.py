@@ -1,4 +1,4 @@
-"""Delimited text files: their delimiter, encoding and types, given or guessed; what was guessed is said."""
+"""Delimited text files: delimiter, encoding and types, given or inferred; what was inferred is reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A command that was typed wrongly: exit code 2."""
+"""Usage errors of the command line: exit code 2."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The arguments and options that several commands have."""
+"""Arguments and options shared by several commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verbs branch and merge."""
+"""Commands branch and merge."""
 
 from __future__ import annotations
 

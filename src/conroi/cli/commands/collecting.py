@@ -1,4 +1,4 @@
-"""The verbs that give space back: expire and gc."""
+"""Commands for retention and garbage collection: expire and gc."""
 
 from __future__ import annotations
 

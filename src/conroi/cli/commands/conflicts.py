@@ -1,4 +1,4 @@
-"""The verb explain-conflict: why a commit was refused."""
+"""Command explain-conflict: why a commit was refused."""
 
 from __future__ import annotations
 

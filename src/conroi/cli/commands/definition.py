@@ -1,4 +1,4 @@
-"""The verbs that define tables: create, drop, rename, copy."""
+"""Commands that define tables: create, drop, rename, copy."""
 
 from __future__ import annotations
 

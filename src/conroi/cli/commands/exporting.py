@@ -1,4 +1,4 @@
-"""The verb export: rows of a table into a file."""
+"""Command export: rows of a table into a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verb load: files into tables."""
+"""Command load: files into tables."""
 
 from __future__ import annotations
 

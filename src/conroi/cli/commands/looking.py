@@ -1,4 +1,4 @@
-"""The verbs that look at what is there: init, tables, show, schema, head, count."""
+"""Commands that inspect a lake: init, tables, show, schema, head, count."""
 
 from __future__ import annotations
 

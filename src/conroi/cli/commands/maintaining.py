@@ -1,4 +1,4 @@
-"""The verbs that look after a lake: compact, doctor, mend, locks."""
+"""Commands for maintenance: compact, doctor, mend, locks."""
 
 from __future__ import annotations
 

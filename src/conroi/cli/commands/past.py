@@ -1,4 +1,4 @@
-"""The verbs about the past: log, history, diff, restore."""
+"""Commands for history and time travel: log, history, diff, restore."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verb sql: a SELECT on one version of a lake, without Spark."""
+"""Command sql: a SELECT on one version of a lake, without Spark."""
 
 from __future__ import annotations
 

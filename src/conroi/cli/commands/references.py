@@ -1,4 +1,4 @@
-"""The verb tag: names for versions."""
+"""Command tag: names for versions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verbs that change rows by a condition: delete and update."""
+"""Commands that change rows by a predicate: delete and update."""
 
 from __future__ import annotations
 
