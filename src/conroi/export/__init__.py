@@ -1,4 +1,4 @@
-"""Exports: rows of a lake, or of a query, to databases that are not ours."""
+"""Exports: rows of a lake, or of a query, to external databases."""
 
 from conroi.export.clickhouse import clickhouse
 from conroi.export.exporting import Export

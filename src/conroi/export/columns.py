@@ -1,4 +1,4 @@
-"""The columns of a table in ClickHouse's words."""
+"""Type mapping from Arrow to ClickHouse columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ClickHouse inside this process: chdb, on a folder."""
+"""Embedded ClickHouse: chdb in this process, on a folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an export needs of ClickHouse, whether it is a server or inside this process."""
+"""ClickHouse interface of an export: a server, or embedded in this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One export into a ClickHouse table, under the table's lock: its rows get numbers that are one unbroken run."""
+"""One export into a ClickHouse table, under the table's lock: its rows get consecutive numbers."""
 
 # ruff: noqa: S608 (every name goes through name(), every value through text(); the rest are numbers)
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Which exports began and which ended: a table `conroi_exports` beside the targets, to which rows are only added.
+"""Export journal and fence: an append-only table `conroi_exports` beside the targets records begin and end of exports.
 
-Who exports next finds there what a dead worker left: the id of the INSERT that may still run on the server, and where
-its rows begin. It is also the fence: who begins notes it and then looks whether anybody else has begun; who ends notes
-it and then looks whether anybody has set about removing its rows. Of two who do so at once, one sees the
-other.
+The next export finds there what a crashed worker left: the id of the INSERT that may still run on the server, and where
+its rows begin. It also fences: an export records its begin and then checks whether another one has begun; it records
+its end and then checks whether another worker has started to remove its rows. Of two concurrent exports at least one
+sees the other.
 """
 
 # ruff: noqa: S608 (every name goes through name(), every value through text(); the rest are numbers)

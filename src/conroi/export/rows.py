@@ -1,4 +1,4 @@
-"""The rows of an export on their way: numbered, and as bytes that ClickHouse reads."""
+"""Row encoding of an export: numbered, and serialized in a format that ClickHouse reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A ClickHouse server over HTTP. The protocol is small enough to speak it here, and so servers of any age will do."""
+"""ClickHouse client over HTTP. The protocol is small enough to be implemented here, and any server version works."""
 
 from __future__ import annotations
 

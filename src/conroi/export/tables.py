@@ -1,8 +1,8 @@
-"""The table that an export goes to: its columns, and the id of its lock, which it carries itself.
+"""Target table of an export: its columns, and the id of its lock, which is stored in the table itself.
 
-The id is the default of an ALIAS column: metadata without data, made with the table or added to it. Adding a column
-that is there is refused, so of many workers who try at once one gives the id and all read it. It goes with the table
-when that is dropped, stays when it is renamed, and is the same by whatever address the server is reached.
+The id is the default of an ALIAS column: metadata without data, created with the table or added to it. Adding an
+existing column is refused, so of several concurrent workers one sets the id and all read it. It is dropped with the
+table, stays when the table is renamed, and is the same by whatever address the server is reached.
 """
 
 # ruff: noqa: S608 (every name goes through name(), every value through text(); the rest are numbers)
