@@ -1,4 +1,4 @@
-"""Instruments to test what is built on conroi: count requests, inject faults, slow a store down, replay from a seed.
+"""Test instruments for code built on conroi: count requests, inject faults, add latency, replay from a seed.
 
 Most of them wrap an `Objects`, so they can be put around any storage and around each other; those called …Records wrap
 an external manifest store.

@@ -1,4 +1,4 @@
-"""Counting what a piece of work asks of the storage."""
+"""Request counter: how many storage requests a piece of work needs."""
 
 from __future__ import annotations
 

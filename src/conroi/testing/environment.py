@@ -1,4 +1,4 @@
-"""A world that is the same each time: one seed gives the same times, ids and draws."""
+"""Deterministic environment: one seed gives the same times, ids and random numbers."""
 
 from __future__ import annotations
 

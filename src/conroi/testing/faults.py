@@ -1,4 +1,4 @@
-"""A storage that fails as storages do: before the request, or after it was done and the answer got lost."""
+"""Fault injection into storage: a request fails before it is executed, or its response is lost afterwards."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The dependency graph of a history, and the search for its cycles.
+"""Dependency graph of a history, and the search for its cycles.
 
-Serializability asks that the graph has no cycle. Snapshot isolation asks for an order of begins and commits in which
-each transaction sees exactly what was committed before it began: ww, wr and rt say that one committed before the other
-began, rw that one began before the other committed. Such an order exists if the graph of these events has no cycle,
-which is to say that in every cycle of transactions two rw follow each other.
+Serializability requires that the graph has no cycle. Snapshot isolation requires an order of begins and commits in
+which each transaction sees exactly what was committed before it began: ww, wr and rt mean that one committed before the
+other began, rw that one began before the other committed. Such an order exists if the graph of these events has no
+cycle, which is equivalent to: in every cycle of transactions two rw edges are adjacent.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A lake whose every request passes through an instrument."""
+"""Instrumented lake: every request passes through an instrument."""
 
 from __future__ import annotations
 

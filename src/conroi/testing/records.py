@@ -1,4 +1,4 @@
-"""A `RecordStore` around another one, through which every request passes in one place; and ones that count and fail."""
+"""Wrapper of a `RecordStore` through which every request passes in one place, with variants that count and fail."""
 
 from __future__ import annotations
 

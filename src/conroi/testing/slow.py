@@ -1,4 +1,4 @@
-"""A storage as far away as you like."""
+"""Storage latency: a wrapper that delays every request."""
 
 from __future__ import annotations
 

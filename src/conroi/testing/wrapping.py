@@ -1,4 +1,4 @@
-"""An `Objects` around another one, through which every request passes in one place."""
+"""Wrapper of an `Objects` through which every request passes in one place."""
 
 from __future__ import annotations
 
