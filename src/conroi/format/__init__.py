@@ -1,4 +1,4 @@
-"""The bytes of a Lance table and the facts in them: no storage, no clock, no chance."""
+"""Lance file formats: encoding and decoding of table metadata. Pure: no storage, no clock, no randomness."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An Arrow schema as the Arrow C interface hands it over: the very facts that pylance sees.
+"""Arrow schemas through the Arrow C data interface: exactly what pylance sees.
 
 pyarrow resolves extension types and hides their metadata; the C interface shows name, format, metadata and children of
 every field, whatever library the schema comes from.

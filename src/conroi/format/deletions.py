@@ -1,7 +1,7 @@
-"""Deletion files: which rows of a fragment are gone, by their position in it.
+"""Deletion vector files: the offsets of the deleted rows of a fragment.
 
 Few deletions are an Arrow file with one column, many a roaring bitmap; pylance switches at 5,000. Both forms carry a
-seal (see `conroi.format.seal`) when conroi wrote them.
+checksum (see `conroi.format.seal`) when conroi wrote them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""JSON documents with a checksum: one reader, with typed getters, for every small text file that conroi keeps.
+"""JSON documents with a checksum: one reader, with typed getters, for every small text file that conroi writes.
 
-The checksum is one more key, which other programs skip; pylance drops it when it writes a tag or a branch anew. A
-document without one was written by someone else, or by an older conroi, and is taken as it is.
+The checksum is one more key, which other programs skip; pylance drops it when it rewrites a tag or a branch. A document
+without one was written by other software, or by an older conroi, and is accepted as it is.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Questions about the flat list of fields that is a table's schema."""
+"""Schema queries on the flat list of fields of a table."""
 
 from __future__ import annotations
 

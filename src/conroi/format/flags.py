@@ -1,8 +1,8 @@
-"""Feature flags: what a reader and a writer must know before they touch a table.
+"""Feature flags: the capabilities that a reader and a writer need for a table.
 
 A manifest has two words of bits. An unknown bit in the reader's word forbids reading, one in the writer's word forbids
-writing. pylance does the reading for us, so we read what pylance 14 reads; we build manifests ourselves, so we write
-only where we know what every bit asks for.
+writing. pylance reads for us, so we read what pylance 14 reads. We build manifests ourselves, so we write only where we
+know the meaning of every bit.
 """
 
 from __future__ import annotations

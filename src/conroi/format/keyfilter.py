@@ -1,8 +1,8 @@
-"""The filter of inserted keys that a merge leaves in its transaction, bit for bit as pylance 14 writes it.
+"""Bloom filter of inserted keys in the transaction of a merge, bit for bit as pylance 14 writes it.
 
 It is a Parquet split-block bloom filter of a fixed size over xxHash64 of the key's bytes. Two merges conflict if their
-filters have any bit in common, which is why conroi compares the keys themselves among its own commits, and writes
-this filter only so that a pylance merge that comes later sees ours.
+filters have any bit in common. So conroi compares the keys themselves among its own commits, and writes this filter
+only for a later pylance merge, which checks it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The names that Lance gives to Arrow types, in both directions."""
+"""Logical type names: the names that Lance gives to Arrow types, in both directions."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A manifest: all there is to know about one version of a table.
+"""Manifest: the metadata of one version of a table.
 
-A manifest repeats every fragment, so a table of 10,000 fragments has one of about a megabyte. The value here keeps
-the encoded message and decodes the fragments only when somebody asks; adding fragments concatenates bytes.
+A manifest repeats every fragment, so a table of 10,000 fragments has one of about a megabyte. This class keeps the
+encoded message and decodes the fragments only on access; adding fragments concatenates bytes.
 """
 
 from __future__ import annotations

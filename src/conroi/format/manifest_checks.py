@@ -1,8 +1,7 @@
-"""Does a manifest make sense? Facts that are said twice, in it or beside it, must agree.
+"""Consistency checks of a manifest: facts that are recorded twice, in it or beside it, must agree.
 
-The format has no checksum (see `conroi.format.seal` for ours), so these comparisons are what tells a damaged manifest
-of another writer from a good one. They decode every fragment: for doctor and for tables from elsewhere, not for each
-commit.
+The format has no checksum (see `conroi.format.seal` for ours), so these comparisons are what detects a damaged manifest
+of another writer. They decode every fragment: for doctor and for registered tables, not for each commit.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The manifest file: sections found by their offsets, the manifest message last, and a footer.
+"""Manifest file layout: sections found by their offsets, the manifest message last, and a footer.
 
 ::
 
-    seal                 16 bytes, written by conroi, not looked at by pylance
+    checksum             16 bytes, written by conroi, ignored by pylance
     index section        u32 length, IndexSection         only if there are indices
     transaction section  u32 length, Transaction          unless it is too big
     manifest             u32 length, Manifest

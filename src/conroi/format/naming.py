@@ -1,4 +1,4 @@
-"""The names of files below a table's root, and back from a name to what it says."""
+"""File names below a table's root: built from facts, and parsed back."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Which files a manifest or a transaction needs, and by which names. Pure.
+"""File references of a manifest or a transaction, by name. Pure.
 
-Names, not paths: a file of a clone or a branch is in another folder than its manifest. All these names are made of
-random ids, so two files of one name do not happen; if they did, one too many would be kept.
+Names, not paths: a file of a clone or a branch is in another folder than its manifest. All these names contain random
+ids, so collisions do not happen; a collision would only retain one file too many.
 """
 
 from __future__ import annotations

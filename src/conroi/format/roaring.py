@@ -1,7 +1,7 @@
-"""Portable roaring bitmaps, checked byte by byte before the C library sees them.
+"""Portable roaring bitmaps, validated byte by byte before the C library decodes them.
 
-The library trusts what it is given: a damaged container can make it answer nonsense. These bitmaps come from storage,
-so every count, key and order is compared first.
+The library trusts its input: a damaged container can make it return wrong results. These bitmaps come from storage, so
+every count, key and order is checked first.
 """
 
 from __future__ import annotations

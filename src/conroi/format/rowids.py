@@ -1,7 +1,7 @@
 """Row ids and row versions of a fragment: one number per row, in the order of the rows, deleted rows included.
 
 A fragment of a table with stable row ids carries three such sequences, each an encoded message: the ids, the version
-in which each row was created, and the one in which it was last changed.
+that created each row, and the version that last updated it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Arrow schemas and the flat list of fields that a manifest has instead.
+"""Conversion between Arrow schemas and the flat list of fields in a manifest.
 
-A table's columns and all that is inside them are numbered in the order in which they are met. The numbers never
-change and never come back, so that a data file can say which fields it holds.
+A table's columns and their nested fields are numbered in depth-first order. Field ids never change and are never
+reused, so that a data file can record which fields it holds.
 """
 
 from __future__ import annotations

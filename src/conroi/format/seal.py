@@ -1,9 +1,9 @@
-"""A seal: a checksum that conroi puts into the files it writes, at a place where pylance does not look.
+"""Checksums of the files that conroi writes, stored where pylance does not look.
 
-The Lance format has no checksums, so a flipped bit in a manifest can be a different valid manifest. The format leaves
-room for ours: before the first section of a manifest file, as an unknown field of a transaction, between the batch and
-the footer of an Arrow file, after the end of a bitmap. A file without a seal was written by somebody else, and gets
-the checks that the format itself allows.
+The Lance format has no checksums, so a flipped bit in a manifest can yield a different valid manifest. The format
+leaves room for ours: before the first section of a manifest file, as an unknown field of a transaction, between the
+batch and the footer of an Arrow file, after the end of a bitmap. A file without a checksum was written by other
+software, and gets the checks that the format itself allows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Runs of 64-bit numbers in the smallest of five encodings, chosen as pylance chooses."""
+"""Sequences of 64-bit numbers in the smallest of five encodings, chosen as pylance chooses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A transaction: one operation, the version it was made on, and who made it."""
+"""Transaction: one operation, its base version, and its author."""
 
 from __future__ import annotations
 
