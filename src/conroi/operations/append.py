@@ -1,4 +1,4 @@
-"""Append: more rows, in new fragments."""
+"""Append: adds rows in new fragments."""
 
 from __future__ import annotations
 

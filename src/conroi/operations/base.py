@@ -1,4 +1,4 @@
-"""What every operation is: facts, their wire form, and what they do to a manifest."""
+"""Operation interface: facts, wire format, and effect on a manifest."""
 
 from __future__ import annotations
 

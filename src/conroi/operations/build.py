@@ -1,4 +1,4 @@
-"""The next manifest: what an operation makes of the base, and all that every commit does alike."""
+"""Manifest builder: applies an operation to the base, and does what every commit has in common."""
 
 from __future__ import annotations
 

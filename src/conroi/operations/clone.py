@@ -1,4 +1,4 @@
-"""Clone: a new table, or a branch, that starts as another one is."""
+"""Clone: a new table, or a branch, that starts as a copy of another one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CreateIndex: indices are added, replaced or dropped."""
+"""CreateIndex: adds, replaces or drops indices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DataOverlay: recognised, so that conflicts with it are seen, but not applied."""
+"""DataOverlay: recognised for conflict checking, but not applied."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DataReplacement: other data files for some columns of some fragments."""
+"""DataReplacement: replaces the data files of some columns of some fragments."""
 
 from __future__ import annotations
 

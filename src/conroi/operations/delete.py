@@ -1,4 +1,4 @@
-"""Delete: rows go, by deletion files or with their whole fragment."""
+"""Delete: removes rows, by deletion vectors or with their whole fragment."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Several changes of one table in one version, where Lance has no operation that does them all.
+"""Folded operation: several changes of one table in one version, where Lance has no operation for them together.
 
-The result is worked out beforehand and taken as it is, so it fits only the version that it was worked out on. Others
-are told the nearest thing that Lance knows: that the lists of fragments and columns were made anew, or that all rows
-were replaced. The names of what was really done go along as a property of the transaction.
+The result is computed in advance and stored as it is, so it fits only the version that it was computed on. Its
+transaction names the nearest operation that Lance has: that the lists of fragments and columns were rewritten, or that
+all rows were replaced. The names of the original operations are a property of the transaction.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The index `__lance_frag_reuse`: where rows went in compactions that left the other indices as they were.
+"""The index `__lance_frag_reuse`: where rows moved in compactions that left the other indices unchanged.
 
-Those still name the fragments from before. A reader follows the groups recorded here; so must whoever changes what an
-index covers, or a fragment that is taken from it would come back when the next reader follows them.
+Those still name the fragments from before. A reader follows the groups recorded here. A writer that changes what an
+index covers must follow them too; otherwise a fragment that it removed would reappear for the next reader.
 """
 
 from __future__ import annotations

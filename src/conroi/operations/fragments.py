@@ -1,6 +1,6 @@
-"""Fragment lists: numbering new fragments, checking them, and putting a changed list into the manifest.
+"""Fragment lists: number new fragments, validate them, and put a changed list into the manifest.
 
-Old fragments that nobody touched stay the very objects of the base manifest, so that "touched" is an `is not`.
+Unchanged fragments stay the same objects as in the base manifest, so that "changed" is an `is not`.
 """
 
 from __future__ import annotations

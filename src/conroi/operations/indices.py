@@ -1,7 +1,7 @@
-"""What a change of the data does to the indices: which fragments each still covers, and which indices stay.
+"""Index maintenance: which fragments each index still covers after a change of data, and which indices remain.
 
-An index that claims more than it knows gives wrong answers without an error, so every rule here errs towards claiming
-less: a fragment that is not covered is scanned.
+An index that claims more than it covers returns wrong results without an error. So every rule here errs towards
+claiming less: a fragment that is not covered is scanned.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The declared key, when field metadata changes: it may be set once, and never changed."""
+"""Primary-key metadata: a declared key may be set once, and never changed."""
 
 from __future__ import annotations
 

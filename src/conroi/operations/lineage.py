@@ -1,6 +1,6 @@
-"""Stable row ids and row versions: which row is which, when it was made, and when it was last changed.
+"""Row lineage: stable row ids, and the versions that created and last updated each row.
 
-A row keeps its id and the version of its creation when an update moves it into another fragment. The fragments handed
+A row keeps its id and the version of its creation when an update moves it into another fragment. The fragments passed
 to these functions are copies that belong to the caller, and are changed in place.
 """
 

@@ -1,7 +1,8 @@
 """The index `__lance_mem_wal`: how far the rows of a write-ahead log have been copied into the table.
 
 For each shard of the log it records the newest generation that was compacted into the table and, for each index, how
-much of that the index has caught up with. A log keeper deletes what both say is safe, so neither may say too much.
+much of that the index has caught up with. The owner of the log deletes what both declare safe, so neither may claim too
+much.
 """
 
 from __future__ import annotations

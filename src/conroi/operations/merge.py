@@ -1,4 +1,4 @@
-"""Merge: new columns, or new data for columns, beside the data that is there."""
+"""Merge: adds columns, or new data for columns, beside the existing data."""
 
 from __future__ import annotations
 

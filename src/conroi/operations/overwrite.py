@@ -1,4 +1,4 @@
-"""Overwrite: other rows, and maybe another schema; also how a table is created."""
+"""Overwrite: replaces all rows, and optionally the schema; also creates a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Project: columns dropped, renamed or reordered, without touching data."""
+"""Project: drops, renames or reorders columns, without changing data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ReserveFragments: fragment ids put aside, for a rewrite that must know them before it commits."""
+"""ReserveFragments: reserves fragment ids for a rewrite that must know them before it commits."""
 
 from __future__ import annotations
 

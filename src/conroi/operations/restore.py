@@ -1,4 +1,4 @@
-"""Restore: an old version becomes the newest one again."""
+"""Restore: makes an old version the newest one again."""
 
 from __future__ import annotations
 

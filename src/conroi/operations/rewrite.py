@@ -1,4 +1,4 @@
-"""Rewrite: the same rows in other fragments; compaction and sorting."""
+"""Rewrite: the same rows in other fragments (compaction and sorting)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schemas as operations see them: flat lists of fields, each known by an id that never means another column."""
+"""Schemas of operations: flat lists of fields, each identified by an id that is never reused for another column."""
 
 from __future__ import annotations
 

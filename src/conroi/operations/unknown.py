@@ -1,4 +1,4 @@
-"""An operation that this version does not know."""
+"""Unknown operation: one that this version of conroi does not support."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Update: rows change, by moving them into new fragments or by giving columns new data; merges are updates too."""
+"""Update: changes rows, by moving them into new fragments or by giving columns new data; merges are updates too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""UpdateBases: more places where the files of the table may be."""
+"""UpdateBases: adds storage locations in which files of the table may be."""
 
 from __future__ import annotations
 

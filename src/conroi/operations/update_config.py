@@ -1,4 +1,4 @@
-"""UpdateConfig: the table's config, and the metadata of the table, its schema and its fields."""
+"""UpdateConfig: changes the table's config, and the metadata of the table, its schema and its fields."""
 
 from __future__ import annotations
 

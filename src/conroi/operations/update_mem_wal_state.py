@@ -1,4 +1,4 @@
-"""UpdateMemWalState: progress of a write-ahead log, recorded without a change of the data."""
+"""UpdateMemWalState: records progress of a write-ahead log, without a change of the data."""
 
 from __future__ import annotations
 
