@@ -1,4 +1,4 @@
-"""What happens when two operations meet: the matrix, the rebase, the explanation. Pure."""
+"""Conflict resolution of optimistic concurrency control: the conflict matrix, the rebase, the explanation. Pure."""
 
 from conroi.conflicts.matrix import are_unrelated
 from conroi.conflicts.outcome import Outcome

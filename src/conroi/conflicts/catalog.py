@@ -1,8 +1,8 @@
-"""Every finding by its stable id: how it ends, why, and what to do now.
+"""Catalogue of conflict findings by stable id: outcome, cause and remedy.
 
-The ids are part of the public face (`error.reason.rule`); do not rename one. A `why` is one plain sentence for somebody
-who knows git but not databases. In it, `{mine}` is their own change ("your delete"), `{fragments}` and `{rows}` say
-which part of the table is meant, and `{names}` which columns, indices or settings.
+The ids are public (`error.reason.rule`); do not rename one. A `why` is one plain sentence for a reader who knows git
+but not databases. In it, `{mine}` is their own change ("your delete"), `{fragments}` and `{rows}` name the affected
+part of the table, and `{names}` the columns, indices or settings.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where conroi answers otherwise than pylance 14, on purpose."""
+"""Intentional differences from the conflict rules of pylance 14."""
 
 from __future__ import annotations
 

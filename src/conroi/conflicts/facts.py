@@ -1,4 +1,4 @@
-"""What an operation touches: fragments, rows, indices, settings. One small question each, for any operation."""
+"""Write sets: which fragments, rows, indices and settings an operation changes. One small query each."""
 
 from __future__ import annotations
 

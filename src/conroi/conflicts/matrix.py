@@ -1,6 +1,6 @@
-"""What happens when two operations meet: one rule for each pair, readable as a table.
+"""Conflict matrix: one rule for each pair of concurrent operations, readable as a table.
 
-A row is my operation, a column the one that was committed first. `docs/conflicts.md` is rendered from it.
+A row is my operation, a column the one that was committed first. `docs/conflicts.md` is generated from it.
 """
 
 # ruff: noqa: E501 - the table is wider than a page, and stays a table

@@ -1,4 +1,4 @@
-"""The end of a rebase: compare rows with the newest version, and say which deletion vectors must be written."""
+"""Last step of a rebase: compare rows with the newest version, and return the deletion vectors to write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The four answers when two writers meet."""
+"""Outcomes of a conflict check: compatible, rebased, retryable, or incompatible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a data overlay covers, read from its undecoded message.
+"""Coverage of a data overlay, read from its undecoded message.
 
 Overlays are an unstable part of the format that tables we write never have, so `conroi.format` carries them undecoded.
 """

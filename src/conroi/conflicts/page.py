@@ -1,4 +1,4 @@
-"""The page `docs/conflicts.md`, rendered from the matrix, so that it cannot drift from it.
+"""Generator of the page `docs/conflicts.md` from the conflict matrix.
 
 `python -m conroi.conflicts.page` prints it.
 """

@@ -1,4 +1,4 @@
-"""Two questions that come before the matrix, and do not care who was first."""
+"""Symmetric conflict checks before the matrix: their result does not depend on which commit was first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why two changes do or do not fit together, as facts and in plain words."""
+"""Conflict reason: why two changes do or do not fit together, as facts and as a sentence."""
 
 from __future__ import annotations
 

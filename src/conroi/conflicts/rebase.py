@@ -1,13 +1,14 @@
-"""Put a staged operation on top of what others committed since its base.
+"""Rebase of a staged operation over the commits since its base.
 
 Three steps, so that all I/O stays with the caller:
 
-1. `rebase = Rebase(staged).over(winner)` for each newer commit, oldest first. Stop if `rebase.verdict` does not land.
+1. `rebase = Rebase(staged).over(winner)` for each newer commit, oldest first. Stop if `rebase.verdict` is a conflict.
 2. `rebase.needs(head)` names the fragments whose deletion vectors must be read.
-3. `merged = rebase.merge(head, vectors)` compares rows. If it lands, write `merged.vectors_to_write` as `.bin` files,
-   and call `merged.operation(files)` for what is to be committed on top of `head`.
+3. `merged = rebase.merge(head, vectors)` compares rows. If it succeeds, write `merged.vectors_to_write` as files,
+   and call `merged.operation(files)` for the operation to commit on top of `head`.
 
-A `Rebase` is a value: when the put is lost to yet another commit, go on from it with that winner, and do 2 and 3 again.
+A `Rebase` is an immutable value: if the put loses to yet another commit, continue from it with that commit, and repeat
+2 and 3.
 """
 
 from __future__ import annotations

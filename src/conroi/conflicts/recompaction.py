@@ -1,4 +1,4 @@
-"""The end of a rebase for a compaction: rows deleted while it was copying are marked in its copies."""
+"""Last step of a rebase for a compaction: rows that were deleted concurrently are deleted in its copies."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The fragment-reuse index, by which readers find rows that a compaction moved before the indices were rebuilt.
+"""Fragment-reuse index: readers use it to find rows that a compaction moved before the indices were rebuilt.
 
-There is one per table, so a compaction that adds to it and a tidying that drops its old entries have to be joined. Its
-entries are inside the index's metadata, unless there are many: then they are in a file, and a join would need I/O.
+There is one per table, so a compaction that adds to it and a clean-up that drops its old entries must be merged. Its
+entries are inside the index's metadata, unless there are many: then they are in a file, and a merge would need I/O.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a rule of the matrix is: a question to two operations, and the findings it can answer with."""
+"""Conflict rule: a predicate over two operations, and the findings that it can return."""
 
 from __future__ import annotations
 

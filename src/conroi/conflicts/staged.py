@@ -1,4 +1,4 @@
-"""My side of a meeting: an operation that is ready, and what is known about it beyond its wire form."""
+"""Staged operation: the local side of a conflict check, with facts beyond its wire format."""
 
 from __future__ import annotations
 

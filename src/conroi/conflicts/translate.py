@@ -1,8 +1,8 @@
-"""Where a row went in a compaction that keeps the order of rows.
+"""Row address translation through a compaction that keeps the order of rows.
 
-Such a compaction takes the rows that are alive in the old fragments, one fragment after the other, and cuts that run
-into the new fragments. So a row deleted meanwhile in an old fragment has exactly one place in a new one, which can be
-counted out without reading any data.
+Such a compaction concatenates the live rows of the old fragments in order, and splits that sequence into the new
+fragments. So a row that was deleted concurrently in an old fragment has exactly one address in a new one, which is
+computed without reading any data.
 """
 
 from __future__ import annotations

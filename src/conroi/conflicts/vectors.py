@@ -1,4 +1,4 @@
-"""Deletion vectors that somebody else reads for us: how to name them, and how to look them up."""
+"""Deletion vector requests: conflict checks are pure, so they name the vectors that the caller must read."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The rules for pairs that do not always end the same way, grouped by what the two may have in common."""
+"""Conflict rules for pairs whose outcome depends on their facts, grouped by what the two may have in common."""

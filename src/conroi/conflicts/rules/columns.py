@@ -1,4 +1,4 @@
-"""Dropped columns, and the changes that were about them."""
+"""Conflicts between dropped columns and changes of those columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Index changes against each other and against changes of the rows they point to."""
+"""Conflicts of index changes with each other and with changes of the rows they cover."""
 
 from __future__ import annotations
 

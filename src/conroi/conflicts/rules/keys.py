@@ -1,4 +1,4 @@
-"""Inserts under a declared key, where the transactions say by filters which keys they inserted.
+"""Conflicts of inserts under a primary key, decided by the key filters in the transactions.
 
 These rules only know the filters, as pylance does. conroi's own commits compare the keys themselves instead
 (`Staged.keys_checked_exactly`), so for them the rules have nothing to add.

@@ -1,4 +1,4 @@
-"""Overlays: new values laid over rows without rewriting their files."""
+"""Conflicts of overlays: new values for rows, stored without rewriting their files."""
 
 from __future__ import annotations
 

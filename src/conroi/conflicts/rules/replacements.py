@@ -1,4 +1,4 @@
-"""Replaced column files: new values for whole columns of some fragments, aligned with the rows by position."""
+"""Conflicts of replaced column files: new values for whole columns of some fragments, aligned by row position."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compactions: rows are copied to new fragments, in which they have other places."""
+"""Conflicts of compactions: rows are copied to new fragments, where they have other addresses."""
 
 from __future__ import annotations
 

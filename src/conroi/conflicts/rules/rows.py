@@ -1,4 +1,4 @@
-"""Two changes of rows: deletes and updates against each other, and against compactions and replaced columns."""
+"""Conflicts of row changes: deletes and updates against each other, against compactions and replaced columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Config, metadata and storage locations: small maps that two writers may set at once."""
+"""Conflicts of config, metadata and storage locations: small maps that concurrent writers may set."""
 
 from __future__ import annotations
 

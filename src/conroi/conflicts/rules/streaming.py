@@ -1,4 +1,4 @@
-"""Progress marks of streaming writers (MemWAL): for each shard, how far its rows are in the table."""
+"""Conflicts of streaming progress (MemWAL): for each shard, how far its rows are in the table."""
 
 from __future__ import annotations
 
