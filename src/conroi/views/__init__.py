@@ -1,1 +1,1 @@
-"""What people see of a lake: facts as rows of text, for the command line and for notebooks alike."""
+"""Text views of a lake, for the command line and for notebooks."""

@@ -1,4 +1,4 @@
-"""What people see of versions that were forgotten, and of files that were deleted."""
+"""Text views of expired versions and deleted files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people see of a doctor's findings."""
+"""Text view of a diagnosis."""
 
 from __future__ import annotations
 

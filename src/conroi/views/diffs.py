@@ -1,4 +1,4 @@
-"""What people see of a diff."""
+"""Text view of a diff."""
 
 from __future__ import annotations
 

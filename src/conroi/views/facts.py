@@ -1,4 +1,4 @@
-"""What there is to know of one table without reading its rows."""
+"""Table metadata for display, collected without reading rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines of versions drawn as text, newest first, as `git log --graph` draws them. Pure."""
+"""Commit graph as text, newest first, in the style of `git log --graph`. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A view before it is drawn: a heading, lines of text, and a table of text. Pure."""
+"""Text grid: a heading, lines of text, and a table of text, before rendering. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A list that a notebook shows as a table."""
+"""List that a notebook renders as a table."""
 
 from __future__ import annotations
 

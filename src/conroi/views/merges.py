@@ -1,4 +1,4 @@
-"""What people see of branches and merges."""
+"""Text views of branches and merges."""
 
 from __future__ import annotations
 

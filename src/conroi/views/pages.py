@@ -1,4 +1,4 @@
-"""One function for each thing that people look at: its facts in, a grid of text out."""
+"""View functions: each takes the facts of one subject and returns a text grid."""
 
 from __future__ import annotations
 

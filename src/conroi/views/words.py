@@ -1,4 +1,4 @@
-"""Numbers, moments and values as people read them. Pure."""
+"""Formatting of numbers, times and values for people. Pure."""
 
 from __future__ import annotations
 
