@@ -1,7 +1,7 @@
-"""Argument checks of the public calls: unknown keywords and values of the wrong type are refused before any work.
+"""Argument validation of the public calls: unknown keywords and values of the wrong type are rejected before any work.
 
-The checks are made from the annotations of each function, once, when it is first called. What an annotation cannot say
-(that a number is positive, that data can be read as Arrow) is checked by the verb itself.
+The checks are derived from the annotations of each function, once, when it is first called. What an annotation cannot
+express (that a number is positive, that data can be read as Arrow) is checked by the verb itself.
 """
 
 from __future__ import annotations

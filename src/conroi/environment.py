@@ -1,4 +1,4 @@
-"""Time, sleep, randomness and ids, handed in, so that any race can be replayed from a seed."""
+"""Injected dependencies: clock, sleep, randomness and ids, so that any race can be replayed from a seed."""
 
 from __future__ import annotations
 

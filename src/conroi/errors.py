@@ -1,33 +1,34 @@
-"""Every error conroi raises, grouped by what you do next.
+"""Exception hierarchy of conroi, grouped by what the caller does next.
 
 ::
 
     ConroiError
-    ├── ConflictError               somebody else committed first
+    ├── ConflictError               a concurrent transaction committed first
     │   ├── RetryableConflict       run your work again on the new version (conroi.retry does)
-    │   │   └── BaseVersionExpired  … because the version it was begun on was collected; also a VersionExpired
+    │   │   └── BaseVersionExpired  … because its base version was garbage-collected; also a VersionExpired
     │   ├── IncompatibleConflict    running it again would be wrong; decide what you want
-    │   ├── ExpectedVersionMismatch a table moved that you said must not
+    │   ├── ExpectedVersionMismatch a table changed that you declared must not
     │   ├── MergeConflict           both branches changed the same thing; `conflicts` lists it, prefer= decides
-    │   ├── InsertInterrupted       others came between the pieces of an insert; it was not finished
+    │   ├── InsertInterrupted       other writers committed between the pieces of an insert; it was not finished
     │   └── TooMuchContention       retries or time ran out; nothing was committed
-    │       └── LockTimeout         … while somebody else held the insert lock; `holder` says who
-    ├── CommitStateUnknown          the commit may or may not have landed; look, do not resend
+    │       └── LockTimeout         … while another worker held the insert lock; `holder` identifies it
+    ├── CommitStateUnknown          the commit may or may not have succeeded; look, do not resend
     ├── CorruptionError             bytes on disk are not what they should be
-    │   └── ForkedTableError        somebody wrote a lake's table by its path; nothing is lost, lake.mend() heals it
+    │   └── ForkedTableError        a lake's table was written by its path; nothing is lost, lake.mend() repairs it
     ├── NotFoundError               no such table, version, tag, column, index
-    │   └── VersionExpired          the version was collected as an old one; open a newer version
-    ├── InvalidInputError           what you asked cannot be done; nothing was written
+    │   └── VersionExpired          the version expired and was garbage-collected; open a newer version
+    ├── InvalidInputError           the request is invalid; nothing was written
     │   ├── AlreadyExistsError      the name is taken
-    │   ├── DuplicateKeyError       a key is there already, or comes in twice
-    │   ├── LocksRequired           the lake wants insert locks, and this connection has none
+    │   ├── DuplicateKeyError       a key already exists, or occurs twice in the input
+    │   ├── LocksRequired           the lake requires insert locks, and this connection has none
     │   ├── UnknownArgumentError    a call has no argument of this name; also a TypeError
     │   └── UnsupportedError        the table needs a feature this version does not have
     ├── ClosedError                 a transaction or handle was used after its end
     └── StoreError                  the storage refused or failed
         └── StoreUnavailable        … in a way that may pass
 
-Nobody needs to match text: the facts are attributes (`table`, `version`, `hint`, and on conflicts `reason`).
+Matching on message text is never needed: the facts are attributes (`table`, `version`, `hint`, and on conflicts
+`reason`).
 """
 
 from __future__ import annotations

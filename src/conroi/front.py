@@ -1,7 +1,7 @@
-"""Everything that `import conroi` gives: the one list of public names.
+"""Public API: every name that `import conroi` provides.
 
-`conroi/__init__.py` imports this module when the first of them is asked for, so that what needs none of them, such as
-`conroi --help`, starts at once.
+`conroi/__init__.py` imports this module lazily, at the first access to one of them, so that `conroi --help` and other
+uses that need none of them start fast.
 """
 
 from conroi import export

@@ -1,4 +1,4 @@
-"""One table inside a transaction: opened once, read and changed by any number of statements."""
+"""Table handle of a transaction: opened once, read and changed by any number of statements."""
 
 from __future__ import annotations
 

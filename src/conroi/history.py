@@ -1,4 +1,4 @@
-"""The past of a table: which versions there are, who made them, and how to find one."""
+"""Version history of a table: its versions, their authors, and time travel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inserts: the rows of one land as one unbroken run of row ids, in one commit or in several."""
+"""Inserts with consecutive row ids: the rows of one insert get one unbroken range, in one commit or in several."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A lake: a folder of tables that move as one."""
+"""Lake: a catalog of Lance tables with atomic multi-table transactions."""
 
 from __future__ import annotations
 

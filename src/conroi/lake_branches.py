@@ -1,4 +1,4 @@
-"""What a lake can do about its branches: open them, compare them, merge them."""
+"""Lake methods for branches: open, compare, merge."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each version of a lake did to its tables: rows added and removed, and what it was rebased over."""
+"""Change summary of each lake version: rows added and removed per table, and the commits it was rebased over."""
 
 from __future__ import annotations
 

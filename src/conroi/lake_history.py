@@ -1,4 +1,4 @@
-"""The versions of a lake, as people read them."""
+"""Version history of a lake."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verbs of a lake that insert: each under the insert lock of its table."""
+"""Lake methods that insert, each under the insert lock of its table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tables and namespaces a lake lists: all that changes the list and no table."""
+"""Lake methods for the catalog: namespaces, registration and adoption of table folders. No table is changed."""
 
 from __future__ import annotations
 

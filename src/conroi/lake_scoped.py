@@ -1,4 +1,4 @@
-"""Tables that live as long as something else, and copies: what a pipeline needs besides its shared tables."""
+"""Scoped tables of a lake: temporary tables, jobs, and copies for pipelines."""
 
 from __future__ import annotations
 

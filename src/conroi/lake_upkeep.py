@@ -1,4 +1,4 @@
-"""What a lake can do about its old versions and files."""
+"""Lake methods for maintenance: retention and garbage collection."""
 
 from __future__ import annotations
 

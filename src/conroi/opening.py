@@ -1,4 +1,4 @@
-"""Opening and creating tables, and committing to them at the lowest level."""
+"""Open and create tables, and commit operations to them at the lowest level."""
 
 from __future__ import annotations
 

@@ -1,12 +1,11 @@
 """Parallel I/O: thread pools, locks and libraries that belong to one process.
 
-The threads of a pool are not there after a fork, and a lock that another thread held at that moment stays held in the
-child for ever. So pools and locks are bound to the process that made them, and a forked child begins with new ones.
-A pool takes no work while the interpreter shuts down, which a thread that outlives the main one meets: then the work is
-done in place, by the thread that asks for it.
+After a fork the threads of a pool do not exist, and a lock that another thread held at that moment stays held in the
+child forever. So pools and locks are bound to the process that created them, and a forked child starts with new ones. A
+pool takes no work while the interpreter shuts down; then the work is done in the calling thread.
 
-obstore and pylance have thread pools of their own, which cannot be made anew. A forked child that used them would wait
-for ever, or crash, so there they are refused.
+obstore and pylance have thread pools of their own, which cannot be created again. A forked child that used them would
+wait forever, or crash, so their use is refused there.
 """
 
 from __future__ import annotations

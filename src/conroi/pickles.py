@@ -1,8 +1,8 @@
-"""Pickled lakes and tables: an address and a version, without credentials; the other process opens them again.
+"""Pickling of lakes and tables: an address and a version, without credentials; the other process opens them again.
 
-Credentials are never in a pickle: storage options other than region and endpoint come from the environment of the
-process that opens it. What cannot be opened again without a secret, or would lose a lock that makes commits safe, is
-refused when it is pickled.
+A pickle never contains credentials: storage options other than region and endpoint come from the environment of the
+process that opens it. Pickling fails for a lake or table that cannot be opened again without a secret, or that would
+lose a lock that makes commits safe.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The reading half of a table: everything that leaves it as it is."""
+"""Read methods of a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running your own function again when others commit first."""
+"""Retry of a user function after conflicts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows of a table at one version: scans, streams, samples, searches, and frames of other libraries."""
+"""Reads of a table at one version: scans, streams, samples, searches, and frames of other libraries."""
 
 from __future__ import annotations
 

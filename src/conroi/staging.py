@@ -1,4 +1,4 @@
-"""What a transaction has staged for one table, and how several statements become one operation."""
+"""Staged changes of a transaction to one table, and the folding of several statements into one operation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One Lance table: an immutable snapshot with verbs. A verb starts at the head and returns the new Table."""
+"""Lance table: an immutable snapshot with verbs. A verb starts at the newest version and returns the new Table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inserts through a table, and reading without the rows of one that is not finished."""
+"""Table methods that insert, and reads that exclude the rows of an unfinished insert."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A transaction on one table: several statements that become one version, with or without a lake."""
+"""Single-table transaction: several statements become one version, with or without a lake."""
 
 from __future__ import annotations
 

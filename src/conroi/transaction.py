@@ -1,4 +1,7 @@
-"""The write transaction: capture the lake once, stage changes to any number of tables, commit once, then be dead."""
+"""Multi-table write transaction under snapshot isolation: one snapshot, changes staged to any tables, one commit.
+
+After its commit or rollback a transaction is closed.
+"""
 
 from __future__ import annotations
 

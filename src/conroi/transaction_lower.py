@@ -1,4 +1,4 @@
-"""The lower layer of a transaction: what inserts and merges need of it besides the verbs of its tables."""
+"""Internal transaction interface: what inserts and branch merges need beyond the verbs of its tables."""
 
 from __future__ import annotations
 

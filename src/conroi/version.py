@@ -1,4 +1,4 @@
-"""The version of this software, as it stands in every manifest it writes."""
+"""Version of this package, as written to every manifest."""
 
 from __future__ import annotations
 
