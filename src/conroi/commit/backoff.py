@@ -5,11 +5,12 @@ from __future__ import annotations
 from conroi.environment import Environment
 
 FREE_RETRIES = 2
-"""So many times a loser goes round again at once: most losses are to one neighbour that is already done."""
+"""Number of retries without a pause: most races are lost to one other writer that has already finished."""
 MOST_DOUBLINGS = 5
 LONGEST_S = 2.0
-"""A pause is there to part those who race. An attempt that took long, perhaps because it waited itself, is no reason to
-wait still longer."""
+"""Upper bound of a pause, in seconds. Only desynchronizes racing writers: a slow attempt does not justify a longer
+pause.
+"""
 
 
 def pause_s(environment: Environment, lost_attempts: int, attempt_s: float) -> float:

@@ -20,15 +20,15 @@ from conroi.stores.objects import NameTaken, Objects
 BATON_PATH = f"{TRANSACTIONS_DIR}/.conroi-baton"
 LOSSES_BEFORE_ASKING = 3
 LOSSES_BEFORE_WAITING = 4
-"""After so many losses a writer waits for a baton that another one holds."""
+"""Number of lost races after which a writer waits for a token that another writer holds."""
 SHORTEST_LOOK_S = 0.001
 LONGEST_COURTESY_TURNS = 40
-"""A baton is respected for as long as so many turns take, or as its holder says it needs to do its work again."""
+"""Expiry of a token, in median commit times, unless its holder asks for more to repeat its work."""
 LONGEST_COURTESY_S = 5.0
 
 
 class Baton:
-    """The baton of one table, as one commit deals with it."""
+    """The priority token of one table, as used by one commit."""
 
     def __init__(self, objects: Objects, environment: Environment, writer: str) -> None:
         self._objects = objects
@@ -38,10 +38,10 @@ class Baton:
         self._needs_s = 0.0
 
     def ask(self, losses: int, needs_s: float = 0.0, turn_s: float = SHORTEST_LOOK_S) -> None:
-        """Take the baton after a few losses, if it is free. `needs_s`: how long the others should be patient.
+        """Create the token after several lost races, if it is free. `needs_s`: how long the other writers should yield.
 
-        A holder that loses again asks again, for longer: the others may have taken the baton away. A writer that finds
-        it taken again and again, because it is slower than others that ask, gives way to its holder first.
+        A holder that loses again renews it, for longer: other writers may have removed it. A writer that repeatedly
+        finds the token taken, because it is slower than other writers that ask, yields to its holder first.
         """
         if losses < LOSSES_BEFORE_ASKING:
             return
@@ -61,21 +61,21 @@ class Baton:
         return True
 
     def is_held(self) -> bool:
-        """Whether a writer asks to be let through. One request."""
+        """Whether another writer holds the token. One request."""
         try:
             return not self._is_mine and self._objects.head(BATON_PATH) is not None
         except StoreError:
             return False
 
     def give_way(self, turn_s: float) -> None:
-        """Wait while somebody else has it; take away one that stays."""
+        """Wait while another writer has the token; remove one that has expired."""
         if self._is_mine:
             return
         give_up_at = self._environment.monotonic() + 2 * LONGEST_COURTESY_S
         waited_for, until = None, give_up_at
         try:
             while (held := self._held()) is not None and (now := self._environment.monotonic()) < give_up_at:
-                if held != waited_for:  # another one than before has its own time
+                if held != waited_for:  # a new token has its own timeout
                     waited_for, until = held, now + max(LONGEST_COURTESY_TURNS * turn_s, _asked_for(held))
                 elif now >= until:
                     self._objects.delete([BATON_PATH])
@@ -85,14 +85,14 @@ class Baton:
             pass
 
     def _held(self) -> bytes | None:
-        """What the baton says, if there is one."""
+        """The content of the token, if there is one."""
         try:
             return self._objects.get(BATON_PATH)
         except NotFoundError:
             return None
 
     def pass_on(self) -> None:
-        """Give it back, however the commit ended."""
+        """Release the token, however the commit ended."""
         if self._is_mine:
             self._is_mine = False
             with contextlib.suppress(StoreError):
@@ -104,7 +104,7 @@ class Baton:
 
 
 def _asked_for(held: bytes) -> float:
-    """How long its holder says it needs, within reason."""
+    """How long the holder asks the others to yield, in seconds, bounded."""
     try:
         return _seconds(decode_document(held, BATON_PATH).content.get("needs_s"))
     except CorruptionError:

@@ -13,7 +13,7 @@ from conroi.format.naming import ManifestNaming
 from conroi.format.transaction import Transaction
 
 Guard = Callable[[Snapshot, Sequence[Winner]], None]
-"""Looks at the head, and at what others committed since our base, just before a put; raises what forbids it."""
+"""Precondition: checks the newest version and the commits since our base just before a put; raises the conflict."""
 
 
 @dataclass(frozen=True)
@@ -22,38 +22,39 @@ class Change:
 
     staged: Staged
     base: Snapshot | None
-    """The version the operation was computed on; None creates the table."""
+    """The version that the operation was computed on; None creates the table."""
     uuid: str
     uuid_is_fresh: bool = False
-    """The id was made for this change, so no file has it in its name yet."""
+    """The id was generated for this change, so no file has it in its name yet."""
     base_is_fresh: bool = False
-    """The base was the newest version a moment ago, so the first attempt need not look for newer ones: its put will
-    tell."""
+    """The base was the newest version a moment ago, so the first attempt skips the look-up of newer ones: its put
+    detects them.
+    """
     properties: Mapping[str, str] = field(default_factory=dict[str, str])
     must_not_move: bool = False
-    """Refuse if anybody else committed since the base, even where the format would let us win."""
+    """Refuse if there was a commit since the base, even where the format would allow ours."""
     guard: Guard | None = None
     restored: Snapshot | None = None
-    """For Restore: the version to go back to."""
+    """For Restore: the version to restore."""
     cloned: Snapshot | None = None
     """For Clone: the version to clone."""
     is_detached: bool = False
-    """Make a version off the table's line of versions, on the base as it is: nobody is raced, nothing is rebased."""
+    """Create a version outside the table's linear history, on the base as it is: no race, no rebase."""
     baton: Baton | None = None
-    """The baton of a verb that may be done again: it is kept until the verb is through."""
+    """The priority token of a verb that may be executed again: it is held until the verb ends."""
     begun_at: Moment | None = None
-    """When the work began, before its base was looked up; None: long ago, maybe."""
+    """When the work began, before its base was looked up; None: possibly long ago."""
     new_table_naming: ManifestNaming = ManifestNaming.V2
-    """For a new table: how its manifests are named."""
+    """For a new table: the naming scheme of its manifests."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitOptions:
-    """How hard to try."""
+    """Retry limits of a commit."""
 
     retries: int = 20
     timeout_s: float | None = None
-    """Give up after so long, whatever is left of the retries."""
+    """Time limit in seconds, however many retries are left."""
 
 
 DEFAULT_OPTIONS = CommitOptions()
@@ -61,15 +62,15 @@ DEFAULT_OPTIONS = CommitOptions()
 
 @dataclass(frozen=True)
 class CommitResult:
-    """A commit that landed."""
+    """A successful commit."""
 
     snapshot: Snapshot
     transaction: Transaction
     attempts: int
     rebased_over: tuple[int, ...]
-    """The versions others committed between our base and us."""
+    """The concurrent versions between our base and our commit."""
     orphans: tuple[str, ...] = ()
-    """Files that lost attempts of this commit left behind, for collection."""
+    """Unreferenced files of lost attempts of this commit, left to garbage collection."""
 
     @property
     def version(self) -> int:

@@ -23,18 +23,18 @@ from conroi.stores.local_folders import LocalFolder
 from conroi.stores.objects import Objects, reach_of
 
 VECTORS: BoundedCache[BitMap] = BoundedCache(16 * 1024 * 1024)
-"""By table and path: the rows that are gone. Files of deletions never change, and their names are never used twice."""
+"""Cache of deletion vectors, by table and path. Deletion files are immutable, and their names are never reused."""
 Identity: TypeAlias = tuple[object, ...]
 _VERIFIED: BoundedCache[Identity] = BoundedCache(16 * 1024 * 1024)
-"""By table and path: which file was compared with its checksum."""
+"""By table and path: deletion files whose checksum was verified."""
 _IDENTITY_BYTES = 400
 _AT_ONCE = 16
 _OVERHEAD_BYTES = 16 * 1024
-"""What a vector may take in memory beyond the size of its file."""
+"""Upper bound of a vector's size in memory beyond the size of its file, in bytes."""
 
 
 def load_deletions(objects: Objects, manifest: Manifest, fragment: pb.DataFragment) -> BitMap:
-    """The rows of the fragment that are gone; empty if it has no deletion vector. Read only: others get it too."""
+    """The deleted rows of the fragment; empty if it has no deletion vector. Shared: must not be modified."""
     if not fragment.HasField("deletion_file"):
         return BitMap()
     file = fragment.deletion_file
@@ -49,9 +49,9 @@ def load_deletions(objects: Objects, manifest: Manifest, fragment: pb.DataFragme
 
 
 def verify_deletions(objects: Objects, manifest: Manifest) -> None:
-    """Compare the deletion files of a version with their checksums and with the manifest, before pylance reads them.
+    """Verify the deletion files of a version against their checksums and the manifest, before pylance reads them.
 
-    Each is read once in a process; on a local disk again if the file is not the one that was read.
+    Each is read once per process; on a local disk again if the file was replaced.
     """
     unread: list[tuple[Objects, str, pb.DataFragment, Identity]] = []
     for fragment in manifest.fragments:
@@ -93,7 +93,7 @@ def _verify(where: Objects, path: str, fragment: pb.DataFragment, identity: Iden
 
 
 def _identity(where: Objects, path: str) -> Identity:
-    """What tells a file on a local disk from another under its name; far away, names are never used twice."""
+    """Identity of a file on a local disk (to detect a replacement); in object stores, names are never reused."""
     if not where.is_local:
         return ()
     try:
@@ -104,9 +104,9 @@ def _identity(where: Objects, path: str) -> Identity:
 
 
 def affected_rows(objects: Objects, operation: Operation, base: Manifest) -> dict[int, BitMap] | None:
-    """The rows that a change deletes or moves, by its wire form: its deletion vectors have them, its base's have not.
+    """The rows that a change deletes or moves: those that its deletion vectors have and the base's have not.
 
-    None for a change that is not about rows, or gives rows new values where they are, which no deletion vector shows.
+    None for a change that is not about rows, or that updates values in place, which no deletion vector shows.
     """
     if not isinstance(operation, Delete | Update):
         return None
@@ -127,7 +127,7 @@ def affected_rows(objects: Objects, operation: Operation, base: Manifest) -> dic
 def write_deletions(
     files: TableFiles, vectors: Mapping[int, BitMap], read_version: int, *, as_bitmap: bool = False
 ) -> dict[int, tuple[pb.DeletionFile, str]]:
-    """Write one deletion file per fragment; by fragment, what the manifest says of it and its path."""
+    """Write one deletion file per fragment; returns, by fragment, its manifest entry and its path."""
     written: dict[int, tuple[pb.DeletionFile, str]] = {}
     for fragment_id, gone in vectors.items():
         file_type, data = encode_deletions(gone, force_bitmap=as_bitmap)

@@ -9,7 +9,7 @@ from conroi.format.naming import DETACHED_BIT, ManifestNaming
 
 
 def detached_version(base: Snapshot | None, files: TableFiles) -> int:
-    """A number that no version on the line can have, and that nobody else draws."""
+    """A unique random number that no version of the linear history can have."""
     if base is None:
         raise InvalidInputError(
             "The first version of a table cannot be a detached one.", table=files.root, hint="Create the table first."

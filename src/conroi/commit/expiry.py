@@ -18,9 +18,9 @@ from conroi.stores.objects import Objects
 
 @contextmanager
 def version_in_use(objects: Objects, snapshot: Snapshot | None, *, is_base: bool = False) -> Generator[None]:
-    """Read a version inside of this: VersionExpired if it was collected meanwhile.
+    """Context manager around reads of a version: VersionExpired if the version was collected meanwhile.
 
-    `is_base`: a transaction or a verb was begun on it, so that doing the work again on a newer version is the answer.
+    `is_base`: a transaction or a verb started from it, so the work can be done again on a newer version.
     """
     try:
         yield
@@ -37,7 +37,7 @@ def version_in_use(objects: Objects, snapshot: Snapshot | None, *, is_base: bool
 
 
 def is_there(objects: Objects, snapshot: Snapshot) -> bool:
-    """Whether the version's manifest can still be found, under its final name or where it was staged."""
+    """Whether the version's manifest still exists, under its final or its staged name."""
     paths = {snapshot.located.path, snapshot.naming.path(snapshot.version)}
     return any(objects.head(path) is not None for path in sorted(paths))
 
@@ -45,7 +45,7 @@ def is_there(objects: Objects, snapshot: Snapshot) -> bool:
 def expired(
     objects: Objects, version: int | None, *, is_base: bool = False, table: str | None = None
 ) -> VersionExpired:
-    """The error for a version that was collected."""
+    """The error for an expired version."""
     try:
         moment_ns = None if version is None else collected_at_ns(objects, version)
     except ConroiError:  # only the time is lost by that

@@ -18,24 +18,24 @@ if TYPE_CHECKING:
 
 
 class Publisher(Protocol):
-    """Commits for a table whose versions become real together with those of other tables."""
+    """Commits for a table whose versions are published together with those of other tables."""
 
     def publish(self, files: TableFiles, change: Change, options: CommitOptions) -> CommitResult: ...
 
 
 @dataclass(frozen=True)
 class TableFiles:
-    """All that a commit touches of one table."""
+    """Storage of one table: everything that a commit reads or writes."""
 
     objects: Objects
     versions: VersionStore
     environment: Environment
     publisher: Publisher | None = None
-    """Who commits; None for a table that stands alone."""
+    """Commits through a lake; None for a standalone table."""
 
     @cached_property
     def turns(self) -> Turns:
-        """Who else writes this table just now."""
+        """Fair ordering among the active writers of this table."""
         return Turns(self.environment)
 
     @property
@@ -44,26 +44,26 @@ class TableFiles:
 
     @property
     def name(self) -> str:
-        """What its users call the table, in errors too: its address, or in a lake its name there."""
+        """The table's name in errors: its address, or its name in a lake."""
         return self.root
 
     @property
     def may_branch(self) -> bool:
-        """Whether its versions may be merged with those of a branch, where the same id may be another field's.
+        """Whether its versions may be merged with those of a branch, where the same field id may mean another field.
 
-        The next field id is the same on every branch, and that of a column which was dropped is given again.
+        The next field id is the same on every branch, and the id of a dropped column is assigned again.
         """
         return False
 
     def refuse_past(self) -> None:
-        """InvalidInputError if this is a table of a lake as it was, which can only be read."""
+        """InvalidInputError if this is a table of a past lake version, which is read-only."""
 
     def current(self) -> TableFiles:
-        """The storage of the table as it is now."""
+        """The storage of the table at its newest state."""
         return self
 
     def holding(self, snapshot: Snapshot) -> TableFiles:  # noqa: ARG002 (a table of a lake may go on in another folder)
-        """The storage of the table that has this version."""
+        """The storage that has this version of the table."""
         return self
 
     def head(self) -> Snapshot:
@@ -78,7 +78,7 @@ class TableFiles:
         return load_snapshot(self.objects, located)
 
     def newest(self, known: Snapshot) -> Snapshot:
-        """The newest version; `known` itself, with nothing read again, if it still is."""
+        """The newest version; `known` itself, without reading it again, if it still is the newest."""
         located = self.versions.latest()
         if located is None or located.version < known.version:
             return self.head()

@@ -22,12 +22,12 @@ from conroi.stores.objects import Objects
 from conroi.stores.versions import Located
 
 CLEANUP_CONFIG = "lance.auto_cleanup."
-"""Settings by which writers delete old versions on their own, which a lake may still need."""
+"""Settings by which writers delete old versions by themselves, which a lake may still need."""
 
 
 @dataclass(frozen=True)
 class ForeignManifest:
-    """A version that others built: what it says, which transaction made it, and where it waits."""
+    """A version that other software built: its content, its transaction, and its staged location."""
 
     snapshot: Snapshot
     transaction: Transaction
@@ -39,19 +39,19 @@ class ForeignManifest:
 
     @property
     def final_snapshot(self) -> Snapshot:
-        """The version, once it has its final name."""
+        """The version, once it is finalized."""
         return replace(self.snapshot, located=self.pin.final, is_final=True)
 
 
 def key_in_store(objects: Objects, path: str = "") -> str:
-    """The path of a table's file as pylance's stores count it: from the root of the disk, or of the bucket."""
+    """The path of a table's file as pylance's stores spell it: from the root of the disk, or of the bucket."""
     location = parse_location(objects.root)
     root = location.key if isinstance(location, CloudLocation) else location.folder.lstrip("/")
     return "/".join(part for part in (root, path) if part)
 
 
 def read_staged(objects: Objects, version: int, key: str) -> ForeignManifest:
-    """The manifest that waits under this key to become this version; InvalidInputError if it cannot."""
+    """The staged manifest under this key, to become this version; InvalidInputError if it cannot."""
     located = _located(objects, version, key)
     try:
         snapshot = load_snapshot(objects, located, is_unchecked=True)  # it is compared with its base when that is known
@@ -68,7 +68,7 @@ def read_staged(objects: Objects, version: int, key: str) -> ForeignManifest:
 
 
 def read_final(objects: Objects, version: int, naming: ManifestNaming) -> ForeignManifest | None:
-    """The version that somebody wrote by the table's path; None if there is none."""
+    """The version that was written out of band, by the table's path; None if there is none."""
     try:
         snapshot = load_snapshot(objects, Located(version, naming.path(version), naming))
     except NotFoundError:
@@ -77,7 +77,7 @@ def read_final(objects: Objects, version: int, naming: ManifestNaming) -> Foreig
 
 
 def without_gained_coverage(objects: Objects, base: Snapshot, foreign: ForeignManifest) -> ForeignManifest:
-    """A staged manifest whose indices cover only what they can, in the same file; itself if they do so already.
+    """A staged manifest with invalid index coverage removed, in the same file; itself if there is none.
 
     The file keeps its name, its size and every offset in it, so it is still the one that its writer has in memory.
     """
@@ -96,7 +96,7 @@ def without_gained_coverage(objects: Objects, base: Snapshot, foreign: ForeignMa
 
 
 def delete_manifests(objects: Objects, versions: Iterable[Located]) -> None:
-    """Delete old versions that nobody needs any more."""
+    """Delete old, unreferenced versions."""
     objects.delete([located.path for located in versions])
 
 
@@ -125,7 +125,7 @@ def _foreign(objects: Objects, snapshot: Snapshot) -> ForeignManifest:
     transaction = load_transaction(objects, snapshot)
     if transaction is None:
         raise InvalidInputError(
-            f"Version {snapshot.version} has no transaction, inside or beside it, so nobody could rebase over it.",
+            f"Version {snapshot.version} has no transaction, inside or beside it, so no writer could rebase over it.",
             table=objects.root,
             version=snapshot.version,
             hint="Write the transaction into the manifest, or its file, first.",
@@ -137,7 +137,7 @@ def _foreign(objects: Objects, snapshot: Snapshot) -> ForeignManifest:
 
 
 def _check(objects: Objects, foreign: ForeignManifest) -> None:
-    """Everything it says about itself must fit together, with every path inside the table or a base of it."""
+    """Validate it: its facts must be consistent, and every path must be inside the table or one of its bases."""
     manifest = foreign.snapshot.manifest
     require_writable(manifest.head)
     validate_manifest(manifest)

@@ -28,12 +28,12 @@ from conroi.stores.objects import NameTaken, ObjectInfo, Objects
 TREE = "tree"
 KEYS_DIR = "_conroi/keys"
 _NAMED = "conroi:"
-"""Base paths with this in front of their name are relative to the table."""
+"""Prefix of the names of base paths that are relative to the table."""
 _ROOT = "."
 
 
 def branch_folder(location: str, branch: str) -> str:
-    """Where a branch of the table at this place is."""
+    """The folder of a branch of the table in this folder."""
     return f"{location}/{TREE}/{branch}"
 
 
@@ -47,7 +47,7 @@ def seen_from(own: str, branch: str, folder: str, data: bytes) -> bytes:
 
 
 def as_branch(own: str, branch: str, folder: str, manifest: Manifest) -> Manifest:
-    """The manifest with the base path put in; it goes on saying who made it."""
+    """The manifest with the base path inserted; its author is preserved."""
     table = _table_of(own)
     clone = Clone(
         is_shallow=True,
@@ -66,7 +66,7 @@ def as_branch(own: str, branch: str, folder: str, manifest: Manifest) -> Manifes
 
 
 def resolved(folder: str, manifest: Manifest) -> Manifest:
-    """The manifest with its base paths where they are now, if its folder is the one of a branch of ours."""
+    """The manifest with its base paths resolved to their current location, if it is in a branch folder of ours."""
     branch = manifest.head.branch
     if not branch or not folder.endswith(f"/{TREE}/{branch}"):
         return manifest
@@ -79,12 +79,12 @@ def resolved(folder: str, manifest: Manifest) -> Manifest:
 
 
 def _table_of(folder: str) -> str:
-    """The folder of the table itself, of which this is the folder on a branch."""
+    """The folder of the table itself, given its folder on a branch."""
     return folder.rpartition(f"/{TREE}/")[0]
 
 
 def relative_to(table: str, folder: str) -> str:
-    """Where a folder is, seen from the folder of a table.
+    """The path of a folder relative to the folder of a table.
 
     >>> relative_to("/lake/a.lance", "/lake/a.lance"), relative_to("/lake/a.lance", "/lake/a.lance/tree/dev")
     ('.', 'tree/dev')
@@ -98,7 +98,7 @@ def relative_to(table: str, folder: str) -> str:
 
 
 def joined(table: str, inside: str) -> str:
-    """The folder that is there, seen from the folder of a table.
+    """The folder at a relative path, given the folder of a table.
 
     >>> joined("s3://bucket/lake/a.lance", "../b.lance/tree/dev"), joined("/lake/a.lance", ".")
     ('s3://bucket/lake/b.lance/tree/dev', '/lake/a.lance')
@@ -113,14 +113,14 @@ def joined(table: str, inside: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where the versions up to this one are."""
+    """The folder that has the versions up to this one."""
 
     objects: Objects
     version: int
 
 
 class _Forked:
-    """The files of a branch's folder; what they lack of the versions before the branch is read at their origin."""
+    """Overlay: the files of a branch's folder, over the versions before the branch at their origin."""
 
     def __init__(self, inner: Objects, branch: str, origins: Sequence[Origin]) -> None:
         self.inner = inner
@@ -221,7 +221,7 @@ def _named(objects: Objects, prefix: str, after: str | None) -> Iterator[ObjectI
 
 
 def _version_of(path: str) -> int | None:
-    """The version that a file belongs to: a manifest, one that is staged, or the note of an idempotency key."""
+    """The version that a file belongs to: a manifest, a staged manifest, or the record of an idempotency key."""
     name = path.rpartition("/")[2]
     if path.startswith(KEYS_DIR):
         return int(name) if name.isdecimal() else None
@@ -231,14 +231,14 @@ def _version_of(path: str) -> int | None:
 
 
 def forked_objects(inner: Objects, branch: str, origins: Sequence[Origin]) -> Objects:
-    """The files of a branch's folder, with the versions from before the branch."""
+    """Overlay of a branch's folder over the versions from before the branch."""
     return cast("Objects", _Forked(inner, branch, origins))
 
 
 def holder_of(objects: Objects, path: str) -> Objects:
     """The folder that has a manifest: the branch's own, or the one that it is inherited from.
 
-    Collectors look at each folder by itself, so that is where notes for them belong.
+    Collectors process each folder by itself, so records for them belong there.
     """
     if isinstance(objects, _Forked):
         for folder in (objects.inner, *(origin.objects for origin in objects.holding(path))):
@@ -249,14 +249,14 @@ def holder_of(objects: Objects, path: str) -> Objects:
 
 
 def is_inherited(objects: Objects, path: str) -> bool:
-    """Whether a manifest is one from before the branch that nobody has left in the branch's own folder."""
+    """Whether a manifest is from before the branch and was not yet copied into the branch's own folder."""
     return isinstance(objects, _Forked) and objects.inner.head(path) is None
 
 
 def write_fork(objects: Objects, path: str) -> None:
-    """Leave a version from before the branch in the branch's own folder; of many who do it, all leave the same.
+    """Copy a version from before the branch into the branch's own folder; idempotent under concurrency.
 
-    Where there is no branch, there is nothing to do.
+    Does nothing where there is no branch.
     """
     if isinstance(objects, _Forked) and objects.inner.head(path) is None:
         with contextlib.suppress(NameTaken):

@@ -25,11 +25,11 @@ from conroi.parallel import together
 _log = logging.getLogger(__name__)
 
 NEEDED_ROUNDS = 2
-"""A writer that keeps losing asks the others to wait for so many times as long as its last round took."""
+"""A starving writer asks the others to yield for this multiple of its last attempt's duration."""
 
 
 def commit(files: TableFiles, change: Change, options: CommitOptions = DEFAULT_OPTIONS) -> CommitResult:
-    """Make the change the table's next version, whatever others committed meanwhile, or raise what forbids it."""
+    """Commit the change as the table's next version, rebased over concurrent commits, or raise the conflict."""
     files.refuse_past()
     if files.publisher is not None and not change.is_detached:
         return files.publisher.publish(files, change, options)
@@ -74,7 +74,7 @@ class _Commit:
                 break
             if attempt <= self.options.retries:
                 self._lose(attempt, now - attempt_started, now - round_started)
-        mine = self._catch_up()  # what beat us last may forbid our change, and that is then the better answer
+        mine = self._catch_up()  # a conflict with the last concurrent commit is the better error
         if mine is not None:
             return self._landed(mine, attempt)
         raise self._contention(attempt)
@@ -88,10 +88,10 @@ class _Commit:
     # ------------------------------------------------------------------ what others did
 
     def _take_turn(self, *, is_first: bool) -> Snapshot | None:
-        """Catch up with what others committed; where many write, until it is our turn."""
+        """Catch up with concurrent commits; under contention, until it is our turn."""
         turns = self.files.turns
         if is_first and self.change.base_is_fresh and not self._is_local and not turns.is_contended():
-            return None  # spare the request: the put will tell
+            return None  # skip the request: the put detects a newer version
         mine = self._catch_up()
         if mine is not None or self.pending.seen is None or self.change.is_detached or self.baton.is_mine:
             return mine
@@ -105,10 +105,11 @@ class _Commit:
         return self._catch_up()
 
     def _places_to_wait(self, *, is_first: bool) -> int:
-        """How many others to let commit first; none, if that was done before the work.
+        """How many other writers to let commit first; 0 if that wait was done before the work.
 
-        With more writers than processors most of them are not running, and the next in turn may be one of those: then
-        it costs less to lose now and then than to wait. Only who has had a turn just now lets another one through.
+        With more writers than processors most of them are not running, and the next in turn may be one of those. Then
+        an occasional lost race costs less than waiting. Only a writer that had its turn just now lets another one
+        through.
         """
         turns = self.files.turns
         if turns.works_in_vain():
@@ -122,13 +123,13 @@ class _Commit:
         return self.files.objects.is_local
 
     def _has_moved(self, versions: int) -> bool:
-        """Whether others have committed so many versions since we last caught up."""
+        """Whether this many versions were committed since we last caught up."""
         assert self.pending.seen is not None
         located = self.pending.located(self.pending.seen.version + versions)
         return self.files.objects.head(located.path) is not None
 
     def _catch_up(self) -> Snapshot | None:
-        """Rebase over every version that is new; our own, if an earlier put of ours did land."""
+        """Rebase over every new version; returns our own, if an earlier put of ours succeeded."""
         if self.pending.seen is None or self.change.is_detached:
             return None
         latest = self.files.versions.latest()
@@ -137,7 +138,7 @@ class _Commit:
     # ------------------------------------------------------------------------ our turn
 
     def _attempt(self) -> Snapshot | None:
-        """Build on what was seen and put; None if a concurrent writer was faster."""
+        """Build on the newest seen version and put; None if a concurrent writer was faster."""
         is_new = self.pending.seen is None
         built = self.pending.build()
         tasks: list[Callable[[], None]] = [
@@ -163,7 +164,7 @@ class _Commit:
         _log.debug("committed version %d of %s in %d attempts", snapshot.version, self.files.root, attempts)
         try:
             return self.pending.landed(snapshot, attempts)
-        except ConroiError as error:  # whatever fails from here on is no refusal
+        except ConroiError as error:  # the commit has succeeded: a failure from here on must not raise
             raise CommitStateUnknown(
                 f"Version {snapshot.version} is committed, but could not be read back: {error.message}",
                 table=self.files.root,

@@ -20,11 +20,11 @@ from conroi.stores.objects import NameTaken
 _log = logging.getLogger(__name__)
 
 ROUNDS = 3
-"""So often the folder is looked at again for manifests that others wrote under old names meanwhile."""
+"""Maximum number of passes over the folder, for manifests that were written under V1 names during the migration."""
 
 
 def migrate_manifest_names(files: TableFiles) -> int:
-    """Give every manifest its new name; how many had an old one."""
+    """Rename every manifest to scheme V2; returns how many were renamed."""
     renamed = 0
     for _ in range(ROUNDS):
         old = sorted(_old_versions(files), reverse=True)
@@ -67,7 +67,7 @@ def _rename(files: TableFiles, version: int) -> None:
                 f"There are two different manifests of version {version}, {old} and {new}.",
                 table=files.root,
                 version=version,
-                hint="Somebody wrote during a migration. Keep the one whose rows you want, move the other one out of "
+                hint="A client wrote during a migration. Keep the one whose rows you want, move the other one out of "
                 "the folder, and run migrate_manifest_names() again.",
             ) from None
         files.objects.delete([old])

@@ -25,7 +25,7 @@ _TRIED, _LANDED = b'{"state":"tried"}', b'{"state":"landed"}'
 
 
 class DoneBefore(Exception):
-    """Internal: somebody committed with the same key. It is an answer, not a failure."""
+    """Internal: a commit with this idempotency key already exists. It is a result, not a failure."""
 
     def __init__(self, version: int) -> None:
         super().__init__(f"version {version} has the same key")
@@ -33,7 +33,7 @@ class DoneBefore(Exception):
 
 
 class OnceKey:
-    """The key of one commit to one table."""
+    """The idempotency key of one commit to one table."""
 
     def __init__(self, files: TableFiles, key: str) -> None:
         if files.publisher is not None:
@@ -50,7 +50,7 @@ class OnceKey:
         """The version that was committed with this key; None if there is none."""
         for path in self._files.objects.list_names(self._folder):
             name = path.rpartition("/")[2]
-            # A file that somebody is just writing, or left half-written when it died, has a name of another kind.
+            # A file that is being written, or was left by a crashed writer, has another kind of name.
             if name.isdecimal() and self._is_done(path, int(name)):
                 return int(name)
         return None
@@ -80,13 +80,13 @@ class OnceKey:
     # ------------------------------------------------------------------------ while it is committed
 
     def guard(self, head: Snapshot, winners: Sequence[Winner]) -> None:
-        """Just before a put: nobody else did it meanwhile, and the note for this put is there."""
+        """Just before a put: check that no concurrent commit has the key, and write the record for this put."""
         for winner in winners:
             if self._is_mine(winner.transaction):
                 raise DoneBefore(winner.version)
         self._files.objects.put(f"{self._folder}/{head.version + 1}", _TRIED)
 
     def landed(self, version: int) -> None:
-        """Remember it beyond the life of the version; without this, it is known for as long as that lives."""
+        """Record the commit beyond the life of its version; without this, it is known only while the version exists."""
         with contextlib.suppress(StoreError):
             self._files.objects.put(f"{self._folder}/{version}", _LANDED)

@@ -47,12 +47,12 @@ from conroi.stores.versions import Located
 from conroi.version import WRITER
 
 READ_AT_ONCE = 32
-"""So many versions of concurrent writers are read at the same time."""
+"""Number of concurrent versions that are read in parallel."""
 
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """The manifest that comes next, if nobody else is faster: its bytes, what they say, and where they belong."""
+    """The manifest of the next version, before its put: its bytes, their content, and its location."""
 
     located: Located
     data: bytes
@@ -62,7 +62,7 @@ class Built:
 
     @property
     def snapshot(self) -> Snapshot:
-        """The version, once it is real."""
+        """The version, once it is committed."""
         return Snapshot(self.file.manifest, self.located, self.file.transaction)
 
 
@@ -77,18 +77,18 @@ class Pending:
         self._rebase = Rebase(change.staged)
         self._winners: list[Winner] = []
         self._made: tuple[Operation, Transaction, bytes] | None = None
-        """The transaction as last written down, with the operation it is of."""
+        """The transaction as last written, with its operation."""
         self._attempt_files: list[str] = []
         self._orphans: list[str] = []
         self._written_transactions: set[str] = set()
         self._detached_version: int | None = None
         self._confirmed_at = change.begun_at
-        """Until when we know that all our files are there."""
+        """Time up to which all our files are known to exist."""
 
     # ------------------------------------------------------------------ what others did
 
     def catch_up(self, newest: Located, known: Snapshot | None = None) -> Snapshot | None:
-        """Rebase over every version after `seen`; our own, if an earlier put of ours did land.
+        """Rebase over every version after `seen`; returns our own, if an earlier put of ours succeeded.
 
         `known` is a version that was read already.
         """
@@ -120,7 +120,8 @@ class Pending:
         return None
 
     def _loaded_together(self, some: Sequence[Located], known: Snapshot | None) -> dict[Located, Snapshot]:
-        """Read these versions in one round trip, where each takes a request: a writer must not fall behind by reading.
+        """Read these versions in parallel, where each takes a request, so that a writer does not fall behind by
+        reading.
 
         On local disk they are read when they are needed, often only in part.
         """
@@ -136,7 +137,7 @@ class Pending:
         return loaded
 
     def meet(self, snapshot: Snapshot, transaction: Transaction | None) -> None:
-        """Put our change on top of this version, the next after `seen`, or raise what forbids it."""
+        """Conflict check and rebase over this version, the next after `seen`; raises the conflict."""
         if transaction is None:
             raise CorruptionError(
                 f"Version {snapshot.version} has no transaction, inside or beside it, so nothing can be checked "
@@ -158,7 +159,7 @@ class Pending:
         self.seen = snapshot
 
     def _passes_over(self, located: Located) -> bool:
-        """Whether this version, which is not the newest, has nothing to do with us; its transaction alone can tell."""
+        """Whether this version, which is not the newest, is unrelated to our change, by its transaction alone."""
         if self.change.guard is not None or self.change.must_not_move:
             return False
         try:
@@ -217,7 +218,7 @@ class Pending:
     # ------------------------------------------------------------------------ our turn
 
     def build(self) -> Built:
-        """Check and build what would come after `seen`; its transaction file is not written yet."""
+        """Check and build the version after `seen`; its transaction file is not written yet."""
         seen = self.seen
         if self.change.is_detached:
             self._detached_version = detached_version(seen, self.files)
@@ -245,9 +246,9 @@ class Pending:
         return Built(self.located(self.next_version), data, file, transaction, encoded)
 
     def _refuse_changed_columns(self, seen: Snapshot) -> None:
-        """Rows that were written for other columns than the table has now: some would read as null.
+        """Conflict: rows were written for other columns than the table has now, so some values would read as null.
 
-        Those of a column that was replaced meanwhile by one of its name, and of a new one that may not be null.
+        That is so for a column that was concurrently replaced by one of the same name, and for a new non-nullable one.
         """
         base = self.change.base
         if base is None or seen is base or base.manifest.fields == seen.manifest.fields:
@@ -267,7 +268,8 @@ class Pending:
             self._refuse_conflict(Verdict(Outcome.RETRYABLE, reason), seen.version)
 
     def write_first_transaction(self) -> None:
-        """As long as nobody committed since our base: it is then out of the way when it is our turn.
+        """Write the transaction file early, while there is no commit since our base, so that the put need not wait for
+        it.
 
         Not for one that is made on the newest version, whichever that will be.
         """
@@ -275,14 +277,14 @@ class Pending:
             self.write_transaction(*self._transaction(self.change.staged.operation, self.base_version))
 
     def write_transaction(self, transaction: Transaction, encoded: bytes) -> None:
-        """Leave the transaction's file, once."""
+        """Write the transaction file, once."""
         if transaction.file_name not in self._written_transactions:
             put = self.files.objects.put_unseen if self.change.uuid_is_fresh else self.files.objects.put
             put(f"{TRANSACTIONS_DIR}/{transaction.file_name}", encoded)
             self._written_transactions.add(transaction.file_name)
 
     def confirm(self, built: Built) -> None:
-        """Right before the put, with the transaction's file written: nothing that it needs was collected."""
+        """Right before the put, after the transaction file was written: verify that nothing it needs was collected."""
         if self.change.restored is not None:
             refuse_forgotten(self.files, self.change.restored)
         now = moment(self.files.environment)
@@ -309,9 +311,9 @@ class Pending:
         return self._made[1], self._made[2]
 
     def _rebased(self, seen: Snapshot | None) -> tuple[Operation, int]:
-        """Our operation on top of `seen`, and the version it then counts as made on.
+        """Our operation rebased on `seen`, and its new base version.
 
-        Deletion vectors that others changed too are merged into new files.
+        Deletion vectors that concurrent commits changed too are merged into new files.
         """
         if seen is None:
             return self.change.staged.operation, 0
@@ -349,7 +351,7 @@ class Pending:
         return lay_out(manifest, encoded)
 
     def _outdated(self, error: InvalidInputError) -> RetryableConflict:
-        """What did fit the version it was made on, and does not fit what others made of the table since."""
+        """The conflict of a change that was valid on its base, but not on the concurrent versions since."""
         return RetryableConflict(
             f"What others committed since version {self.base_version} leaves no place for this change: {error.message}",
             table=self.files.root,
@@ -359,14 +361,14 @@ class Pending:
         )
 
     def _timestamp_ns(self) -> int:
-        """Now, but never before the version it follows: clocks of different hosts differ."""
+        """The current time, but never before the previous version: clocks of different hosts differ."""
         now = self.files.environment.now_ns()
         return now if self.seen is None else max(now, self.seen.timestamp_ns + 1)
 
     # ----------------------------------------------------------------------- the facts
 
     def located(self, version: int) -> Located:
-        """Where a version of this table is, once it has its final name."""
+        """The location of a version of this table under its final name."""
         return Located(version, self._naming.path(version), self._naming)
 
     @property
@@ -375,7 +377,7 @@ class Pending:
 
     @property
     def next_version(self) -> int:
-        """The number that the next attempt is for."""
+        """The version number of the next attempt."""
         if self._detached_version is not None:
             return self._detached_version
         if self.seen is None:
@@ -387,10 +389,10 @@ class Pending:
         return self.change.new_table_naming if self.seen is None else self.seen.naming
 
     def landed(self, snapshot: Snapshot, attempts: int) -> CommitResult:
-        """What is told of a commit that landed."""
+        """The result of a successful commit."""
         if self._made is not None and snapshot.inline_transaction is self._made[2]:
             transaction = self._made[1]
-        else:  # it was an earlier attempt that landed
+        else:  # an earlier attempt succeeded
             found = load_transaction(self.files.objects, snapshot)
             assert found is not None, "every version of ours has its transaction"
             transaction = found
@@ -399,7 +401,7 @@ class Pending:
 
 
 def _new_fragments(operation: Operation) -> Sequence[DataFragment]:
-    """The rows that an operation brings in."""
+    """The fragments that an operation adds."""
     if isinstance(operation, operations.Append):
         return operation.fragments
     return operation.new_fragments if isinstance(operation, operations.Update) else ()

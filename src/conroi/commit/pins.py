@@ -20,14 +20,14 @@ _log = logging.getLogger(__name__)
 
 UUID_LENGTH = 36
 FINAL_ATTEMPTS = 4
-"""How often a final name is tried that is said to be taken while no file has it."""
+"""Maximum number of puts to a final name that is reported as taken while no file has it."""
 FINAL_PAUSE_S = 0.02
-"""The longest first pause between two such attempts, in seconds; it doubles."""
+"""Upper bound of the first pause between two such puts, in seconds; it doubles."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """The version of a table that the lake has: its number, its manifest as it was published, and who made it."""
+    """The version of a table that the lake has: its number, its published manifest, and its author."""
 
     version: int
     manifest: str
@@ -36,7 +36,7 @@ class Pin:
 
     @property
     def published(self) -> Located:
-        """Where the manifest was when it was published."""
+        """The location of the manifest at its publication."""
         return Located(self.version, self.manifest, self.final.naming)
 
     @property
@@ -46,7 +46,7 @@ class Pin:
 
     @property
     def final(self) -> Located:
-        """Where the manifest is as soon as somebody has finalized it."""
+        """Where the manifest is once it is finalized."""
         name = self.manifest.removeprefix(f"{VERSIONS_DIR}/")
         if self.is_staged:
             name = name[: -UUID_LENGTH - 1]
@@ -60,12 +60,12 @@ class Pin:
 
 
 def staged_path(located: Located, uuid: str) -> str:
-    """The name under which a manifest waits until it is published and finalized."""
+    """The name of a staged manifest, until it is published and finalized."""
     return f"{located.path}-{uuid}"
 
 
 def pin_of(objects: Objects, snapshot: Snapshot) -> Pin:
-    """The pin of a version that is under its final name, such as one that other software wrote."""
+    """The pin of a version under its final name, such as one that other software wrote."""
     uuid = snapshot.manifest.head.transaction_file.partition("-")[2].removesuffix(".txn")
     if not uuid:
         transaction = load_transaction(objects, snapshot)
@@ -74,7 +74,7 @@ def pin_of(objects: Objects, snapshot: Snapshot) -> Pin:
 
 
 def load_pinned(objects: Objects, pin: Pin) -> Snapshot:
-    """The pinned version: under its final name if that is the one, else where it was staged; else refuse."""
+    """Load the pinned version: under its final name if that is the same commit, else from its staged name."""
     snapshot = _final(objects, pin)
     if snapshot is not None:
         return snapshot
@@ -98,7 +98,7 @@ def _final(objects: Objects, pin: Pin) -> Snapshot | None:
 
 
 def is_made_by(objects: Objects, snapshot: Snapshot, uuid: str) -> bool:
-    """Whether this transaction made the version."""
+    """Whether this transaction created the version."""
     if uuid and snapshot.manifest.head.transaction_file.endswith(f"-{uuid}.txn"):
         return True
     transaction = load_transaction(objects, snapshot)
@@ -108,9 +108,10 @@ def is_made_by(objects: Objects, snapshot: Snapshot, uuid: str) -> bool:
 
 
 def finalize(objects: Objects, pin: Pin, environment: Environment, data: bytes | None = None) -> bool:
-    """Put a published manifest under its final name, unless that is done; `data` are its bytes, if they are at hand.
+    """Put a published manifest under its final name, unless that is done; `data` are its bytes, if known.
 
-    True if we did it, False if it was done before. Never overwrites: ForkedTableError if another version has the name.
+    True if this call did it, False if it was done before. Never overwrites: ForkedTableError if another commit has the
+    name.
     """
     if not pin.is_staged:
         return False
@@ -123,17 +124,17 @@ def finalize(objects: Objects, pin: Pin, environment: Environment, data: bytes |
         load_pinned(objects, pin)
         return False
     if seconds_since(environment, started) > ages().version_s / 2 and watermark(objects) >= pin.version:
-        objects.delete([final.path])  # we stood still while others finalized it, went on, and collected it
+        objects.delete([final.path])  # this process was paused; others finalized it, continued, and collected it
         return False
     _tidy(objects, pin)
     return True
 
 
 def _put_final(objects: Objects, pin: Pin, data: bytes | None, environment: Environment) -> bool:
-    """Whether we put it; False if the name holds this very version.
+    """Whether we put it; False if the name holds this very commit.
 
-    A name that is said to be taken while no file has it is no fork: the storage was busy with another request for it,
-    or a collector has taken the version since. The put is sent again after a pause.
+    A name that is reported as taken while no file has it is not a conflict: the storage was busy with another request
+    for it, or a collector has deleted the version since. The put is repeated after a pause.
     """
     path = pin.final.path
     for attempt in range(1, FINAL_ATTEMPTS + 1):
@@ -141,7 +142,7 @@ def _put_final(objects: Objects, pin: Pin, data: bytes | None, environment: Envi
             if objects.is_local:
                 objects.rename_if_absent(pin.manifest, path)
             else:
-                # Who helps looks first: the publisher is often through with it, and some storage ignores conditions.
+                # A helping process looks first: the publisher has often done it, and some storage ignores conditions.
                 if data is None and objects.head(path) is not None:
                     raise NameTaken(path)
                 FinalPut().put_new(objects, path, objects.get(pin.manifest) if data is None else data)
@@ -162,7 +163,7 @@ def _put_final(objects: Objects, pin: Pin, data: bytes | None, environment: Envi
 
 
 def _tidy(objects: Objects, pin: Pin) -> None:
-    """Best effort: the staged copy is not needed any more; on local disk it has moved."""
+    """Best effort: delete the staged copy; on local disk it was moved."""
     try:
         if not objects.is_local:
             objects.delete([pin.manifest])
@@ -171,9 +172,9 @@ def _tidy(objects: Objects, pin: Pin) -> None:
 
 
 def forked(objects: Objects, pin: Pin) -> ForkedTableError:
-    """The error for a version of the lake whose final name somebody else has."""
+    """The error for a version of the lake whose final name holds an out-of-band commit."""
     return ForkedTableError(
-        f"The lake published version {pin.version} of this table, but somebody who writes by its path took the name of "
+        f"The lake published version {pin.version} of this table, but an out-of-band writer (by path) took the name of "
         "that version first. Both are there; the lake reads its own.",
         table=objects.root,
         version=pin.version,

@@ -30,13 +30,13 @@ from conroi.stores.versions import Located
 _log = logging.getLogger(__name__)
 
 RESENDS = 3
-"""So often the same bytes are sent again to a name that is still free after an error."""
+"""Number of times the same bytes are sent again to a name that is still free after an error."""
 RESEND_PAUSE_S = 0.02
-"""The longest pause before the first resend, in seconds; it doubles."""
+"""Upper bound of the pause before the first resend, in seconds; it doubles."""
 
 
 class Putting:
-    """The puts of one commit, which is known by the id of its transaction."""
+    """The puts of one commit, identified by its transaction id."""
 
     def __init__(self, files: TableFiles, uuid: str) -> None:
         self._files = files
@@ -44,10 +44,10 @@ class Putting:
         self.taken: Snapshot | None = None
         """The version that was last found under a name we wanted."""
         self._is_unanswered = False
-        """Whether a send of the version that is being put had no answer."""
+        """Whether a request for the version that is being put had no response."""
 
     def put(self, located: Located, data: bytes, file: ManifestFile) -> Snapshot | None:
-        """The version, now real; None if a concurrent writer has its name."""
+        """The committed version; None if a concurrent writer has its name."""
         self.taken, self._is_unanswered = None, False
         self._require_conditions(file)
         try:
@@ -56,7 +56,7 @@ class Putting:
             raise self._collected(located, collected) from None
 
     def _require_conditions(self, file: ManifestFile) -> None:
-        """The transaction's file is written, so a conditional put of it must be refused."""
+        """Probe for conditional writes: the transaction file exists, so a conditional put of it must be refused."""
         path = f"{TRANSACTIONS_DIR}/{file.manifest.head.transaction_file}"
         for resend in range(RESENDS):
             try:
@@ -96,7 +96,7 @@ class Putting:
             raise self._unknown_or(StoreUnavailable(str(cause)), located) from cause
 
     def _look_for_mine(self, located: Located, sent_at: Moment) -> Snapshot | None:
-        """The version that took the name: ours, if the put landed and only its answer was lost; else None."""
+        """The version under the name, if it is ours: the put succeeded and only its response was lost. Else None."""
         try:
             snapshot = self.taken = load_snapshot(self._files.objects, located)
             transaction = load_transaction(self._files.objects, snapshot)
@@ -111,15 +111,15 @@ class Putting:
         return snapshot
 
     def _refuse_doubt(self, located: Located, sent_at: Moment) -> None:
-        """The name was taken, and no file has it: whatever had it was collected, and it may have been ours.
+        """The name was reported as taken, but no file has it: the version there was collected, and may have been ours.
 
-        A definite answer, that the name is taken, to the only send, a moment ago: nothing so young is collected.
+        Certain only if the one request was refused just now: nothing that young is collected.
         """
         if self._is_unanswered or seconds_since(self._files.environment, sent_at) >= ages().version_s:
             raise self._may_be_collected(located)
 
     def _collected(self, located: Located, collected: VersionCollected) -> RetryableConflict | CommitStateUnknown:
-        """This process stood still while others made that version, went on, and collected it."""
+        """The error of a process that was paused while others committed that version, continued, and collected it."""
         if self._is_unanswered or not collected.is_certain:
             return self._may_be_collected(located)
         return RetryableConflict(
@@ -141,7 +141,7 @@ class Putting:
         )
 
     def _unknown_or(self, error: ConroiError, located: Located) -> ConroiError:
-        """A refusal is an answer, if every send had one; silence is not."""
+        """The given refusal if every request had a response; CommitStateUnknown otherwise."""
         if not self._is_unanswered and not isinstance(error, StoreUnavailable):
             return error
         return CommitStateUnknown(

@@ -19,18 +19,18 @@ from conroi.stores.objects import Objects
 
 RESERVED_DIR = "_conroi/reserved"
 RESERVED_S = 1.0
-"""For so long conroi writers wait for a client that was refused; once it has come they go on at once."""
+"""Expiry of a reservation, in seconds; writers continue as soon as it is used."""
 LOOK_S = 10.0
-"""On an object store, where a look is a request, a writer looks for reservations so often…"""
+"""Interval between checks for reservations on an object store, in seconds, where a check is a request…"""
 BUSY_LOOK_S = 0.5
-"""… and so often for a minute after it found one."""
+"""… and the interval for a minute after one was found."""
 BUSY_FOR_S = 60.0
 PAUSE_S = 0.005
-"""Between two looks whether a reservation was used."""
+"""Polling interval while waiting for a reservation, in seconds."""
 
 
 class Reservations:
-    """The reservations of one lake, as one process deals with them."""
+    """The reservations of one lake, as used by one process."""
 
     def __init__(self, objects: Objects, environment: Environment) -> None:
         self._objects = objects
@@ -40,7 +40,7 @@ class Reservations:
         self._found_at = float("-inf")
 
     def is_due(self) -> bool:
-        """Whether it is time to look: always on local disk, where it costs nothing."""
+        """Whether to check for reservations now: always on local disk, where it costs nothing."""
         now = self._environment.monotonic()
         every_s = BUSY_LOOK_S if now - self._found_at < BUSY_FOR_S else LOOK_S
         if self._objects.is_local or now - self._looked_at >= every_s:
@@ -49,7 +49,7 @@ class Reservations:
         return False
 
     def reserve(self, tables: Collection[str]) -> None:
-        """A client of ours was refused: it is the next of those that wait; it keeps the place that it has."""
+        """A client of ours was refused: reserve the next version for it; it keeps an existing reservation."""
         wanted = frozenset(tables)
         try:
             mine = self._mine.get(wanted)
@@ -62,14 +62,14 @@ class Reservations:
             pass
 
     def used(self, tables: Collection[str]) -> None:
-        """A client of ours was not refused."""
+        """A client of ours was not refused: release its reservation."""
         mine = self._mine.pop(frozenset(tables), None)
         if mine is not None:
             with contextlib.suppress(StoreError):
                 self._objects.delete([mine])
 
     def let_pass(self, tables: Collection[str], longest_s: float = RESERVED_S) -> None:
-        """Wait for the oldest reservation of these tables, unless it is ours; take one away that is not used."""
+        """Wait for the oldest reservation of these tables, unless it is ours; remove one that has expired."""
         try:
             oldest = self._oldest(tables)
             if oldest is None or oldest in self._mine.values():

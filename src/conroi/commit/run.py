@@ -22,31 +22,32 @@ _log = logging.getLogger(__name__)
 
 COMMIT_RETRIES = 20
 REPEATED_WORK_MAY_TAKE = 3.0
-"""Others are asked to be patient for so many times what the work took when it was done in vain."""
+"""Other writers are asked to yield for this multiple of the duration of the wasted work."""
 EXECUTIONS = 10
-"""So many times a verb's work is done again after a retryable conflict."""
+"""Maximum number of executions of a verb's work after retryable conflicts."""
 
 
 class How(TypedDict, total=False):
-    """What every verb that commits takes besides its own arguments."""
+    """Write options common to all verbs that commit."""
 
     message: str
     """The commit message, shown by history()."""
     properties: Mapping[str, str]
-    """Notes kept with the commit."""
+    """Custom key-value properties of the commit."""
     retries: int
-    """How often to try again when others commit first; 0 fails fast."""
+    """Number of retries after conflicts; 0 fails fast."""
     strict: bool
-    """Refuse if anybody else commits while the work is done, even where both changes fit together."""
+    """Refuse after any concurrent commit, even where both changes are compatible."""
     expect: int
     """Refuse unless the table's newest version is this one."""
     detached: bool
-    """Make a version off the table's line of versions, on the one this table is pinned at: only who knows its number
-    sees it."""
+    """Create a version outside the table's linear history, on the version this table is pinned at; read only by its
+    number.
+    """
 
 
 class Work(Protocol):
-    """What a verb hands back: work that is done and becomes a Change."""
+    """The result of a verb's work, which becomes a Change."""
 
     def change(self, base: Snapshot, *, uuid: str, properties: Mapping[str, str], must_not_move: bool) -> Change: ...
 
@@ -56,7 +57,7 @@ W = TypeVar("W", bound=Work)
 
 @dataclass(frozen=True)
 class Done(Generic[W]):
-    """What became of a verb: the version it made, or the one it found nothing to do on."""
+    """The outcome of a verb: the version it committed, or the one on which it was a no-op."""
 
     snapshot: Snapshot
     work: W | None
@@ -70,9 +71,9 @@ def run(
     how: How,
     prepare: Callable[[Snapshot], None] | None = None,
 ) -> Done[W]:
-    """Do the verb's work on the newest version and commit it. `known` is the newest version seen so far.
+    """Execute the verb's work on the newest version and commit it. `known` is the newest version seen so far.
 
-    `prepare` does what can be done of it before it is our turn.
+    `prepare` does the part that can be done before it is our turn.
     """
     files.refuse_past()
     settings = _settings(how)
@@ -104,7 +105,7 @@ def run(
 def _head_in_turn(
     files: TableFiles, known: Snapshot, baton: Baton, prepare: Callable[[Snapshot], None] | None
 ) -> Snapshot:
-    """The newest version; where our work was in vain a moment ago, not before it is our turn to work."""
+    """The newest version; if our last work was wasted by a conflict, after waiting for our turn."""
     head = files.newest(known)
     turns = files.turns
     if baton.is_mine or files.publisher is not None or not turns.works_in_vain():
@@ -132,7 +133,7 @@ def _note_writer(files: TableFiles, snapshot: Snapshot) -> None:
 
 
 def _before_doing_it_again(files: TableFiles, baton: Baton, losses: int, took_s: float) -> None:
-    """Work that was done in vain a few times asks the others to wait for it; what others ask for, it waits for."""
+    """After several wasted executions, request the priority token; yield to another writer's token."""
     baton.ask(losses, needs_s=REPEATED_WORK_MAY_TAKE * took_s)
     if files.turns.is_contended():
         baton.give_way(files.turns.turn_s())
@@ -180,7 +181,7 @@ def _check_expected(expected: int | None, head: Snapshot, table: str) -> None:
 
 
 def checked_retries(retries: int) -> int:
-    """The number, if that many retries can be made."""
+    """Validate a number of retries."""
     if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidInputError(
             f"retries={retries!r} is not a number of retries.",
@@ -190,7 +191,7 @@ def checked_retries(retries: int) -> int:
 
 
 def checked_texts(texts: Mapping[str, str]) -> dict[str, str]:
-    """The message, properties or settings, if they are all text."""
+    """Validate a message, properties or settings: all must be strings."""
     for key, value in texts.items():
         if not isinstance(key, str) or not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidInputError(

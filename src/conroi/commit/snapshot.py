@@ -29,26 +29,26 @@ from conroi.stores.versions import Located
 from conroi.version import WRITER
 
 FRONT_BYTES = 8192
-"""So much of a manifest's front is read for the transaction alone, where a second read costs little."""
+"""Number of bytes at the front of a manifest that are read for the transaction alone, where a second read is cheap."""
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A manifest and where it stands. `is_final` is False while it is staged and nobody else can see it."""
+    """A manifest and its location. `is_final` is False while it is staged and not visible to others."""
 
     manifest: Manifest
     located: Located
     inline_transaction: bytes | None = None
     is_final: bool = True
     is_private: bool = False
-    """Whether it is a version that only a transaction sees, which never gets a file."""
+    """Whether it is a version inside a transaction, which never gets a file."""
     claims_too_much: bool = False
-    """Whether an index in the file covers fragments that it cannot know; `manifest` has it without them."""
+    """Whether an index in the file covers fragments that it cannot cover; `manifest` has it without them."""
     is_admitted: bool = field(default=False, compare=False, repr=False)
-    """Whether it was looked at before it came to this process, so that pylance may have it: see
-    conroi.data.admission."""
+    """Whether it was validated before it came to this process, so that pylance may open it: see conroi.data.admission.
+    """
     home: Objects | None = field(default=None, compare=False, repr=False)
-    """Of a table of a lake: the storage that has this version. A merge may let a table go on in another folder."""
+    """Of a table of a lake: the storage that has this version. After a merge a table may continue in another folder."""
 
     @property
     def version(self) -> int:
@@ -63,7 +63,7 @@ class Snapshot:
         return self.manifest.indices
 
     def count_row_ids(self, first: int, end: int) -> int:
-        """How many rows, deleted ones included, have a stable id from `first` up to, not with, `end`."""
+        """How many rows, deleted ones included, have a stable id from `first` up to, excluding, `end`."""
         ids = (decode_row_ids(each.inline_row_ids, rows=each.physical_rows) for each in self.manifest.fragments)
         return sum(int(((each >= first) & (each < end)).sum()) for each in ids)
 
@@ -74,15 +74,15 @@ class Snapshot:
 
     @cached_property
     def writer(self) -> str:
-        """Which software wrote it, such as `lance 14.0.2`."""
+        """The software that wrote it, such as `lance 14.0.2`."""
         writer = self.manifest.head.writer_version
         return f"{writer.library} {writer.version}".strip()
 
 
 def load_snapshot(objects: Objects, located: Located, *, is_unchecked: bool = False) -> Snapshot:
-    """Read the manifest file; CorruptionError if it is damaged, UnsupportedError if it needs what we do not have.
+    """Read the manifest file; CorruptionError if it is damaged, UnsupportedError if it needs an unknown feature.
 
-    `is_unchecked`: with index coverage as it is in the file, whether that can be or not.
+    `is_unchecked`: with the index coverage of the file, valid or not.
     """
     file = _read_file(objects, located)
     require_readable(file.manifest.head)
@@ -99,7 +99,7 @@ def load_snapshot(objects: Objects, located: Located, *, is_unchecked: bool = Fa
 
 
 def with_checked_coverage(objects: Objects, located: Located, manifest: Manifest) -> Manifest:
-    """The manifest without index coverage that no index can have gained; itself if there is none.
+    """The manifest without invalid index coverage; itself if there is none.
 
     Lance before 14 adds fragments to indices that answer with addresses (see `without_gained`). What conroi wrote was
     checked when it was built. For what others wrote, an index is compared with the oldest version that has it: about
@@ -117,7 +117,7 @@ _FIRST_COVERAGE: BoundedCache[BitMap] = BoundedCache(4 * 1024 * 1024)
 
 
 def _first_coverage(objects: Objects, located: Located, index: IndexMetadata) -> BitMap | None:
-    """What the index covered at the oldest version there is that has it; None if it does not say."""
+    """What the index covered at the oldest existing version that has it; None if it does not say."""
     key = (objects.root, index.uuid.uuid)
     known = _FIRST_COVERAGE.get(key)
     if known is not None:
@@ -160,7 +160,7 @@ def _read_file(objects: Objects, located: Located) -> ManifestFile:
 
 
 def load_transaction(objects: Objects, snapshot: Snapshot) -> Transaction | None:
-    """The transaction that made the version: from inside the manifest, else from its file; None if neither is there."""
+    """The transaction that created the version: from the manifest, else from its file; None if neither exists."""
     if snapshot.inline_transaction is not None:
         return _fitting(snapshot, decode_transaction(snapshot.inline_transaction))
     name = snapshot.manifest.head.transaction_file
@@ -179,7 +179,7 @@ def _fitting(snapshot: Snapshot, transaction: Transaction) -> Transaction:
 
 
 def load_only_transaction(objects: Objects, located: Located) -> Transaction | None:
-    """The transaction inside a manifest, without the rest: for versions that are only passed over."""
+    """The transaction inside a manifest, without the rest: for versions that are only checked for conflicts."""
     if objects.is_local:
         front = transaction_at_front(objects.get_range(located.path, 0, FRONT_BYTES))
         if front is not None:

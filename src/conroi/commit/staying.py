@@ -30,17 +30,17 @@ _AT_ONCE = 32
 
 
 def is_recent_for_files(files: TableFiles, then: Moment | None) -> bool:
-    """Whether nothing that was written since can have been collected."""
+    """Whether files written since then are within the grace period, so that none can have been collected."""
     return then is not None and seconds_since(files.environment, then) < ages().file_s / 2
 
 
 def is_recent_for_versions(files: TableFiles, then: Moment | None) -> bool:
-    """Whether no version that was made since can have been collected."""
+    """Whether versions created since then are within the grace period, so that none can have been collected."""
     return then is not None and seconds_since(files.environment, then) < ages().version_s / 2
 
 
 def refuse_collected_between(files: TableFiles, seen: Snapshot) -> None:
-    """After catching up from a version that was read long ago: all that came after it must be what it was then."""
+    """After catching up from a version that was read long ago: the versions since must be unchanged."""
     newest = watermark(files.objects)
     if newest > seen.version:
         raise RetryableConflict(
@@ -54,9 +54,9 @@ def refuse_collected_between(files: TableFiles, seen: Snapshot) -> None:
 
 
 def refuse_forgotten(files: TableFiles, restored: Snapshot) -> None:
-    """A version that is to come back must not have been collected since it was read, nor be on its way.
+    """A version to restore must not have expired since it was read, nor be expiring.
 
-    First we say that it must stay, then we look: a collector does the same the other way round.
+    First the writer records that it must stay, then it checks; a collector does the same in the opposite order.
     """
     final = restored.naming.path(restored.version)
     folder = holder_of(files.objects, final)
@@ -74,7 +74,8 @@ def refuse_forgotten(files: TableFiles, restored: Snapshot) -> None:
 def confirm_written(files: TableFiles, fragments: Sequence[DataFragment], since: Moment | None) -> None:
     """Files that were written before the verb began: RetryableConflict unless all of them stay for its commit.
 
-    A collector spares what a young transaction names. So we leave one, and only then look at the files.
+    A collector keeps the files that a young transaction names. So a transaction is written first, and then the files
+    are checked.
     """
     if not fragments or is_recent_for_files(files, since):
         return
@@ -89,10 +90,10 @@ def confirm_written(files: TableFiles, fragments: Sequence[DataFragment], since:
 def refuse_swept(
     files: TableFiles, transaction: Transaction, seen: Snapshot | None, bases: Sequence[BasePath], *, is_given: bool
 ) -> None:
-    """The files that this change brings in must be there, and younger than what a collector has swept.
+    """The files that this change adds must exist, and be younger than the sweep watermark.
 
-    `bases` are those of the version to come. Files under one of them belong to another table, which keeps them: those
-    must only be there. `is_given` says that the caller wrote the files: if no collector ever ran, they never were.
+    `bases` are those of the next version. Files under one of them belong to another table, which keeps them: those must
+    only exist. `is_given` says that the caller wrote the files: if no collector ever ran, they never existed.
     """
     swept_ns, references = swept_until_ns(files.objects), list(_staged(transaction, seen))
     places = {base.id: base for base in bases}
@@ -115,7 +116,7 @@ def refuse_swept(
 
 
 def _staged(transaction: Transaction, seen: Snapshot | None) -> Iterator[Reference]:
-    """What the change names that the newest version has not."""
+    """The files that the change names and the newest version does not."""
     known = set[str]() if seen is None else set(names_in_manifest(seen.manifest))
     for reference in references_in_transaction(transaction.wire):
         if name_of(reference.path) not in known:

@@ -21,20 +21,20 @@ from conroi.parallel import ProcessLock
 
 WRITER_PROPERTY = "conroi.writer"
 ACTIVE_FOR_S = 2.0
-"""A writer that was not seen for so long is not waited for."""
+"""A writer whose last commit is older than this, in seconds, is not waited for."""
 SLACK = 2.0
-"""A writer is given so many times the turns that it should take."""
+"""Stop waiting for another writer's turn after this multiple of its expected duration."""
 SHORTEST_S = 0.0005
 PROCESSORS = os.cpu_count() or 1
 SLOW_TURNS = 4
 LOOK_EVERY = 8
-"""A writer that meets no other looks with every so many commits whether one waits to be let through."""
+"""A writer without visible contention checks for a priority token once in this many commits."""
 LONGEST_PAUSE_S = 0.001
-"""Between two looks whether it is our turn, where looking costs nothing."""
+"""Polling interval while waiting for a turn, in seconds, where looking costs nothing."""
 
 
 class Turns:
-    """What one process has seen of the writers of one table."""
+    """The writers of one table, as observed by one process."""
 
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
@@ -50,11 +50,11 @@ class Turns:
         self._in_vain_at: float | None = None
         self._uncontended = 0
         self.is_awaited = False
-        """Whether another writer was seen to hold the baton, by one that met no other writer."""
+        """Whether an uncontended writer found a priority token of another writer."""
         self._lock = ProcessLock()
 
     def saw(self, version: int, transaction: Transaction, timestamp_ns: int | None = None) -> None:
-        """A version that was committed, by us or by a concurrent writer; and when, by the clock of who did."""
+        """Record an observed commit, by us or by a concurrent writer, with its time by the clock of its writer."""
         writer = transaction.wire.transaction_properties.get(WRITER_PROPERTY, "")
         with self._lock:
             if timestamp_ns is not None:
@@ -67,29 +67,29 @@ class Turns:
                 self._seen_at[writer] = self._environment.monotonic()
 
     def is_contended(self) -> bool:
-        """Whether others have been writing just now, or one has asked to be let through."""
+        """Whether other writers were active recently, or one holds the priority token."""
         return self.is_awaited or bool(self._others())
 
     def is_look_due(self) -> bool:
-        """Whether to look for the baton with this commit.
+        """Whether to check for a priority token with this commit.
 
-        A writer that is faster than all others wins every race. It sees no commits of theirs, so it would never give
-        way: they starve. So it looks now and then, which costs it one request in so many commits.
+        A writer that is faster than all others wins every race. It sees no commits of theirs, so it would never yield:
+        they starve. So it checks once in a while, at the cost of one request in many commits.
         """
         with self._lock:
             self._uncontended += 1
             return self._uncontended % LOOK_EVERY == 0 and not self._others_active()
 
     def are_many(self) -> bool:
-        """Whether more are writing than this machine can run at once."""
+        """Whether there are more active writers than processors."""
         return len(self._others()) + 1 > PROCESSORS
 
     def is_ahead(self) -> bool:
-        """Whether we have committed a moment ago, and not even a quarter of the others since."""
+        """Whether we committed recently, and less than a quarter of the others have since."""
         return self._last_version - self._my_version < len(self._others()) // 4
 
     def places_to_wait(self) -> int:
-        """How many others have their turn before us; 0 if it is ours."""
+        """How many other writers have their turn before us; 0 if it is ours."""
         others = self._others()
         last = self._last_writer
         if last != self.me and last not in others:
@@ -98,12 +98,12 @@ class Turns:
         return (ring.index(self.me) - ring.index(last) - 1) % len(ring) if others else 0
 
     def took(self, seconds: float) -> None:
-        """How long an attempt of ours took, from the build to the storage's answer."""
+        """Record the duration of an attempt of ours, from the build to the storage's response."""
         with self._lock:
             self._attempts.append(seconds)
 
     def turn_s(self) -> float:
-        """How long a turn is: what our own attempts take when nothing delays them.
+        """Length of a turn, in seconds: the duration of our own attempts when nothing delays them.
 
         Not the time between the commits we see: that grows with the waiting itself.
         """
@@ -111,7 +111,8 @@ class Turns:
             return min(self._attempts, default=SHORTEST_S)
 
     def place_s(self) -> float:
-        """How long to wait for one writer before us: as long as our own attempts take, or less if all are faster.
+        """How long to wait for one writer before us, in seconds: the duration of our own attempts, or less if all are
+        faster.
 
         A writer on a slow connection that measured the others by itself would come too late for every turn.
         """
@@ -121,7 +122,7 @@ class Turns:
         return self.turn_s() if pace_s is None else min(self.turn_s(), pace_s)
 
     def losses(self, attempts: int) -> int:
-        """How often we have lost, for asking the others to wait.
+        """Weighted number of lost races, which decides about the priority token.
 
         A writer whose attempts take many turns of the others cannot win a race, so its losses count for more.
         """
@@ -129,26 +130,26 @@ class Turns:
         return 2 * attempts if is_slow else attempts
 
     def worked(self, seconds: float, *, in_vain: bool) -> None:
-        """How long a verb took, work and commit; `in_vain` if what others committed meanwhile undid the work."""
+        """Record the duration of a verb, work and commit; `in_vain` if a conflict wasted the work."""
         with self._lock:
             self._works.append(seconds)
             if in_vain:
                 self._in_vain_at = self._environment.monotonic()
 
     def works_in_vain(self) -> bool:
-        """Whether work of ours was undone just now: then it is better to wait first, and work when it is our turn."""
+        """Whether our recent work was wasted by a conflict: then wait for our turn before working."""
         at = self._in_vain_at
         return at is not None and self._environment.monotonic() - at < ACTIVE_FOR_S
 
     def work_s(self) -> float:
-        """How long a turn is if the work is done in it."""
+        """Length of a turn that includes the work, in seconds."""
         with self._lock:
             return sorted(self._works)[len(self._works) // 2] if self._works else SHORTEST_S
 
     def wait(self, places: int, has_moved: Callable[[int], bool] | None, turn_s: float | None = None) -> None:
-        """Until so many others have committed, or for as long as that may take them.
+        """Wait until this many others have committed, or for as long as that should take.
 
-        `has_moved` says whether so many versions are there, where looking costs nothing.
+        `has_moved` says whether this many versions exist, where looking costs nothing.
         """
         turn_s = self.place_s() if turn_s is None else turn_s
         self._environment.sleep((places - 1) * turn_s)
@@ -158,7 +159,7 @@ class Turns:
             self._environment.sleep(pause_s)
 
     def _others(self) -> list[str]:
-        """Who else is writing just now."""
+        """The other active writers."""
         if not self._seen_at:
             return []
         with self._lock:

@@ -19,7 +19,9 @@ RULES: dict[type[ConflictError], str] = {
 
 @contextlib.contextmanager
 def naming_the_winner(files: TableFiles, mine: str = "") -> Generator[None]:
-    """Such an error from inside gets to say who made that version, and when; `mine` is the operation that lost."""
+    """Context manager that adds author and time of the concurrent commit to a conflict; `mine` is the operation that
+    lost.
+    """
     try:
         yield
     except (ExpectedVersionMismatch, TooMuchContention) as error:
