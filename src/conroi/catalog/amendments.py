@@ -8,7 +8,9 @@ from conroi.catalog.rows import Row
 
 
 class Amendment(Protocol):
-    """A note for the row of a table. Both methods are called on every attempt, on the state that the put is for."""
+    """A change to a table's row, computed at commit. Both methods run on every attempt, on the state that the put
+    is for.
+    """
 
     @property
     def object_id(self) -> str:
@@ -16,9 +18,9 @@ class Amendment(Protocol):
         ...
 
     def check(self, row: Row | None) -> None:
-        """Raise what forbids the publication, by the row as it is before it; None if there is no such table."""
+        """Raise a conflict that forbids the publication, given the current row; None if there is no such table."""
         ...
 
     def amended(self, row: Row) -> Row:
-        """The row to publish, made of the one that the publication would leave; check() has been called."""
+        """The row to publish, derived from the one that the publication would leave; check() has been called."""
         ...

@@ -20,7 +20,7 @@ from conroi.stores.versions import FolderVersions
 
 
 class BranchedLake:
-    """The main branch of a lake, with what it takes to make, open and end others."""
+    """The main branch of a lake, with the operations that create, open and delete other branches."""
 
     def __init__(self, main: Catalog, manifest: TableFiles) -> None:
         self.main = main
@@ -61,7 +61,7 @@ class BranchedLake:
     # ------------------------------------------------------------------------ making and ending
 
     def create(self, name: str, parent: Branch, version: int | None) -> Branch:
-        """Make a branch of a version of another; no data are copied, and no table is looked at."""
+        """Create a branch from a version of another; copies no data and reads no table."""
         free = self.names.free(name)
         environment = self.main.environment
         _, files = self.opened(parent)
@@ -73,7 +73,7 @@ class BranchedLake:
         assert branch.lance_name is not None
         objects = self._files(branch.lance_name, lineage).objects
         write_fork(objects, begin.located.path)
-        self.names.give(free, branch)  # who was not fast enough leaves a folder without a name, to be collected
+        self.names.give(free, branch)  # the loser of a race leaves an unnamed folder, which is garbage-collected
         self._refuse_collected(files, branch, begin.version)
         size = objects.head(begin.located.path)
         write_lance_ref(
@@ -87,7 +87,7 @@ class BranchedLake:
         return branch
 
     def _refuse_collected(self, files: TableFiles, branch: Branch, version: int) -> None:
-        """A collector that looked for branches before this one had its name may be about to take its beginning."""
+        """A collector that listed the branches before this one had its name may be deleting its first version."""
         if files.versions.locate(version) is None or fate(files.objects, version) is not Fate.STAYS:
             self.names.take_away(branch)
             raise NotFoundError(
@@ -97,7 +97,7 @@ class BranchedLake:
             )
 
     def forget(self, branch: Branch, written: Snapshot) -> None:
-        """Take the name of a branch away that has ended; `written` is the last version of its `__manifest`."""
+        """Remove the name of a deleted branch; `written` is the last version of its `__manifest`."""
         assert branch.lance_name is not None
         self.names.take_away(branch)
         delete_lance_ref(self.manifest.objects, branch.lance_name)
@@ -106,7 +106,7 @@ class BranchedLake:
         self.main.branches.pop(branch.id, None)
 
     def _written_tables(self, branch: Branch, ended: Snapshot) -> list[str]:
-        """The tables that pylance knows to have the branch."""
+        """The tables for which pylance has the branch."""
         from conroi.catalog.manifest_rows import load_rows
 
         _, files = self.opened(branch)
@@ -116,7 +116,7 @@ class BranchedLake:
 
 
 def _lineage(parent: Branch, version: int) -> tuple[tuple[str, int], ...]:
-    """Where a branch that begins there finds the versions from before it."""
+    """Where a branch that starts there finds the versions from before it."""
     if parent.lance_name is None:
         return ((MANIFEST, version),)
     bounded = tuple((folder, min(bound, version)) for folder, bound in parent.lineage)

@@ -31,20 +31,21 @@ from conroi.stores.versions import FolderVersions, Located
 _log = logging.getLogger(__name__)
 
 LEAVE_TO_PUBLISHER_NS = 1_000_000_000
-"""A reader leaves a version that was published so recently to its publisher to finish."""
+"""Nanoseconds. A reader leaves a version published this recently to its publisher to finalize."""
 LONGEST_TURN_S = 2.0
-"""For so long a thread waits for another one that is publishing."""
+"""Maximum wait of a thread for another one that is publishing, in seconds."""
 MOST_SNAPSHOTS = 512
-"""So many manifests of tables are kept at hand."""
+"""Maximum number of cached table manifests."""
 
 Lineage = tuple[tuple[str, int], ...]
 """The folders that have the older versions of a table on a branch, and up to which, nearest first."""
 Line = tuple[str, Lineage]
-"""One line of versions of a table: its folder, and where the versions from before it are. It belongs to the row that
-says so: another row may have the same folder with another lineage."""
+"""One linear history of a table: its folder, and the folders of the versions before it. It belongs to the row that
+has it: another row may have the same folder with another lineage.
+"""
 SnapshotKey = tuple[Line, int, str]
 Wrap = Callable[[Objects], Objects]
-"""Puts an instrument around the files of a table."""
+"""Wraps an instrument around the files of a table."""
 
 
 def unwrapped(objects: Objects) -> Objects:
@@ -81,7 +82,7 @@ class Catalog:
         self._storage_options = storage_options
         self._durable = durable
         self.place = root.root, storage_options, durable
-        """Where the lake is, and how it is reached."""
+        """Location of the lake, and its connection settings."""
         self._wrap = wrap
         self._state: LakeState | None = None
         self._objects: dict[str, Objects] = {}
@@ -90,13 +91,13 @@ class Catalog:
         self._folders: dict[Line, FolderVersions] = {}
         self._snapshots: OrderedDict[SnapshotKey, Snapshot] = OrderedDict()
         self.finalizing: dict[SnapshotKey, Running[bool]] = {}
-        """Published manifests that are on their way to their final names."""
+        """Published manifests that are being finalized."""
         self.locks: object | None = None
-        """The insert locks of the lake, once somebody asked for them: see conroi.locks."""
+        """The insert locks of the lake, created at first use: see conroi.locks."""
         self._lock = ProcessLock()
         self._turns = ThreadQueue(LONGEST_TURN_S)
         self.reservations = Reservations(root, environment)
-        """Of clients of the namespace that were refused."""
+        """Reservations of namespace clients that were refused."""
 
     @property
     def uri(self) -> str:
@@ -109,11 +110,11 @@ class Catalog:
         return self.refresh(self._state).state
 
     def known_state(self) -> LakeState:
-        """The newest state we have seen; looked up only if we have seen none."""
+        """The newest state seen so far; looked up only if there is none."""
         return self._state or self.state()
 
     def name_for_errors(self, table: str | None) -> str | None:
-        """What users call the table that an error names: by its name in the lake, not by its folder.
+        """The user's name of the table in an error: its name in the lake, not its folder.
 
         None for the lake's own table, which users never see, and if no table is named.
         """
@@ -129,20 +130,20 @@ class Catalog:
         return table
 
     def refresh(self, known: LakeState | None) -> Seen:
-        """The newest state, and what led to it since `known`."""
+        """The newest state, and the commits since `known`."""
         with self._lock:
             seen = self.heads.newest(known)
             self.saw(seen.state)
             return seen
 
     def saw(self, state: LakeState) -> None:
-        """Remember a state, if it is the newest."""
+        """Cache a state, if it is the newest."""
         with self._lock:
             if self._state is None or state.version > self._state.version:
                 self._state = state
 
     def at(self, version: int) -> LakeState:
-        """An older state; NotFoundError if it never was, or was collected."""
+        """An older state; NotFoundError if it never existed, or was collected."""
         known = self._state
         return _past(known if known is not None and known.version == version else self.heads.at(version))
 
@@ -151,15 +152,15 @@ class Catalog:
         return _past(self.heads.as_of(moment))
 
     def current(self) -> LakeState:
-        """The newest state as a snapshot: what is committed from now on is not in it, not even by a table's path."""
+        """The newest state as a snapshot: later commits are not visible in it, not even out-of-band ones."""
         state = self.state()
         return state.seen_at(self.environment.now_ns())
 
     @contextmanager
     def in_turn(self) -> Generator[None]:
-        """Threads of one client publish one after the other: of those who race, all but one work in vain.
+        """Serialize publications of the threads of one client: in a race all attempts but one are wasted.
 
-        Nothing depends on it but speed, so nobody waits long for one that is stuck.
+        Advisory only: the wait is bounded, so a thread that is stuck does not block the others.
         """
         with self._turns.turn():
             yield
@@ -248,7 +249,7 @@ class Catalog:
         return self.keep(row, row.pin, loaded)
 
     def newest(self, find: Callable[[LakeState], Row]) -> tuple[Row, Snapshot]:
-        """A table of the newest state; looked up again if its version was collected between the look and the load."""
+        """A table of the newest state; looked up again if its version was collected between look-up and load."""
         row = find(self.state())
         while True:
             try:
@@ -260,10 +261,10 @@ class Catalog:
                 row = later
 
     def _completed(self, row: Row, pin: Pin, snapshot: Snapshot) -> Snapshot:
-        """A published version that is not final, made final by who finds it; its publisher may be dead.
+        """Finalize a published version that is not final yet, since its publisher may have crashed.
 
-        Best effort: who only reads may not be allowed to. Far away it is left to the publisher for a moment, unless
-        pylance needs the file to read the columns.
+        Best effort: a reader may lack write permission. On object stores it is left to the publisher for a moment,
+        unless pylance needs the file to read the columns.
         """
         if snapshot.is_final or (self._is_young(snapshot) and not has_dictionaries(snapshot.manifest.fields)):
             return snapshot
@@ -279,14 +280,14 @@ class Catalog:
         return not self.root.is_local and age_ns < LEAVE_TO_PUBLISHER_NS
 
     def located(self, row: Row) -> Located:
-        """Where the pinned manifest is; one that was staged when we read it may have got its final name since."""
+        """The location of the pinned manifest; a staged one may have been finalized since."""
         snapshot = self.snapshot(row)
         if snapshot.is_final or row.pin is None:
             return snapshot.located
         return self.keep(row, row.pin, load_pinned(self.objects_of(row), row.pin)).located
 
     def keep(self, row: Row, pin: Pin, snapshot: Snapshot) -> Snapshot:
-        """Have a manifest of this table at hand for who asks next; with the storage that it was read from."""
+        """Cache a manifest of this table, with the storage that it was read from."""
         key, found = snapshot_key(row, pin), replace(snapshot, home=self.objects_of(row))
         with self._lock:
             self._snapshots[key] = found
@@ -296,7 +297,7 @@ class Catalog:
         return found
 
     def _unpinned(self, row: Row) -> Snapshot | None:
-        """The version of a table whose row pins none; None if it is only declared, or was then."""
+        """The version of a table without a pin; None if it is only declared, or was then."""
         folder, objects = self.folder_of(row), self.objects_of(row)
         if row.moment_ns is None:
             located = folder.latest()
@@ -316,7 +317,7 @@ class Catalog:
         return snapshot
 
     def pinned(self, row: Row) -> Row:
-        """The row with the version that it stands for; as it is if it has one, or if the table is only declared."""
+        """The row with the version that it stands for; unchanged if it has one, or if the table is only declared."""
         if row.pin is not None:
             return row
         snapshot = self._unpinned(row)
@@ -330,7 +331,7 @@ class Catalog:
         return 0 if snapshot is None else snapshot.version
 
     def operations_between(self, row: Row, older: int, newer: int) -> Sequence[str]:
-        """What led from one version of a table to another; a version that cannot be read counts as unknown."""
+        """The operations between two versions of a table; an unreadable version counts as unknown."""
         names: list[str] = []
         for version in range(older + 1, newer + 1):
             try:
@@ -342,12 +343,12 @@ class Catalog:
         return names
 
     def final_version(self, row: Row, version: int) -> Snapshot:
-        """A version before the pinned one: those all have their final names."""
+        """A version before the pinned one: those are all finalized."""
         naming = self.naming(row)
         return load_snapshot(self.objects_of(row), Located(version, naming.path(version), naming))
 
     def naming(self, row: Row) -> ManifestNaming:
-        """How the manifests of the table are named."""
+        """The naming scheme of the table's manifests."""
         return row.pin.final.naming if row.pin is not None else self.snapshot(row).naming
 
 
@@ -372,7 +373,7 @@ def _not_written(uri: str, location: str, row: Row) -> NotFoundError:
 
 
 def no_table(object_id: str, state: LakeState) -> NotFoundError:
-    """The error for a table that is not there."""
+    """The error for a table that does not exist."""
     names = [shown(row.object_id) for row in state.tables()]
     known = f"It has {', '.join(names[:10])}{', …' if len(names) > 10 else ''}." if names else "It has no table yet."
     return NotFoundError(
@@ -392,31 +393,31 @@ def location_of(row: Row) -> str:
 
 
 def line_of(row: Row) -> Line:
-    """The line of versions that a row pins one of."""
+    """The linear history that a row pins a version of."""
     return location_of(row), row.lineage
 
 
 def snapshot_key(row: Row, pin: Pin) -> SnapshotKey:
-    """What tells a version from every other one of the lake."""
+    """The cache key that identifies a version within the lake."""
     return line_of(row), pin.version, pin.transaction
 
 
 def _is_looked_up(snapshot: Snapshot) -> bool:
-    """Whether pylance reads the file of the manifest again: for indices, and for columns of dictionaries."""
+    """Whether pylance reads the manifest file again: for indices, and for dictionary columns."""
     return bool(snapshot.indices) or has_dictionaries(snapshot.manifest.fields)
 
 
 class LakeVersions:
-    """Where the versions of one table of a lake are: the newest is the one that the lake pins."""
+    """Version store of one table of a lake: the newest version is the one that the lake pins."""
 
     def __init__(self, catalog: Catalog, opened: Row) -> None:
         self._catalog = catalog
         self._opened = opened
 
     def row(self) -> Row | None:
-        """The row of the table now; None if it was dropped.
+        """The current row of the table; None if it was dropped.
 
-        If the table goes on in another folder (after a merge on a branch), this is still the line that was opened.
+        If the table continues in another folder (after a merge on a branch), this is still the history that was opened.
         """
         row = self._catalog.state().table(self._opened.object_id)
         if row is None or row.incarnation != self._opened.incarnation:
@@ -447,7 +448,7 @@ class LakeVersions:
         return [*found, newest]
 
     def require_conditions(self, path: str, data: bytes) -> None:
-        """The names of detached versions are drawn at random: nothing can be overwritten."""
+        """The numbers of detached versions are random: nothing can be overwritten."""
 
     def put(self, version: int, naming: ManifestNaming, data: bytes) -> Located:
         """Only detached versions are put by themselves; all others are published with the lake."""
@@ -460,7 +461,7 @@ class LakeVersions:
         return self._catalog.folder_of(row).put(version, naming, data)
 
     def confirm(self, located: Located, since: Moment) -> None:
-        """Only detached versions are put here, and nobody else has their numbers."""
+        """Nothing to confirm: only detached versions are put here, and their numbers are unique."""
 
     def saw(self, located: Located, at: Moment = LONG_AGO) -> None:
         """The lake itself knows what is newest."""
@@ -474,7 +475,7 @@ class LakeTableFiles(TableFiles):
     object_id: str = ""
     incarnation: str = ""
     past: int | None = None
-    """The version of the lake, if this is a table of the lake as it was."""
+    """The version of the lake, if this is a table of a past lake version."""
 
     def refuse_past(self) -> None:
         if self.past is not None:
@@ -512,7 +513,7 @@ class LakeTableFiles(TableFiles):
         return replace(self, objects=home, versions=versions)
 
     def row(self, state: LakeState) -> Row:
-        """The row of this very table; NotFoundError if it was dropped, whatever has its name now."""
+        """The row of this very table; NotFoundError if it was dropped, even if another table has its name now."""
         row = state.table(self.object_id)
         if row is None or row.incarnation != self.incarnation:
             raise NotFoundError(

@@ -13,13 +13,13 @@ from conroi.errors import NotFoundError
 
 
 def new_location(catalog: Catalog, object_id: str) -> str:
-    """The folder for a new table: named like it if that is free, else one that never was used before.
+    """The folder for a new table: named after it if that is free, else one that was never used.
 
-    A table that is dropped and made again gets another folder, so that a writer of the old one that was stalled can
-    touch nothing of the new one.
+    A table that is dropped and created again gets another folder, so that a paused writer of the old one cannot touch
+    the new one.
     """
     plain = f"{object_id}.lance"
-    if catalog.branch is not None:  # nobody on another branch may choose the same
+    if catalog.branch is not None:  # no other branch may choose the same name
         return branch_folder(_unused(catalog, object_id), catalog.branch)
     # Of names that are not fit for a folder, two could get the same one.
     if folder_name(object_id) == object_id and next(iter(catalog.objects(plain).list_names("")), None) is None:
@@ -28,13 +28,13 @@ def new_location(catalog: Catalog, object_id: str) -> str:
 
 
 def new_row(catalog: Catalog, object_id: str) -> Row:
-    """The row of a table that is to be created, with a folder and an incarnation of its own."""
+    """The row of a table to be created, with a folder and a table id of its own."""
     row = new_table_row(object_id, new_location(catalog, object_id), catalog.environment)
     return row.with_notes({"conroi.incarnation": str(catalog.environment.new_uuid())})
 
 
 def found_row(catalog: Catalog, object_id: str, location: str, properties: Mapping[str, str] | None = None) -> Row:
-    """The row of a table that other software made in this folder, pinned at the newest version that is there.
+    """The row of an existing table that other software created in this folder, pinned at its newest version.
 
     It is another table than one that the lake had in the same folder before.
     """

@@ -13,7 +13,7 @@ from conroi.errors import ExpectedVersionMismatch
 from conroi.refs.tags import Tag, Tags
 
 MAINTENANCE = frozenset({"Rewrite", "CreateIndex", "ReserveFragments"})
-"""Versions made by these have the same rows as before."""
+"""Operations that leave the rows unchanged."""
 
 VersionOf = Callable[[Row], int]
 """The version of a table at some state."""
@@ -23,23 +23,23 @@ OperationsBetween = Callable[[Row, int, int], Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """A table that must be at this version; 0 is a table that must not be there."""
+    """Precondition: a table must be at this version; 0 means that the table must not exist."""
 
     object_id: str
     version: int
     incarnation: str | None = None
-    """Which table of that name was meant; None if any will do."""
+    """The table id that was meant; None for any table of that name."""
     is_explicit: bool = True
-    """Whether the user named the version, or the isolation asks for it."""
+    """Whether the user named the version; otherwise the isolation level requires it."""
     allows_maintenance: bool = False
     """Whether compactions and new indices count as no change."""
     is_presence: bool = False
-    """Whether the table only has to be there, at whatever version."""
+    """Whether the table only has to exist, at any version."""
     seen: Row | None = None
-    """Its row at the base: version numbers are those of its line, which a merge on a branch may replace."""
+    """Its row at the base: version numbers belong to one linear history, which a merge on a branch may replace."""
 
     def check(self, state: LakeState, version_of: VersionOf, between: OperationsBetween) -> None:
-        """ExpectedVersionMismatch if the table is not there as expected."""
+        """ExpectedVersionMismatch if the precondition does not hold."""
         row = state.table(self.object_id)
         is_same = row is None or self.incarnation is None or row.incarnation == self.incarnation
         is_same = is_same and (row is None or self.seen is None or self.is_presence or row.continues(self.seen))
@@ -77,9 +77,9 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True)
 class TagsExpectation:
-    """The tags of a table, as a transaction was told them.
+    """Precondition: the tags of a table are those that a transaction read.
 
-    They are files of their own: unlike versions, they are compared before the put and not in the same step.
+    They are files of their own: unlike versions, they are compared before the put and not atomically with it.
     """
 
     name: str
@@ -87,7 +87,7 @@ class TagsExpectation:
     seen: tuple[Tag, ...]
 
     def check(self) -> None:
-        """ExpectedVersionMismatch if one was made, moved or deleted."""
+        """ExpectedVersionMismatch if one was created, moved or deleted."""
         then = {tag.name: tag.version for tag in self.seen}
         now = {tag.name: tag.version for tag in Tags(self.files, 0)}
         for name in sorted(then.keys() | now.keys()):
@@ -104,7 +104,7 @@ class TagsExpectation:
 
 @dataclass(frozen=True, slots=True)
 class ListingExpectation:
-    """The tables that there were when the lake was listed."""
+    """Precondition: the list of tables is the one that a transaction read."""
 
     names: frozenset[str]
 

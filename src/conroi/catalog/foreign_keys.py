@@ -16,11 +16,11 @@ from conroi.format.manifest import Manifest
 from conroi.verbs.keyed import named, refuse_repeated
 
 SAME_ROWS = frozenset({"Rewrite", "CreateIndex", "ReserveFragments", "UpdateMemWalState", "UpdateBases"})
-"""Operations after which the rows, and so the keys, are those from before."""
+"""Operations that leave the rows, and so the keys, unchanged."""
 
 
 def refuse_duplicate_keys(files: TableFiles, base: Snapshot | None, foreign: ForeignManifest) -> None:
-    """DuplicateKeyError if rows that the version brings in have a key that another row of it has too."""
+    """DuplicateKeyError if a row that the version adds has the key of another row."""
     after = foreign.snapshot.manifest
     columns = key_columns(after.fields)
     if not columns or foreign.transaction.operation_name in SAME_ROWS:
@@ -59,5 +59,5 @@ def _key_ids(manifest: Manifest) -> frozenset[int]:
 
 
 def _key_files(fragment: pb.DataFragment, ids: frozenset[int]) -> tuple[str | bytes, ...]:
-    """What holds the key: names of files are never used twice, so the same names mean the same keys."""
+    """The files that hold the key: file names are never reused, so equal names mean equal keys."""
     return (*(file.path for file in fragment.files if not ids.isdisjoint(file.fields)), *fragment.overlays)

@@ -19,9 +19,11 @@ from conroi.refs.lance_branches import write_lance_ref
 _log = logging.getLogger(__name__)
 
 DELETED = "conroi.deleted"
-"""The setting of a branch's `__manifest` that ends it: whoever reads it afterwards, or loses a race to it, stops."""
+"""The setting of a branch's `__manifest` that marks it as deleted: a writer that reads it, or loses a race to it,
+stops.
+"""
 LINEAGE = "conroi.lineage"
-"""The setting that is left with it: where the branch began, which its name does not tell any more."""
+"""The setting that is stored with it: where the branch started, which its name no longer tells."""
 _ON_BRANCH = re.compile(rf"(?P<table>.+)/{TREE}/(?P<branch>[^/]+-[0-9a-f]{{8}})")
 
 
@@ -32,7 +34,7 @@ def table_of(location: str) -> str:
 
 
 def seen_on(branch: str, row: Row) -> Row:
-    """A row as the branch has it: in the branch's own folder, with the versions so far where they are."""
+    """A row as the branch has it: in the branch's own folder, with the earlier versions at their origin."""
     if not row.is_table or row.pin is None or row.location is None:
         return row
     location = branch_folder(table_of(row.location), branch)
@@ -63,9 +65,9 @@ def _is_own(branch: str, row: Row) -> bool:
 
 
 def fork_to_read(catalog: Catalog, row: Row, seen: Snapshot) -> None:
-    """A table with indices forks when it is first read: pylance looks for them in the file of the manifest.
+    """Create the branch folder of a table with indices at its first read: pylance looks for them in the manifest file.
 
-    Best effort, since who only reads may not be allowed to: then it is read without its indices.
+    Best effort, since a reader may lack write permission: then it is read without its indices.
     """
     try:
         fork(catalog, row, seen)
@@ -74,7 +76,7 @@ def fork_to_read(catalog: Catalog, row: Row, seen: Snapshot) -> None:
 
 
 def fork(catalog: Catalog, row: Row, seen: Snapshot) -> None:
-    """Before the first version of a table on a branch: make the branch's folder a branch of the table for pylance."""
+    """Before the first version of a table on a branch: make the branch's folder a Lance branch of the table."""
     assert catalog.branch is not None
     if row.pin is None and not _is_own(catalog.branch, row):
         raise UnsupportedError(
@@ -84,7 +86,7 @@ def fork(catalog: Catalog, row: Row, seen: Snapshot) -> None:
         )
     if not row.lineage or seen.version > row.lineage[0][1]:
         return
-    if seen.is_final:  # else making it final does it
+    if seen.is_final:  # otherwise its finalization does it
         write_fork(catalog.objects_of(row), seen.located.path)
     table, parent = table_of(location_of(row)), row.lineage[0][0]
     is_branch = parent != table and table_of(parent) == table

@@ -25,13 +25,13 @@ class Published:
     uuid: str | None
     """The id of the publication."""
     changes: Changes | None
-    """What it did; None if it does not say (another software wrote it)."""
+    """The changes; None if they are not recorded (other software wrote it)."""
     operation: str = ""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What was found newer than a state that was known: the newest one, and what led to it."""
+    """The newest state, and the commits since a known state."""
 
     state: LakeState
     commits: Sequence[Published] = field(default_factory=tuple[Published, ...])
@@ -41,28 +41,28 @@ class Seen:
 
 
 class Attempt(Protocol):
-    """A publication that is built on one state. First its `tasks` are done, then it is put."""
+    """One commit attempt of a publication, built on one state. Its `tasks` are done first, then it is put."""
 
     @property
     def tasks(self) -> Sequence[Task]:
-        """What must be written before the put; in any order, also at the same time."""
+        """What must be written before the put; in any order, or in parallel."""
         ...
 
     def put(self) -> LakeState | None:
-        """Make it real, unless anybody published since the state it is built on: then None."""
+        """Commit it by compare-and-swap; None if there was a publication since the state it is built on."""
         ...
 
 
 class Heads(Protocol):
-    """The store of a lake's states."""
+    """Catalog store: the versioned states of a lake."""
 
     @property
     def turns(self) -> Turns:
-        """Who else publishes just now."""
+        """Fair ordering among active publishers."""
         ...
 
     def baton(self) -> Baton:
-        """How a publication that keeps losing asks the others to wait."""
+        """Priority token of a publication that keeps losing races."""
         ...
 
     def newest(self, known: LakeState | None) -> Seen:
@@ -70,7 +70,7 @@ class Heads(Protocol):
         ...
 
     def has_moved(self, known: LakeState, versions: int) -> bool:
-        """Whether there are so many newer states; asked only where that costs nothing."""
+        """Whether there are this many newer states; asked only where that costs nothing."""
         ...
 
     def build(self, base: LakeState, changes: Changes, notes: Notes, uuid: str) -> Attempt:
@@ -78,7 +78,7 @@ class Heads(Protocol):
         ...
 
     def at(self, version: int) -> LakeState:
-        """An older state; NotFoundError if it never was, or was collected."""
+        """An older state; NotFoundError if it never existed, or was collected."""
         ...
 
     def as_of(self, moment: datetime | str) -> LakeState:
@@ -86,13 +86,13 @@ class Heads(Protocol):
         ...
 
     def history(self, newest: int, limit: int | None) -> Iterator[Published]:
-        """The versions up to this one, newest first, read as you go."""
+        """The versions up to this one, newest first, read lazily."""
         ...
 
     def published_as(self, key: str) -> Published | None:
-        """The publication with this idempotency key that is not newer than the newest state we know."""
+        """The publication with this idempotency key that is not newer than the newest known state."""
         ...
 
     def will_try(self, key: str, version: int) -> None:
-        """Leave a note that a publication with this key is about to be put as this version."""
+        """Record that a publication with this idempotency key is about to be put as this version."""
         ...

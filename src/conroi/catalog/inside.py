@@ -19,7 +19,7 @@ def split_inside(
     if not parent or parent.endswith("/") or not folder or folder == MANIFEST:
         return None
     around = open_objects(parent, storage_options)
-    if around.is_local:  # in one look each, and without a folder being made
+    if around.is_local:  # one request each, and without creating a folder
         has_store = os.path.exists(f"{around.root}/{MARKER}")
         has_manifest = os.path.isdir(f"{around.root}/{MANIFEST}")
     else:

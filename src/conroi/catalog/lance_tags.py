@@ -35,7 +35,7 @@ from conroi.refs.tags import LAKE_TAG, Tag, Tags, delete_lake_tags, lake_tag_nam
 _log = logging.getLogger(__name__)
 
 SHARED_DIR = "_conroi/shared"
-"""Beside `__manifest`: a note for each folder of a table that other Lance clients have opened."""
+"""Beside `__manifest`: a marker for each table folder that other Lance clients have opened."""
 
 
 @dataclass(frozen=True)
@@ -68,12 +68,14 @@ class Protection:
         self._notes = main.manifest.objects
         self._branched = BranchedLake(main, main.manifest)
         self._seen: set[str] = set()
-        """Folders that this process has made sure of."""
+        """Folders that this process has already protected."""
 
     # ------------------------------------------------------------------------ what others open
 
     def opened(self, location: str) -> None:
-        """Another client is given this folder. Best effort: who may not write here cannot delete either."""
+        """Another client gets access to this folder. Best effort: a client without write permission cannot delete
+        either.
+        """
         table = table_of(location)
         if table in self._seen:
             return
@@ -95,7 +97,7 @@ class Protection:
         self._add(partial(self._of_tag, tag))
 
     def moved(self, tag: Tag) -> None:
-        """A lake tag was moved: what it needs now is protected before what it needed is not."""
+        """A lake tag was moved: its new version is protected before its old one is released."""
         self.tagged(tag)
         with contextlib.suppress(ConroiError):  # the next gc does it
             self.ended(f"tag.{tag.name}", self._of_tag(tag))
@@ -105,7 +107,7 @@ class Protection:
         self._add(partial(self._of_branch, branch))
 
     def _add(self, needs: partial[list[Need]]) -> None:
-        """Best effort, since the tag or branch is there: what is left undone is repaired."""
+        """Best effort, since the tag or branch exists: what is left undone is repaired later."""
         try:
             shared = set(self.shared())
             if shared:
@@ -114,7 +116,9 @@ class Protection:
             _log.warning("a tag or branch is not protected from Lance's clean-up yet: %s", error)
 
     def ended(self, ref: str, needs: Iterable[Need] = ()) -> None:
-        """A tag (`tag.{name}`) or branch (`branch.{name}`) was deleted, or moved so that these are its needs now."""
+        """A tag (`tag.{name}`) or branch (`branch.{name}`) was deleted, or moved so that it now needs these
+        versions.
+        """
         try:
             needed = {(need.table, need.name) for need in needs}
             for table in self.shared():
@@ -125,7 +129,7 @@ class Protection:
             _log.warning("Lance tags of %s are left until the next gc: %s", ref, error)
 
     def repair(self) -> tuple[str, ...]:
-        """Make the Lance tags of all shared tables what they should be; the names of those that were not."""
+        """Repair the Lance tags of all shared tables; returns the names of those that were wrong."""
         shared = self.shared()
         if not shared:
             return ()
@@ -152,7 +156,7 @@ class Protection:
         return [] if on is None else self._at(on, tag.version, f"tag.{tag.name}")
 
     def _of_branch(self, branch: Branch) -> list[Need]:
-        """The versions with which it began; what was written on it since is known to Lance as a branch."""
+        """The versions that it started from; versions written on it since are protected by Lance as a branch."""
         parents = {each.id: each for each in (MAIN_BRANCH, *self._branched.names.all())}
         parent = parents.get(branch.parent or "")
         return [] if parent is None else self._at(parent, branch.parent_version, f"branch.{branch.lance_name}")
@@ -161,7 +165,7 @@ class Protection:
         try:
             catalog, _ = self._branched.opened(branch)
             return list(_needs_of(catalog.at(version).tables(), ref))
-        except NotFoundError:  # deleted, or forgotten, while we looked
+        except NotFoundError:  # deleted or expired concurrently
             return []
 
     # ------------------------------------------------------------------------ writing
@@ -219,7 +223,7 @@ class LakeTags(Tags):
         return tag
 
     def _refuse_deleted(self, tag: Tag) -> None:
-        """The branch may have been deleted since it was opened, by a writer that saw no tag on it."""
+        """The branch may have been deleted since it was opened, by a process that saw no tag on it."""
         if self._branch is not None and DELETED in self._files.head().manifest.head.config:
             self.delete(tag.name)
             raise NotFoundError(
@@ -250,6 +254,6 @@ def protection_of(catalog: Catalog) -> Protection | None:
 
 
 def repair_lance_tags(catalog: Catalog) -> tuple[str, ...]:
-    """Make the Lance tags what they should be, after a crash or an error; those that were not."""
+    """Repair the Lance tags after a crash or an error; returns those that were wrong."""
     protection = protection_of(catalog)
     return () if protection is None else protection.repair()

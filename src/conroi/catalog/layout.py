@@ -19,12 +19,12 @@ Place = tuple[int, int]
 SMALL_ROWS = 64
 MOST_FRAGMENTS = 24
 MOST_DEAD = 0.5
-"""Of all rows in the files."""
+"""Maximum fraction of deleted rows in all files; above it, everything is rewritten."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What happens to the fragments, and which rows go into the new one, in this order."""
+    """The changes of the fragments, and the rows that go into the new one, in this order."""
 
     kind: str
     """`small`, `new` or `all`: what is written besides the changed rows."""
@@ -59,7 +59,7 @@ def laid_out(
     physical: Mapping[int, int],
     dead: Mapping[int, BitMap],
 ) -> Layout:
-    """The layout of this kind; the same facts always give the same, so that readers can follow."""
+    """The layout of this kind; deterministic, so that readers can derive it."""
     rewritten = set(physical) if kind == "all" else ({small} if kind == "small" and small is not None else set[int]())
     kept = {object_id for object_id, place in places.items() if place[0] in rewritten} if rewritten else set[str]()
     written = tuple(sorted((kept - set(changed)) | set(added)))

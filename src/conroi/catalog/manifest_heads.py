@@ -40,9 +40,9 @@ from conroi.stores.versions import Located
 from conroi.version import WRITER
 
 READ_AHEAD = 16
-"""So many versions are read at the same time by a client that is far behind."""
+"""Number of versions that a client that is far behind reads in parallel."""
 FOLLOW_AT_MOST = 64
-"""When more versions are new than this, the rows are read instead of the commits."""
+"""Number of new versions above which the rows are read instead of the commits."""
 
 
 class ManifestHeads:
@@ -88,10 +88,10 @@ class ManifestHeads:
         return Seen(state, tuple(commits))
 
     def _is_superseded(self, version: int) -> bool:
-        """Whether there are newer versions, though the next one is not there: it was collected.
+        """Whether newer versions exist although the next one does not: it was collected.
 
-        On local disk the watermark of our own collectors tells, without a clock. All else costs a request, which is
-        spared while so little time has passed since the last look that nothing can have been collected.
+        On local disk the watermark of our own collectors tells, without a clock. Elsewhere it costs a request, which is
+        skipped within the grace period after the last look, when nothing can have been collected.
         """
         if version < max(self._snapshots):
             return True
@@ -187,16 +187,16 @@ class ManifestHeads:
         return ManifestAttempt(self, self._files, head, base, changes, notes, uuid)
 
     def met(self, snapshot: Snapshot | None) -> None:
-        """Remember a version that was there before ours."""
+        """Cache a version that was committed before ours."""
         if snapshot is not None:
             self._remember(snapshot)
 
     def look_anew(self) -> None:
-        """Trust no earlier look: what we took for the newest version may have been collected."""
+        """Discard the cached newest version: it may have been collected."""
         self._looked_at = LONG_AGO
 
     def landed(self, snapshot: Snapshot, transaction: Transaction) -> None:
-        """Remember a version that we made ourselves."""
+        """Cache a version that we committed."""
         self._remember(snapshot)
         self.turns.saw(snapshot.version, transaction)
 
@@ -233,7 +233,7 @@ class ManifestHeads:
     def published_as(self, key: str) -> Published | None:
         for path in self._files.objects.list_names(_key_folder(key)):
             name = path.rpartition("/")[2]
-            # A file that somebody is just writing, or left half-written when it died, has a name of another kind.
+            # A file that is being written, or was left by a crashed writer, has another kind of name.
             located = self._files.versions.locate(int(name)) if name.isdecimal() else None
             if located is None:
                 continue
@@ -301,7 +301,7 @@ class ManifestAttempt:
         return [transaction, *(partial(put_unseen, path, data) for path, data in self._writes)]
 
     def _complete(self) -> None:
-        """Build the manifest, now that the file with the rows is there."""
+        """Build the manifest, after the file with the rows was written."""
         self._operation = self._made_operation()
         self._transaction = operations.transaction(
             self._operation,

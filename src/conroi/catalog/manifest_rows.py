@@ -40,11 +40,11 @@ SCHEMA = pa.schema(
         pa.field("base_objects", pa.list_(pa.field(KEY, pa.string()))),
     ]
 )
-"""Exactly what pylance's directory namespace makes: it drops any other column when it rewrites the table."""
+"""Exactly the schema of pylance's directory namespace, which drops any other column when it rewrites the table."""
 
 
 def check_columns(manifest: Manifest, lake: str) -> None:
-    """Refuse a `__manifest` that we could not publish to safely."""
+    """Refuse a `__manifest` that cannot be published to safely."""
     check_is_lake(manifest, lake)
     if key_columns(manifest.fields) != (KEY,):
         raise UnsupportedError(
@@ -101,7 +101,7 @@ def load_rows(files: TableFiles, snapshot: Snapshot) -> LakeState:
 
 
 class Writing:
-    """A fragment of `__manifest` that is being written while other things are done."""
+    """A fragment of `__manifest` that is being written in the background."""
 
     def __init__(self, files: TableFiles, manifest: Manifest, rows: Sequence[Row]) -> None:
         self._files = files
@@ -114,7 +114,7 @@ class Writing:
         self._written = aside(partial(_write, writer, writer.new_name(), to_arrow(rows)))
 
     def end(self) -> tuple[pb.DataFragment, tuple[str, bytes] | None]:
-        """The fragment; with the file that is still to be put, unless it is there already."""
+        """The fragment; with the file that is still to be put, unless it exists already."""
         data_file, rows = self._written.result()
         fragment = pb.DataFragment(files=[data_file], physical_rows=rows)
         path = f"{DATA_DIR}/{data_file.path}"
@@ -170,6 +170,6 @@ def write_deletions(
 
 
 def key_filter(manifest: Manifest, rows: Sequence[Row]) -> pb.KeyExistenceFilter:
-    """The names that come in, so that a pylance merge that comes after us sees them."""
+    """The key filter of the new names, for a later pylance merge."""
     field = next(field for field in manifest.fields if field.parent_id == -1 and field.name == KEY)
     return bloom_filter([field.id], [pa.array([row.object_id for row in rows], pa.string())])

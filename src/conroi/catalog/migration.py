@@ -21,9 +21,9 @@ def migrate(
     storage_options: Mapping[str, str] | None = None,
     environment: Environment = SYSTEM,
 ) -> int:
-    """Mark the names in `__manifest` as its key, after checking that none is there twice; the version it then has.
+    """Mark the names in `__manifest` as its key, after checking that they are unique; returns the resulting version.
 
-    Nothing happens to one that has the mark. Nobody else may write to the lake meanwhile; who does makes it fail.
+    A lake that has the mark is left unchanged. There must be no concurrent writer; a concurrent write makes it fail.
     """
     root = open_objects(uri, storage_options)
     files = manifest_files(root, storage_options, durable=False, environment=environment)

@@ -28,7 +28,7 @@ def object_id(name: str) -> str:
 
 
 def known_id(name: str, ids: Container[str]) -> str:
-    """The id of a table that is there, whatever other software called it; else as `object_id` has it."""
+    """The id of an existing table, whatever other software called it; else as `object_id` gives it."""
     if isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         written = name.replace(".", SEPARATOR)
         if written in ids and not written.startswith("__"):
@@ -62,5 +62,5 @@ def parents(object_id: str) -> list[str]:
 
 
 def folder_name(object_id: str) -> str:
-    """A name for its folder that every file system and object store takes."""
+    """A folder name for it that every file system and object store accepts."""
     return re.sub(r"[^A-Za-z0-9_\-]", "_", object_id)

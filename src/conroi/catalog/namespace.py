@@ -140,7 +140,7 @@ class ConroiNamespace(ln.LanceNamespace):
 
     @answered
     def create_table_version(self, request: ln.CreateTableVersionRequest) -> ln.CreateTableVersionResponse:
-        """Publish a staged manifest as the table's next version; it has its final name when this answers."""
+        """Publish a staged manifest as the table's next version; it is finalized when this returns."""
         made = publishing.create_versions(self._view, [publishing.Entry.of(Request(request))])
         return ln.CreateTableVersionResponse(version=made[0])
 

@@ -37,7 +37,7 @@ KINDS = ("declare_table", "create_table_version", "delete_table_versions", "dere
 
 @dataclass
 class Batch:
-    """What a batch is made of, operation by operation."""
+    """The operations of a batch."""
 
     view: View
     base: LakeState
@@ -88,7 +88,7 @@ class Batch:
 
 
 def commit_tables(view: View, request: Request) -> list[CommitTableResult]:
-    """Do all operations of the request in one commit; the answers, in its order."""
+    """Execute all operations of the request in one commit; returns their results, in its order."""
     operations = [_kind_and_request(each) for each in request.many("operations")]
     if not operations:
         raise InvalidInputError("The batch is empty.", hint="Give at least one operation.")
@@ -137,7 +137,7 @@ def _kind_and_request(operation: Request) -> tuple[str, Request]:
 
 
 def _adopt_first(view: View, entries: list[Entry]) -> None:
-    """Versions that were written past the lake, and on which these are built, become the lake's."""
+    """Adopt the out-of-band versions on which these are built."""
     state = view.newest()
     for entry in entries:
         row = state.table(entry.object_id)

@@ -31,7 +31,7 @@ from conroi.format.naming import check_relative_path
 from conroi.verbs.create import create
 
 RESERVED = ".lance-reserved"
-"""What marks the folder of a table that is declared and has no version yet; pylance's namespaces use the same."""
+"""Marker file in the folder of a declared table without a version; pylance's namespaces use the same."""
 
 # ---------------------------------------------------------------------------- coming
 
@@ -68,7 +68,7 @@ def _new_row(view: View, key: str, location: str, properties: Mapping[str, str])
 
 
 def reserve(view: View, row: Row) -> None:
-    """Leave a mark in the folder, so that no other table ever gets it: who declared this one may write there late."""
+    """Write a marker into the folder, so that no other table ever gets it: the client may write there late."""
     objects = view.catalog.objects_of(row)
     if next(iter(objects.list_names("")), None) is None:  # else the client chose a folder that has files of its own
         mark_created(view.catalog, row)
@@ -141,7 +141,7 @@ def _table(data: bytes) -> pa.Table:
 
 
 def register_table(view: View, request: Request) -> RegisterTableResponse:
-    """Bring a Lance table in a folder of the lake into its list; with mode overwrite, in place of what has its name."""
+    """Register a Lance table in a folder of the lake; with mode overwrite, in place of the table of that name."""
     key, base = request.object_id(), view.newest()
     mode = request.mode("create", ("create", "overwrite"))
     view.check_parents(key, base)
@@ -162,7 +162,7 @@ def register_table(view: View, request: Request) -> RegisterTableResponse:
 
 
 def drop_table(view: View, request: Request) -> DropTableResponse:
-    """Take a table out of the lake; older versions of the lake still have it, so its folder stays."""
+    """Remove a table from the lake; older versions of the lake still have it, so its folder stays."""
     key, base = request.object_id(), view.newest()
     row = view.row(key, base)
     view.publish(base, f"drop {shown(key)}", rows={key: None})
@@ -184,7 +184,7 @@ def deregistered(view: View, row: Row) -> DeregisterTableResponse:
 
 
 def rename_table(view: View, request: Request) -> RenameTableResponse:
-    """Another name, maybe in another namespace; the data stay where they are."""
+    """Rename a table, possibly into another namespace; the data stay where they are."""
     key, base = request.object_id(), view.newest()
     row = view.row(key, base)
     namespace = request.parts("new_namespace_id") if request.get("new_namespace_id") else key.split(SEPARATOR)[:-1]

@@ -26,16 +26,16 @@ KINDS: tuple[tuple[type[errors.ConroiError], type[lance_namespace.LanceNamespace
     (errors.StoreUnavailable, lance_namespace.ServiceUnavailableError),
     (errors.ConroiError, lance_namespace.InternalError),
 )
-"""The first that fits."""
+"""The first match applies."""
 
 
 _POOL = Pool("conroi-namespace", 32)
 
 
 def answered(method: Callable[P, R]) -> Callable[P, R]:
-    """A method of a namespace: done in a thread of ours, and its errors are those of lance_namespace.
+    """Decorator of namespace methods: runs in a thread of ours, and maps errors to those of lance_namespace.
 
-    pylance asks from threads of its own, and the interpreter dies if pylance is called from one of those in turn.
+    pylance calls from threads of its own, and the interpreter crashes if pylance is called from one of those in turn.
     """
 
     @wraps(method)
@@ -60,7 +60,7 @@ def _in_our_thread(task: Callable[[], R]) -> R:
 
 
 def as_namespace_error(error: errors.ConroiError) -> lance_namespace.LanceNamespaceError:
-    """The error that says the same to a client of a namespace."""
+    """The corresponding error of lance_namespace."""
     for kind, theirs in KINDS:
         if isinstance(error, kind):
             return theirs(str(error))
@@ -74,7 +74,7 @@ def no_namespace(object_id: str) -> lance_namespace.NamespaceNotFoundError:
 
 
 def no_table(object_id: str) -> lance_namespace.TableNotFoundError:
-    # lancedb tells a missing table from other errors by these words.
+    # lancedb identifies a missing table by these words.
     return lance_namespace.TableNotFoundError(
         f"Table not found: {shown(object_id)!r} is not in the lake. Hint: list_tables() says what is."
     )

@@ -39,7 +39,7 @@ def list_namespaces(view: View, request: Request) -> ListNamespacesResponse:
 
 
 def describe_namespace(view: View, request: Request) -> DescribeNamespaceResponse:
-    """Its properties; NamespaceNotFoundError if it is not there. The lake itself has none."""
+    """Its properties; NamespaceNotFoundError if it does not exist. The lake itself has none."""
     if not request.parts():
         return DescribeNamespaceResponse(properties={})
     key, state = request.object_id(), view.state()
@@ -74,7 +74,7 @@ def _taken(key: str) -> NamespaceAlreadyExistsError:
 
 
 def drop_namespace(view: View, request: Request) -> DropNamespaceResponse:
-    """Take a namespace out; with behavior cascade also all that is inside, in the same commit."""
+    """Drop a namespace; with behavior cascade also everything inside, in the same commit."""
     if not request.parts():
         raise InvalidInputError("The lake itself cannot be dropped.", hint="Delete its folder if you must.")
     key, base = request.object_id(), view.newest()

@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Entry:
-    """A version that a client asks for."""
+    """A version that a client requests."""
 
     object_id: str
     version: int
@@ -49,7 +49,7 @@ class Entry:
         return cls(request.object_id(), version, key)
 
     def wanted(self, view: View, row: Row, *, is_new: bool = False) -> Wanted:
-        """Its part in a publication."""
+        """Its change in a publication."""
         if not is_new:
             refuse_taken(view.catalog, row, self.version)
         objects = view.catalog.objects_of(row)
@@ -58,7 +58,7 @@ class Entry:
 
 
 def create_versions(view: View, entries: Sequence[Entry]) -> list[TableVersion]:
-    """Publish the versions, all or none; each has its final name when this answers."""
+    """Publish the versions, all or none; each is finalized when this returns."""
     refuse_twice([entry.object_id for entry in entries])
     with view.in_next_place([entry.object_id for entry in entries]):
         return _create_versions(view, entries)
@@ -92,7 +92,7 @@ def refuse_twice(object_ids: Sequence[str]) -> None:
 
 
 def version_in(view: View, earlier: Published, entry: Entry) -> TableVersion:
-    """The version that an earlier request published; it gets its final name now if it has none yet."""
+    """The version that an earlier request published; it is finalized now if it was not."""
     row = row_in(earlier, entry)
     now = view.state().table(entry.object_id)
     is_newest = now is not None and now.pin == row.pin
@@ -115,7 +115,7 @@ def publish_versions(
     foreign = [wanted.foreign for wanted in tables if wanted.foreign is not None]
     try:
         return view.publish(base, _message(tables), rows=rows, tables=tables, properties=_properties(foreign))
-    except RetryableConflict:  # a name is taken by a version that was written past the lake: the writer needs to see it
+    except RetryableConflict:  # a name is taken by an out-of-band version: the writer needs to see it
         for wanted in tables:
             if wanted.was is not None:
                 adopt(view, wanted.was)
@@ -132,7 +132,7 @@ def _message(tables: Sequence[Wanted]) -> str:
 
 
 def _properties(foreign: Sequence[ForeignManifest]) -> dict[str, str]:
-    """What the writers noted; a batch has no notes of its own."""
+    """The properties given by the writers; a batch has none of its own."""
     if len(foreign) != 1:
         return {}
     given = foreign[0].transaction.properties
@@ -140,14 +140,14 @@ def _properties(foreign: Sequence[ForeignManifest]) -> dict[str, str]:
 
 
 def published_version(view: View, wanted: Wanted) -> TableVersion:
-    """The version that was published; InvalidTableState if it could not get its final name."""
+    """The published version; InvalidTableState if it could not be finalized."""
     assert wanted.foreign is not None
     row = wanted.row.pinned_at(wanted.foreign.pin)
     return table_version(view, row, make_final(view.catalog, row))
 
 
 def adopt(view: View, object_id: str, up_to: int | None = None) -> None:
-    """Publish versions that somebody wrote by the table's path, so that everybody rebases over them."""
+    """Publish versions that were written by the table's path, so that all writers rebase over them."""
     while True:
         state = view.newest()
         row = state.table(object_id)
@@ -167,4 +167,4 @@ def adopt(view: View, object_id: str, up_to: int | None = None) -> None:
         try:
             view.publish(state, message, tables=[wanted])
         except ExpectedVersionMismatch:
-            continue  # somebody else published meanwhile: look again
+            continue  # concurrent publication: look again

@@ -12,12 +12,12 @@ from conroi.errors import InvalidInputError
 
 @dataclass(frozen=True)
 class Request:
-    """One request, whatever form it came in."""
+    """One request, in either form."""
 
     said: object
 
     def get(self, name: str) -> Any:
-        """What it says under this name; None if it says nothing."""
+        """The value of this field; None if it is absent."""
         if isinstance(self.said, Mapping):
             return cast("Mapping[str, Any]", self.said).get(name)
         return getattr(self.said, name, None)
@@ -40,7 +40,7 @@ class Request:
         return None if found is None else int(found)
 
     def texts(self, name: str) -> dict[str, str]:
-        """Notes of the user; those of the lake cannot be given."""
+        """Properties given by the user; those of the lake cannot be given."""
         found: Mapping[str, object] = self.get(name) or {}
         if any(str(key).startswith("conroi.") for key in found):
             raise InvalidInputError("Properties that begin with conroi. are the lake's own.", hint="Rename them.")

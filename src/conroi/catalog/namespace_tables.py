@@ -39,7 +39,7 @@ def list_all_tables(view: View, request: Request) -> ListTablesResponse:
 
 
 def describe_table(view: View, request: Request) -> DescribeTableResponse:
-    """Where the table is, and that its versions are asked of this namespace."""
+    """The location of the table, and that its versions are managed by this namespace."""
     request.refuse_branch()
     key, state = request.object_id(), view.state()
     row = view.row(key, state)
@@ -81,7 +81,7 @@ def _describe_all(view: View, row: Row, version: int | None, response: DescribeT
 
 
 def properties_of(row: Row) -> dict[str, str]:
-    """What users noted with the table; what the lake noted is its own business."""
+    """The properties given by users, without those of the lake."""
     return {key: value for key, value in row.notes.items() if not key.startswith("conroi.")}
 
 

@@ -45,7 +45,7 @@ def list_versions(view: View, request: Request) -> tuple[list[TableVersion], str
     current = current_version(view.catalog, row)
     if not current or limit == 0:
         return [], None
-    if limit == 1 and before is None:  # the one question that every opening asks; it needs no listing
+    if limit == 1 and before is None:  # every opening sends this request; it needs no listing
         newest = located(view, row, None)
         return [table_version(view, row, newest)], str(newest.version) if current > 1 else None
     folder = view.catalog.folder_of(row).all()
@@ -63,7 +63,7 @@ def describe_version(view: View, request: Request) -> TableVersion:
 
 
 def delete_versions(view: View, request: Request) -> int:
-    """Delete manifests that no version of the lake and no tag needs; all or none. The answer: how many there were."""
+    """Delete manifests that no version of the lake and no tag needs; all or none. Returns how many there were."""
     request.refuse_branch()
     base = view.newest()
     row = view.row(request.object_id(), base)

@@ -35,17 +35,17 @@ class LakeLike(Protocol):
 
 @dataclass(frozen=True)
 class View:
-    """A lake, maybe at one of its versions."""
+    """A lake, or a snapshot of it."""
 
     catalog: Catalog
     pinned: LakeState | None = None
 
     def state(self) -> LakeState:
-        """What is read."""
+        """The state that is read."""
         return self.pinned or self.catalog.state()
 
     def newest(self) -> LakeState:
-        """What is written to; refused for a lake as it was."""
+        """The state that is written to; refused for a snapshot."""
         if self.pinned is not None:
             raise PermissionDeniedError(
                 f"This is the lake as it was at version {self.pinned.version}; it can only be read. "
@@ -64,7 +64,7 @@ class View:
         return row
 
     def check_parents(self, object_id: str, state: LakeState) -> None:
-        """The namespaces that it is in must be there."""
+        """Its parent namespaces must exist."""
         for parent in parents(object_id):
             if not is_namespace(parent, state):
                 raise no_namespace(parent)
@@ -73,7 +73,7 @@ class View:
         return table_files(self.catalog, row, LakePublisher(self.catalog))
 
     def uri(self, row: Row) -> str:
-        """Where the table is, as pylance takes it; on a branch, its manifest must be there too."""
+        """The table's URI for pylance; on a branch, its manifest must exist there too."""
         if row.is_inherited:
             fork(self.catalog, row, self.catalog.snapshot(row))
         protection = protection_of(self.catalog)
@@ -82,16 +82,16 @@ class View:
         return self.catalog.objects_of(row).pylance_uri()
 
     def storage_options(self, row: Row) -> dict[str, str] | None:
-        """What pylance needs to get there."""
+        """The storage options that pylance needs."""
         return dict(self.catalog.objects_of(row).storage_options) or None
 
     # ------------------------------------------------------------------------ publishing
 
     @contextmanager
     def in_next_place(self, object_ids: Sequence[str]) -> Generator[None]:
-        """A request for new versions; if it is refused, the next versions are reserved for its client for a moment.
+        """A request for new versions; if it is refused, the next versions are briefly reserved for its client.
 
-        Who was refused must list, read, rebase, stage and ask again, while a busy conroi writer needs milliseconds.
+        A refused client must list, read, rebase, stage and send again, while a busy conroi writer needs milliseconds.
         """
         try:
             yield

@@ -42,9 +42,9 @@ def open_catalog(
     wrap: Wrap = unwrapped,
     wrap_store: WrapStore = unwrapped_store,
 ) -> tuple[Catalog, TableFiles | None]:
-    """The lake at a place, which becomes one if there is none; with create=False, NotFoundError.
+    """The lake at a location, created if there is none; with create=False, NotFoundError.
 
-    `wrap` puts an instrument around all its files, `wrap_store` around the tables of its database.
+    `wrap` wraps an instrument around all its files, `wrap_store` around the tables of its database.
     """
     root = wrap(open_objects(uri, storage_options, durable=durable))
     name_bases(root, allow_bases)
@@ -75,7 +75,9 @@ def open_catalog(
 
 
 def _check_place(root: Objects, storage_options: Mapping[str, str] | None, *, create: bool) -> None:
-    """Before a lake is made: NotFoundError if none is to be made, InvalidInputError inside a table or another lake."""
+    """Before a lake is created: NotFoundError if none may be created, InvalidInputError inside a table or another
+    lake.
+    """
     if root.is_local and os.path.isfile(root.root):
         raise InvalidInputError(
             f"{root.root} is a file, not a folder.", hint="Give the folder of the lake, or a new path for one."
@@ -109,7 +111,7 @@ def _check_place(root: Objects, storage_options: Mapping[str, str] | None, *, cr
 
 
 def _lake_id(root: Objects, found: Marker | None, tables: LakeTables, kind: str, environment: Environment) -> str:
-    """The id of the lake in its store, made if the folder has no lake; refused if the two do not belong together."""
+    """The id of the lake in its store, created if the folder has no lake; refused if the two do not belong together."""
     if found is not None and found.history != kind:
         raise _other_store(root, found)
     key = full_key(root)
@@ -131,7 +133,7 @@ def _lake_id(root: Objects, found: Marker | None, tables: LakeTables, kind: str,
 
 
 def _new_lake(root: Objects, tables: LakeTables, kind: str, new_id: str) -> str:
-    """Make the lake. The database decides between those who do it at once; a maker that died is followed up on."""
+    """Create the lake. The database serializes concurrent creators; the work of a crashed creator is completed."""
     if next(iter(root.list_names(MANIFEST)), None) is not None:
         raise InvalidInputError(
             "This lake keeps its history in its own folder, not in a store.", table=root.root, hint="Leave out store."
@@ -168,6 +170,6 @@ def manifest_files(
 
 
 def _create(files: TableFiles) -> None:
-    """Make the table; who comes second uses the first one's."""
+    """Create the table; of concurrent creators, the second uses the first one's."""
     with contextlib.suppress(AlreadyExistsError):
         commit(files, create(files, SCHEMA))

@@ -22,13 +22,13 @@ from conroi.stores.listed import TEMPORARY_PREFIX
 from conroi.stores.objects import Objects
 
 MARK = "_conroi/created"
-"""In the folder of a table: which table the lake created there."""
+"""Marker in the folder of a table: which table the lake created there."""
 _RELEASED = "_conroi/released"
 """Beside the lake's history: the folders of tables that were deregistered, one record each."""
 
 
 def home_of(catalog: Catalog) -> Objects:
-    """Where the lake keeps records of its own: beside `__manifest`, or in its folder if a store has the history."""
+    """Where the lake stores records of its own: beside `__manifest`, or in its folder if a store has the history."""
     main = catalog.main
     return main.root if main.manifest is None else main.manifest.objects
 
@@ -43,12 +43,12 @@ def mark_created(catalog: Catalog, row: Row) -> None:
 
 
 def put_mark(objects: Objects, folder: str, incarnation: str) -> None:
-    """Write the mark for the table with this incarnation."""
+    """Write the marker for the table with this id."""
     objects.put(MARK, encode_document({"table": incarnation, "folder": folder}))
 
 
 def created_in(objects: Objects, folder: str) -> str | None:
-    """The incarnation of the table that the lake created in this folder; None without a mark, or with a copied one."""
+    """The id of the table that the lake created in this folder; None without a marker, or with a copied one."""
     try:
         content = decode_document(objects.get(MARK), MARK)
         return content.text("table") if content.text("folder") == folder else None
@@ -63,18 +63,18 @@ def created_in(objects: Objects, folder: str) -> str | None:
 
 @dataclass(frozen=True)
 class Released:
-    """The folders of tables that left the lake alive."""
+    """The folders of tables that were deregistered."""
 
     folders: frozenset[str]
 
     def has(self, folder: str, live: Iterable[Row]) -> bool:
-        """Whether the folder was released; not while the lake lists a table there, which came back or never left."""
+        """Whether the folder was released; not while the lake lists a table there."""
         return folder in self.folders and not any(row.location == folder for row in live)
 
 
 @contextmanager
 def releasing(catalog: Catalog, rows: Sequence[Row]) -> Generator[None]:
-    """Deregister tables inside of this: from now on their folders are not the lake's to collect.
+    """Context manager around the deregistration of tables: from now on their folders are not collected.
 
     If the publication is refused, the records are removed again. If the outcome is unknown they stay.
     """

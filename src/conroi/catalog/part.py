@@ -32,15 +32,15 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is to happen to one table."""
+    """Requested change of one table."""
 
     object_id: str
-    """Its name when the publication is through."""
+    """Its name after the publication."""
     was: str | None
-    """Its name at the base; None for a table that is new."""
+    """Its name at the base; None for a new table."""
     files: LakeTableFiles
     change: Change | None
-    """None if other software has built the next manifest already."""
+    """None if other software has already built the next manifest."""
     row: Row
     """Its row at the base, or the row that it is to get."""
     foreign: ForeignManifest | None = None
@@ -59,12 +59,12 @@ class Part:
         self._built_on: Snapshot | None = None
         self._built_at: Moment | None = None
         self._staged = ""
-        """Where the next manifest waits for the publication."""
+        """The path of the staged manifest."""
         self._is_staged = False
         self.is_taken = False
-        """Whether the next final name was found to be there already."""
+        """Whether the next final name was found to exist already."""
         self.moved = False
-        """Whether others were found to have changed this table."""
+        """Whether a concurrent commit changed this table."""
 
     @property
     def is_new(self) -> bool:
@@ -77,7 +77,7 @@ class Part:
     # ------------------------------------------------------------------------ what others did
 
     def catch_up(self, state: LakeState) -> None:
-        """Rebase over what the lake has of this table now, or raise what forbids it."""
+        """Rebase over the version that the lake now has of this table, or raise the conflict."""
         self.moved = False
         if self.is_new:
             return
@@ -100,10 +100,10 @@ class Part:
             )
 
     def _refuse_mended(self, row: Row) -> None:
-        """The numbers between the two sides of a fork are those of the other side, so nobody can catch up past it."""
+        """A repaired table cannot be rebased over: the version numbers in between belong to the out-of-band writer."""
         if self._seen().version < row.mended:
             raise RetryableConflict(
-                f"The table was mended in version {row.mended}, after somebody had written it by its path.",
+                f"The table was repaired in version {row.mended}, after an out-of-band write by its path.",
                 table=self.name,
                 version=row.mended,
                 base_version=self._pending.base_version,
@@ -111,12 +111,12 @@ class Part:
             )
 
     def _is_forked(self, snapshot: Snapshot) -> bool:
-        """Whether the lake has published a version that goes by the number of one which we took from the folder."""
+        """Whether the lake published another commit under the number of a version that we read from the folder."""
         seen = self._seen()
         return snapshot.version == seen.version and _uuid_of(snapshot) != _uuid_of(seen)
 
     def adopt(self) -> Wanted | None:
-        """What to publish first, because somebody committed it by path and so took our final name."""
+        """The out-of-band commit that took our final name, to be published first."""
         if self.is_new:
             raise AlreadyExistsError(
                 f"The folder of the new table {self.name!r} has a table in it already.",
@@ -128,7 +128,7 @@ class Part:
         return foreign and Wanted(self.wanted.was, self.wanted.was, self.wanted.files, None, self.wanted.row, foreign)
 
     def _row(self, state: LakeState) -> Row:
-        """The row of this table now; a table that was dropped, renamed or made again is not it."""
+        """The current row of this table; NotFoundError if it was dropped, renamed or created again."""
         assert self.wanted.was is not None
         row = state.table(self.wanted.was)
         if row is None:
@@ -163,7 +163,7 @@ class Part:
     # ------------------------------------------------------------------------ our turn
 
     def get_ready(self) -> None:
-        """Write what will hardly change any more, while others have their turn."""
+        """Write early what will hardly change any more, while waiting for our turn."""
         if self._next is None:
             self._pending.write_first_transaction()
 
@@ -185,7 +185,7 @@ class Part:
         return self._next
 
     def tasks(self) -> list[Task]:
-        """What must happen before the publication; in any order."""
+        """What must be written before the publication; in any order."""
         tasks: list[Task] = [self._probe]
         seen = self._pending.seen
         if seen is not None and self._catalog.branch is not None:
@@ -207,7 +207,7 @@ class Part:
         self.is_taken = self._objects.head(self._built.located.path) is not None
 
     def _finalize_before(self) -> None:
-        """A version is final before the next is published, so that nobody who reads by path meets a hole."""
+        """Finalize a version before the next one is published, so that readers by path see no gap."""
         row = self.wanted.row
         seen = self._seen()
         pin = Pin(seen.version, seen.located.path, _uuid_of(seen))
@@ -216,7 +216,7 @@ class Part:
             finalize(self._objects, pin, self._catalog.environment)
 
     def pinned_row(self, state: LakeState) -> Row:
-        """The row of this table when the publication is through."""
+        """The row of this table after the publication."""
         now = self.wanted.row if self.is_new else self._row(state)
         if now.lock is None:  # the first version of a table that others made, or of one on a branch
             now = now.with_lock(new_lock_id(self._catalog.environment))
@@ -229,7 +229,7 @@ class Part:
     # ------------------------------------------------------------------------ published
 
     def published(self, attempts: int) -> CommitResult:
-        """The lake has it: what is told of it. It gets its final name now, or soon."""
+        """The result, once the lake has published it. It is finalized now, or in the background."""
         pin = self._pin
         built = self._built
         staged = Located(pin.version, pin.manifest, built.located.naming)
@@ -240,7 +240,7 @@ class Part:
         return self._pending.landed(snapshot, attempts)
 
     def finalize(self) -> bool:
-        """Put the manifest under its final name; False if that cannot be done, which the next writer will see."""
+        """Put the manifest under its final name; False if that is impossible, which the next writer detects."""
         try:
             # After a while others may have made it final and collected it: the staged file says so by being gone.
             is_recent = is_recent_for_versions(self.wanted.files, self._built_at)
@@ -253,7 +253,7 @@ class Part:
 
     @property
     def key(self) -> SnapshotKey:
-        """By which others find the finalization that is under way."""
+        """The key by which other threads find a running finalization."""
         return snapshot_key(self.wanted.row, self._pin)
 
     @property

@@ -23,9 +23,9 @@ from conroi.stores.swept import SWEPT_DIR
 
 
 def can_inherit(target: Catalog, source: Catalog, row: Row) -> bool:
-    """Whether the target may go on reading a table of the source where it is.
+    """Whether the target may read a table of the source where it is.
 
-    On the main branch a table stays; what only another branch has goes when that branch is deleted.
+    On the main branch a table stays; the files of another branch are deleted with that branch.
     """
     return target.branch is not None and (source.branch is None or row.is_inherited)
 
@@ -33,7 +33,7 @@ def can_inherit(target: Catalog, source: Catalog, row: Row) -> bool:
 def inherited_row(target: Catalog, source: Row, current: Row | None) -> Row:
     """The row by which a branch reads a table of another branch where it is; `current` is its row of that table now.
 
-    It stays in its folder if the versions there go on with those of the source; otherwise the folder is a free one.
+    It stays in its folder if the versions there continue those of the source; otherwise a free folder is used.
     """
     assert target.branch is not None, "the main branch has its tables in folders of its own"
     row = seen_on(target.branch, source)
@@ -47,16 +47,16 @@ def inherited_row(target: Catalog, source: Row, current: Row | None) -> Row:
 
 
 def brought_row(target: Catalog, source: Row) -> Row:
-    """The row of a table that is brought to a branch with its files, in a folder that has no versions and had none.
+    """The row of a table that is copied to a branch with its files, in a folder that has no versions and never had any.
 
-    Never in the folder of the table that it comes from, or in one below it: to pylance it would be a branch of that
-    table, or have it as a branch, and its versions do not say so.
+    Never in the folder of its source table, or in one below it: to pylance it would be a branch of that table, or have
+    it as a branch, and its versions do not say so.
     """
     return source.moved(new_location(target, source.object_id), ())
 
 
 def _is_free(target: Catalog, row: Row) -> bool:
-    """Whether the folder of the row has no line of versions, and had none before; or this very one.
+    """Whether the folder of the row has no history, and never had one; or exactly this one.
 
     A folder that was never written may still be the one by which older states of the branch read inherited versions.
     """
@@ -90,5 +90,5 @@ def _had_versions(objects: Objects) -> bool:
 
 
 def _claim(row: Row) -> bytes:
-    """What says in the folder of a table on a branch which line of versions it has, before there is a version."""
+    """The marker in the folder of a table on a branch that names its history, before there is a version."""
     return encode_document({"table": row.incarnation, "folder": row.location, "lineage": row.lineage})

@@ -72,9 +72,9 @@ class PrebuiltPart:
         self._refuse_late_creation(current)
 
     def _refuse_late_creation(self, current: int) -> None:
-        """A table is created in two steps: what was made for one that was not there must not replace what came since.
+        """A table is created in two steps: a manifest that was built for a new table must not replace later versions.
 
-        Lance does not report that an Overwrite lost a race, so this is looked for here.
+        Lance does not report that an Overwrite lost a race, so it is checked here.
         """
         transaction = self._foreign.transaction
         if current and not transaction.read_version and transaction.operation_name in CREATIONS:
@@ -104,7 +104,7 @@ class PrebuiltPart:
         return row
 
     def adopt(self) -> None:
-        """Its name is taken by somebody who writes by path, so its writer must rebase."""
+        """An out-of-band writer took its final name, so its writer must rebase."""
         raise RetryableConflict(
             f"Version {self._foreign.version} of the table was written past the lake meanwhile.",
             table=self.name,
@@ -119,7 +119,7 @@ class PrebuiltPart:
         """Others built it."""
 
     def build(self) -> None:
-        """Nothing to build; but what it would make of the table is looked at, once."""
+        """Nothing to build; its effect on the table is validated, once."""
         if self._is_checked or not self._foreign.pin.is_staged:
             return
         base = None if self._before is None else head_of(self._catalog, self._before)
@@ -144,7 +144,7 @@ class PrebuiltPart:
         return tasks
 
     def staged(self) -> None:
-        """Others staged it; if that was long ago, a collector may have taken it."""
+        """Other software staged it; if that was long ago, it may have been collected."""
         pin = self._foreign.pin
         may_be_gone = pin.is_staged and not is_recent_for_files(self.wanted.files, self._begun_at)
         if may_be_gone and self._objects.head(pin.manifest) is None:
@@ -166,7 +166,7 @@ class PrebuiltPart:
     # ------------------------------------------------------------------------ published
 
     def published(self, attempts: int) -> CommitResult:
-        """The lake has it; it gets its final name before its writer hears of it."""
+        """The result; it is finalized before its writer gets the response."""
         self._catalog.keep(self.wanted.row, self._foreign.pin, self._foreign.snapshot)
         snapshot = self._foreign.final_snapshot if self.finalize() else self._foreign.snapshot
         return CommitResult(snapshot, self._foreign.transaction, attempts, ())
@@ -193,7 +193,7 @@ class PrebuiltPart:
 
 
 def refuse_taken(catalog: Catalog, row: Row, version: int) -> None:
-    """The version that is asked for must not be there."""
+    """The requested version must not exist."""
     current = current_version(catalog, row)
     if version <= current:
         raise not_the_next(shown(row.object_id), version, current)
@@ -221,7 +221,7 @@ def head_of(catalog: Catalog, row: Row) -> Snapshot | None:
 
 
 def make_final(catalog: Catalog, row: Row) -> Located:
-    """Where the table's pinned version is under its final name, which it gets now if it has none yet."""
+    """The location of the table's pinned version under its final name; it is finalized now if it was not."""
     pin: Pin | None = row.pin
     if pin is None:
         raise CorruptionError("A table that is not managed has no pinned version.", hint="Publish to it first.")

@@ -47,31 +47,31 @@ from conroi.parallel import later, together
 _log = logging.getLogger(__name__)
 
 RETRIES = 5
-"""So often a publication is tried again after others published to the same table."""
+"""Default number of retries after a concurrent publication to the same table."""
 SLACK = 3.0
-"""For so many times their usual length we wait for the turns of others."""
+"""Stop waiting for another publisher's turn after this multiple of its usual duration."""
 LOOKS_PER_TURN = 4
-"""How often we look during a turn whether it is over."""
+"""Number of polls during one turn."""
 FOREIGN_WAIT_S = 0.1
-"""For so long a client that builds manifests itself waits for the reservation of another one."""
+"""Maximum wait of a client that builds manifests itself for another client's reservation, in seconds."""
 PATIENCE_S = 30.0
-"""For so long a publication is tried again by default, in seconds; begin(timeout=…) says otherwise."""
+"""Default time limit of a publication's retries, in seconds; begin(timeout=…) overrides it."""
 
 
 @dataclass(frozen=True)
 class Order:
-    """All that a publication is to do."""
+    """A publication request: all changes and preconditions."""
 
     base: LakeState
     tables: Sequence[Wanted] = ()
     rows: Mapping[str, Row | None] = field(default_factory=dict[str, "Row | None"])
     """Rows without a new version: names that are registered or renamed, None for those dropped."""
     as_they_are: frozenset[str] = frozenset()
-    """Of those rows, the ones that are published as they are, whatever others publish of the table meanwhile."""
+    """Of those rows, the ones that are published unchanged, even if the table was changed concurrently."""
     unchanged: Mapping[str, Row | None] = field(default_factory=dict[str, "Row | None"])
-    """Rows that must be what they are here when the publication happens."""
+    """Precondition: these rows must be unchanged at the publication."""
     leaving: frozenset[str] = frozenset()
-    """Names whose tables are dropped or renamed; other tables may come in under them at the same time."""
+    """Names whose tables are dropped or renamed; other tables may get these names in the same publication."""
     expects: Sequence[Expectation] = ()
     listing: ListingExpectation | None = None
     tags: Sequence[TagsExpectation] = ()
@@ -80,12 +80,12 @@ class Order:
     uuid: str = ""
     retries: int = RETRIES
     timeout_s: float = PATIENCE_S
-    """After so long no further attempt is made."""
+    """Seconds after which no further attempt is made."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """A publication that happened."""
+    """The result of a publication."""
 
     version: int
     tables: Mapping[str, CommitResult]
@@ -93,11 +93,11 @@ class Outcome:
     attempts: int
     state: LakeState | None
     earlier: Published | None = None
-    """The publication that had the same idempotency key, if this one was not needed."""
+    """The earlier publication with the same idempotency key, if this one was a no-op."""
 
 
 class Publishing:
-    """One publication on its way."""
+    """One run of the publication loop."""
 
     def __init__(self, catalog: Catalog, order: Order) -> None:
         _refuse_twice([wanted.object_id for wanted in order.tables])
@@ -111,12 +111,12 @@ class Publishing:
         self._is_local = catalog.root.is_local
         self._baton = catalog.heads.baton()
         self._has_adopted = False
-        """Whether the last attempt only published what was written by path: that is no lost race."""
+        """Whether the last attempt only adopted an out-of-band commit: that is no lost race."""
         self.checks = 0
-        """How often the expectations were checked."""
+        """How often the preconditions were checked."""
 
     def run(self) -> Outcome:
-        """Publish, or raise what forbids it."""
+        """Publish, or raise the conflict."""
         try:
             return self._run()
         finally:
@@ -152,12 +152,12 @@ class Publishing:
             self._baton.ask(turns.losses(attempt), NEEDED_ROUNDS * (now - round_started), turns.place_s())
             if not self._baton.is_mine:
                 environment.sleep(pause_s(environment, min(attempt, 4), now - attempt_started))
-        if earlier.uuid == self._uuid:  # an earlier put of ours had landed after all
+        if earlier.uuid == self._uuid:  # an earlier put of ours had succeeded
             return replace(self._told(None, attempt), version=earlier.version)
         return Outcome(earlier.version, {}, attempt, None, earlier)
 
     def _lost_to_same_table(self, state: LakeState) -> bool:
-        """Whether who was faster changed a table of ours, too; what forbids ours altogether is raised."""
+        """Whether the concurrent publication changed a table of ours too; raises if it conflicts with ours."""
         try:
             self.check(state)
             self._catch_up(state)
@@ -169,12 +169,12 @@ class Publishing:
     # ------------------------------------------------------------------------ what others did
 
     def _take_turn(self, state: LakeState, *, is_first: bool) -> tuple[LakeState, Published | None]:
-        """The newest state; where many publish, when it is our turn."""
+        """The newest state; under contention, when it is our turn."""
         turns = self._catalog.heads.turns
         self._let_refused_pass()
         is_newest_known = self._catalog.known_state().version <= state.version
         if is_first and is_newest_known and not self._is_local and not turns.is_contended():
-            return state, None  # spare the request: the put will tell
+            return state, None  # skip the request: the put detects a newer state
         state, mine = self._refresh(state)
         if mine is not None or not turns.is_contended() or self._baton.is_mine:
             return state, mine
@@ -186,10 +186,10 @@ class Publishing:
         return (state, mine) if mine is not None else self._refresh(state)
 
     def _let_refused_pass(self) -> None:
-        """Starvation of clients that build manifests themselves: who was refused has the next version reserved.
+        """Avoid starvation of clients that build manifests themselves: yield to their reservations.
 
-        Looking costs nothing on local disk; elsewhere it is a request, made once in a while. Such clients wait only
-        briefly for each other: how long Lance waits before it tries again follows from how long its first attempt took.
+        Looking costs nothing on local disk; elsewhere it is a request, sent once in a while. Such clients wait only
+        briefly for each other: how long Lance waits before its retry depends on how long its first attempt took.
         """
         is_foreign = any(part.wanted.foreign is not None for part in self._parts)
         if self._parts and self._catalog.reservations.is_due():
@@ -198,7 +198,7 @@ class Publishing:
             )
 
     def _wait_for_turn(self, state: LakeState) -> tuple[LakeState, Published | None]:
-        """Until those before us have published, or for as long as that may take them."""
+        """Wait until the publishers before us have published, or for as long as that should take."""
         environment, turns = self._catalog.environment, self._catalog.heads.turns
         places, turn_s = turns.places_to_wait(), turns.place_s()
         until = environment.monotonic() + SLACK * places * turn_s
@@ -229,7 +229,7 @@ class Publishing:
             part.catch_up(state)
 
     def _raise_unless_superseded(self, error: VersionExpired, state: LakeState) -> None:
-        """A version of this state was collected. That is no failure of ours if the lake has moved on since."""
+        """A version of this state was collected: raise, unless the lake has a newer state by now."""
         if isinstance(error, BaseVersionExpired) or self._catalog.state().version == state.version:
             raise error
 
@@ -240,7 +240,7 @@ class Publishing:
     # ------------------------------------------------------------------------ our turn
 
     def _attempt(self, state: LakeState) -> LakeState | None:
-        """Check, build and put on this state; None to go round again."""
+        """Check, build and put on this state; None for another attempt."""
         self._has_adopted = False
         pinned = self._pinned_by_check(state)
         settled = state.with_rows(pinned)
@@ -272,17 +272,17 @@ class Publishing:
         self._catalog.heads.turns.is_awaited = self._baton.is_held()
 
     def _pinned_by_check(self, state: LakeState) -> dict[str, Row]:
-        """Tables of which something is expected and that the lake has not pinned yet: pinned as they are found now.
+        """Tables with a precondition that the lake has not pinned yet, pinned at their current version.
 
-        The pins are published with the rest, so that the version which is checked is the version at the put, whatever
-        is written by the table's path in between.
+        The pins are published with the rest, so that the version that is checked is the version at the put, whatever is
+        written out of band in between.
         """
         expected = {each.object_id for each in self._order.expects if not each.is_presence}
         found = {key: self._catalog.pinned(state.rows[key]) for key in sorted(expected & state.unpinned)}
         return {key: row for key, row in found.items() if row.pin is not None}
 
     def check(self, state: LakeState) -> None:
-        """All that is expected of the lake, on this state."""
+        """Check all preconditions on this state."""
         self.checks += 1
         for expectation in self._order.expects:
             expectation.check(state, self._catalog.version_of, self._catalog.operations_between)
@@ -295,7 +295,7 @@ class Publishing:
         self._check_rows(state)
 
     def _check_rows(self, state: LakeState) -> None:
-        """Names that go must be there, names that come in must be free."""
+        """Names that are removed must exist, names that are added must be free."""
         leaving = self._leaving
         self._check_leaving(leaving, state)
         for object_id, row in self._order.unchanged.items():
@@ -335,7 +335,7 @@ class Publishing:
                 )
 
     def _check_folders(self, arriving: Set[str | None], leaving: Set[str], state: LakeState) -> None:
-        """A folder is one table of the lake, not two."""
+        """A folder holds one table of the lake, not two."""
         for object_id, row in state.rows.items() if arriving else ():
             if row.location in arriving and row.is_table and object_id not in leaving:
                 raise AlreadyExistsError(
@@ -371,14 +371,14 @@ class Publishing:
         return changes
 
     def _moved_on(self, row: Row, state: LakeState) -> Row:
-        """A row that is only renamed keeps the version that the lake has of it now."""
+        """A row that is only renamed keeps the current version."""
         for now in map(state.rows.get, self._leaving):
             if now is not None and row.is_table and now.incarnation == row.incarnation:
                 return now.renamed(row.object_id)
         return row
 
     def _adopt(self, state: LakeState) -> None:
-        """A final name was taken: by a publication that we have not seen, or by somebody who writes by path.
+        """A final name was taken: by a concurrent publication, or by an out-of-band writer.
 
         What was written by path becomes a publication of its own, and stays one if it forbids ours.
         """
@@ -390,14 +390,14 @@ class Publishing:
                 continue
             notes = Notes(f"adopt version {adopted.foreign.version} of {part.name}, which was written past the lake")
             _log.warning("%s", notes.message)
-            with contextlib.suppress(ExpectedVersionMismatch):  # somebody published to it meanwhile: look again
+            with contextlib.suppress(ExpectedVersionMismatch):  # concurrent publication: look again
                 Publishing(self._catalog, Order(self._catalog.known_state(), [adopted], notes=notes)).run()
                 self._has_adopted = True
 
     # ------------------------------------------------------------------------ published
 
     def _told(self, state: LakeState | None, attempts: int) -> Outcome:
-        """What is told of a publication that happened. Whatever fails from here on is no refusal."""
+        """The result of a successful publication. A failure from here on must not raise a conflict."""
         try:
             return self._published(state or self._catalog.state(), attempts)
         except ConroiError as error:
@@ -458,7 +458,7 @@ def _refuse_table(parent: str, row: Row | None) -> None:
 
 
 def pin_tables(catalog: Catalog) -> None:
-    """Publish the versions of all tables that other software listed and wrote, and the lake has not pinned yet."""
+    """Publish the versions of all tables that other software listed and wrote, and that have no pin yet."""
     for _ in range(RETRIES):
         state = catalog.state()
         rows = [row for row in map(catalog.pinned, map(state.rows.__getitem__, state.unpinned)) if row.pin is not None]
@@ -466,12 +466,12 @@ def pin_tables(catalog: Catalog) -> None:
             return
         expects = [Expectation(row.object_id, catalog.version_of(row), row.incarnation, seen=row) for row in rows]
         notes = Notes(f"pin {len(rows)} tables that were written past the lake")
-        with contextlib.suppress(ExpectedVersionMismatch):  # one was written meanwhile: look again
+        with contextlib.suppress(ExpectedVersionMismatch):  # concurrent write: look again
             Publishing(catalog, Order(state, expects=expects, notes=notes)).run()
 
 
 class LakePublisher:
-    """Commits the verbs of a lake's tables: each is a publication of one."""
+    """Commits the verbs of a lake's tables: each is a publication of one table."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog

@@ -17,12 +17,12 @@ LAYOUT = "conroi.layout"
 AUTHOR = AUTHOR_PROPERTY
 OWN = frozenset({RECORDS, LAYOUT, AUTHOR, IDEMPOTENCY, COMMIT_MESSAGE_PROPERTY, "conroi.writer"})
 MOST_RECORDS = 1000
-"""A publication of more tables carries no records: readers then read the rows themselves."""
+"""Number of tables above which a publication carries no records: readers then read the rows themselves."""
 
 
 @dataclass(frozen=True)
 class Notes:
-    """What is said about a publication besides its rows."""
+    """Commit metadata of a publication, besides its rows."""
 
     message: str | None = None
     author: str | None = None
@@ -48,7 +48,7 @@ class Notes:
 
 
 def encode_records(changes: Changes, kind: str) -> dict[str, str]:
-    """The properties that say what changed."""
+    """The properties that record what changed."""
     if len(changes) > MOST_RECORDS:
         return {}
     records = {object_id: None if row is None else row.to_json() for object_id, row in changes.items()}
@@ -56,7 +56,7 @@ def encode_records(changes: Changes, kind: str) -> dict[str, str]:
 
 
 def decode_records(properties: Mapping[str, str]) -> tuple[dict[str, Row | None], str] | None:
-    """What changed, and the kind of its layout; None if the commit does not say."""
+    """What changed, and the kind of its layout; None if the commit does not record it."""
     if RECORDS not in properties or LAYOUT not in properties:
         return None
     records = decode_document(properties[RECORDS], "The list of changes in a commit of the lake").content

@@ -18,7 +18,7 @@ class Named:
 
     row: Row
     was: str | None
-    """Its name at the base; None for a table that the transaction makes."""
+    """Its name at the base; None for a table that the transaction creates."""
 
 
 class Names:
@@ -27,7 +27,7 @@ class Names:
     def __init__(self, base: LakeState) -> None:
         self._base = base
         self._changed: dict[str, Named | None] = {}
-        """By name: the table that has it now, None if there is none any more."""
+        """By name: the table that has it now, None if it was removed."""
 
     def get(self, key: str) -> Named | None:
         """The table of this name."""
@@ -66,13 +66,13 @@ class Names:
         self._changed[row.object_id] = Named(row, None)
 
     def forget(self, key: str) -> Named:
-        """Take the name away; what had it."""
+        """Remove the name; returns the table that had it."""
         named = self.require(key)
         self._changed[key] = None
         return named
 
     def rename(self, key: str, wanted: str) -> Named:
-        """Give a table another name; the table with that name."""
+        """Rename a table; returns the table with the new name."""
         named = self.require(key)
         self.check_free(wanted)
         self._changed[key] = None
@@ -80,7 +80,7 @@ class Names:
         return Named(named.row.renamed(wanted), named.was)
 
     def arrange(self, moves: Mapping[str, str | None]) -> None:
-        """Give tables other names, or take them out (None), all at once: names may be swapped."""
+        """Rename tables, or remove them (None), all at once: names may be swapped."""
         tables = {key: self.require(key) for key in moves}
         self._changed |= dict.fromkeys(moves)
         for key, wanted in moves.items():
@@ -88,7 +88,7 @@ class Names:
                 self._changed[wanted] = Named(tables[key].row.renamed(wanted), tables[key].was)
 
     def put(self, row: Row) -> None:
-        """A table that comes in under a name which `arrange` has made free."""
+        """Add a table under a name that `arrange` has freed."""
         self._changed[row.object_id] = Named(row, None)
 
     def all(self) -> list[str]:
@@ -107,7 +107,7 @@ class Names:
         )
 
     def rows(self, published: Collection[str]) -> dict[str, Row | None]:
-        """The rows that change though their tables get no new version; `published` are those that do."""
+        """The rows that change without a new version of their tables; `published` are those that get one."""
         rows: dict[str, Row | None] = {key: None for key in self.leaving() if self._changed[key] is None}
         for key, named in self._changed.items():
             if named is not None and named.was not in (None, key) and key not in published:

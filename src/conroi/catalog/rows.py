@@ -36,8 +36,9 @@ class Row:
     metadata: str | None = None
     base_objects: tuple[str, ...] | None = None
     moment_ns: int | None = field(default=None, compare=False)
-    """Of a table without a pin: it is read as of this moment, that of the snapshot which has the row. None: as it is
-    now, which only the current state may say. Not stored."""
+    """Of a table without a pin: it is read as of this time, that of the snapshot which has the row. None: the
+    newest version, only in the current state. Not stored.
+    """
 
     @property
     def is_table(self) -> bool:
@@ -70,7 +71,7 @@ class Row:
 
     @cached_property
     def pin(self) -> Pin | None:
-        """The version the lake has of it; None for a table that conroi never published."""
+        """The version that the lake has of it; None for a table that conroi never published."""
         notes = self.notes
         if _VERSION not in notes:
             return None
@@ -81,7 +82,7 @@ class Row:
 
     @property
     def incarnation(self) -> str:
-        """Which table of that name it is: one that was dropped and made again is another."""
+        """The table id: a table that was dropped and created again has another one."""
         return self.notes.get(_INCARNATION) or f"folder {self.location}"
 
     @property
@@ -90,7 +91,7 @@ class Row:
         return self._integer(_LOCK) if _LOCK in self.notes else None
 
     def pinned_at(self, pin: Pin) -> Row:
-        """The same table at another version; one that had no incarnation keeps the one that it went by so far."""
+        """The same table at another version; a table without an id gets the one that it was identified by so far."""
         return self.with_notes(
             {
                 _VERSION: str(pin.version),
@@ -102,11 +103,11 @@ class Row:
 
     @property
     def mended(self) -> int:
-        """The version in which a forked table came together again; who started before it must look again. 0: none."""
+        """The version that repaired a diverged table; a writer that started before it must start again. 0: none."""
         return self._integer(_MENDED)
 
     def mended_at(self, version: int) -> Row:
-        """The same table, with its two lines come together in this version."""
+        """The same table, repaired in this version."""
         return self.with_notes({_MENDED: str(version)})
 
     @cached_property
@@ -120,13 +121,14 @@ class Row:
 
     @property
     def is_inherited(self) -> bool:
-        """Whether nobody has written it on its branch yet, so that its version is in another folder."""
+        """Whether the table was never written on its branch, so that its version is in another folder."""
         return bool(self.lineage) and self.pin is not None and self.pin.version == self.lineage[0][1]
 
     def continues(self, earlier: Row) -> bool:
-        """Whether this row is on the line of versions of an earlier one: in its folder, with its older versions.
+        """Whether this row continues the history of an earlier one: in its folder, with its older versions.
 
-        A table that was not written on its branch goes on with newer versions of the folder that it is inherited from.
+        A table that was not written on its branch continues with newer versions of the folder that it is inherited
+        from.
         """
         if self.location != earlier.location:
             return False
@@ -150,11 +152,11 @@ class Row:
 
     @property
     def insert(self) -> str | None:
-        """The newest insert into the table, as it was noted; None if there was none."""
+        """The record of the newest insert into the table; None if there was none."""
         return self.notes.get(_INSERT)
 
     def with_insert(self, note: str) -> Row:
-        """The same table with a note on its newest insert."""
+        """The same table with the record of its newest insert."""
         return self.with_notes({_INSERT: note})
 
     def with_notes(self, notes: Mapping[str, str]) -> Row:

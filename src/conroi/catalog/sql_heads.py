@@ -34,11 +34,11 @@ from conroi.stores.table_keys import full_key
 _log = logging.getLogger(__name__)
 
 FOLLOW_AT_MOST = 256
-"""When more versions are new than this, the rows are read instead of the commits."""
+"""Number of new versions above which the rows are read instead of the commits."""
 PAGE = 100
 """Commits per request when the history is listed."""
 RESENDS = 2
-"""How often a publication is sent again after a lost answer."""
+"""Number of times a publication is sent again after a lost response."""
 
 
 class SqlHeads:
@@ -58,7 +58,7 @@ class SqlHeads:
 
     @property
     def turns(self) -> Turns:
-        """The database itself lets writers wait for each other."""
+        """The database itself serializes writers."""
         return self._turns
 
     def baton(self) -> Baton:
@@ -104,7 +104,7 @@ class SqlHeads:
         return LakeState(0, 0, {}) if loaded is None else _state(loaded)
 
     def _checked(self, head: Head | None) -> Head:
-        """The head, if the database knows the lake, and for this folder."""
+        """The head, if the database has the lake, and for this folder."""
         if head is None:
             raise NotFoundError(
                 "The store does not know this lake.", table=self._root.root, hint="Check the address of the store."
@@ -143,7 +143,7 @@ class SqlHeads:
         )
 
     def copy_to_folder(self, state: LakeState) -> None:
-        """Make sure that the folder alone has this state, which is to be followed by another or to be kept."""
+        """Ensure that the folder has a copy of this state, before it is superseded or retained."""
         if self._copying is not None:
             self._copying.result()
         if state.version:
@@ -165,11 +165,11 @@ class SqlHeads:
             self._copying = later(partial(self._copy.add, copied))
 
     def _publish(self, base: int, commit: LakeCommit, rows: dict[str, str | None]) -> LakeCommit | None:
-        """The commit as it landed; None if others were first.
+        """The commit as it was stored; None if a concurrent commit was first.
 
-        After a lost answer the database may still be executing the statement, so "not there" means nothing. The same is
-        sent again: it waits for the lock of the head's row, and then either lands itself or finds that the head has
-        moved on. In both cases the first one cannot land any more.
+        After a lost response the database may still be executing the statement, so "does not exist" means nothing. The
+        same statement is sent again: it waits for the lock of the head's row, and then either succeeds or finds that
+        the head has moved. In both cases the first one cannot succeed any more.
         """
         publish = partial(self._tables.publish, self._lake, self._key, base, commit, rows)
         try:
@@ -185,7 +185,7 @@ class SqlHeads:
         raise self._unknown(commit, lost.message)
 
     def _landed(self, commit: LakeCommit, lost: StoreUnavailable) -> LakeCommit | None:
-        """What became of a commit without an answer, now that the head is past its version."""
+        """The outcome of a commit without a response, now that the head is past its version."""
         found = self._queries.commit(commit.version)
         if found is None:
             raise self._unknown(commit, f"{lost.message}; since then that version was collected")
@@ -241,7 +241,7 @@ class SqlHeads:
             newest, left = page[-1].version - 1, left - len(page)
 
     def versions(self) -> list[tuple[int, int]]:
-        """All versions that are there, ascending, and when they were made by the clock of the database."""
+        """All existing versions, ascending, with their commit times by the clock of the database."""
         return self._queries.versions()
 
     def now_ns(self) -> int:
@@ -258,7 +258,9 @@ class SqlHeads:
         return kept, gone
 
     def forget(self, versions: Sequence[int]) -> None:
-        """Forget old versions. Before that the newest is in the folder, whose copy must not name what is collected."""
+        """Expire old versions. Before that the newest is copied to the folder, which must not name what is
+        collected.
+        """
         self.copy_to_folder(self._load())
         self._tables.forget(self._lake, versions)
 

@@ -17,7 +17,7 @@ from conroi.catalog.rows import Row
 from conroi.errors import CorruptionError
 
 Changes = Mapping[str, Row | None]
-"""New rows by object id; None takes one out."""
+"""New rows by object id; None removes one."""
 SETTINGS = "__settings"
 """The row of the lake's settings, in a database; a lake in its own folder has them in the config of `__manifest`."""
 
@@ -38,7 +38,7 @@ class LakeState:
     """The settings of `__manifest`."""
 
     def setting(self, name: str) -> str | None:
-        """What the lake has recorded about itself."""
+        """A setting that the lake has stored about itself."""
         row = self.rows.get(SETTINGS)
         return self.config.get(name) if row is None else row.notes.get(name)
 
@@ -46,7 +46,7 @@ class LakeState:
     def small(self) -> int | None:
         """The fragment that is written anew with every publication, as long as it is small: the newest one.
 
-        Whoever has the same fragments must name the same one, whether he followed or read everything.
+        All readers of the same fragments must choose the same one, whether they read incrementally or in full.
         """
         return max(self.physical, default=None)
 
@@ -61,11 +61,11 @@ class LakeState:
 
     @cached_property
     def unpinned(self) -> frozenset[str]:
-        """Tables that other software listed and the lake never published: their rows say of no version."""
+        """Tables that other software listed and the lake never published: their rows pin no version."""
         return frozenset(key for key, row in self.rows.items() if _is_unpinned(row))
 
     def seen_at(self, moment_ns: int) -> LakeState:
-        """The state as a snapshot: tables without a pinned version are those of this moment, and never those of now."""
+        """The state as a snapshot: tables without a pin are read as of this time."""
         if not self.unpinned:
             return self
         seen = {key: replace(self.rows[key], moment_ns=moment_ns) for key in self.unpinned}
@@ -88,7 +88,7 @@ class LakeState:
     def following(
         self, version: int, timestamp_ns: int, changes: Changes, layout: Layout, new_fragment: int
     ) -> LakeState:
-        """The state after a publication that was laid out like this; its rows went into `new_fragment`."""
+        """The state after a publication with this layout; its rows are in `new_fragment`."""
         rows = self.changed(changes)
         places = dict(self.places)
         physical = dict(self.physical)
@@ -118,5 +118,5 @@ def _is_unpinned(row: Row) -> bool:
 
 
 def written_places(object_ids: Iterable[str], fragment: int) -> dict[str, Place]:
-    """Where rows are in a fragment of ours: in the order of their ids."""
+    """The positions of rows in a fragment of ours: in the order of their ids."""
     return {object_id: (fragment, offset) for offset, object_id in enumerate(object_ids)}
