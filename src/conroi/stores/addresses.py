@@ -32,7 +32,7 @@ _opening = threading.Lock()
 def split_uri(
     uri: str | os.PathLike[str], store: str | RecordStore | None
 ) -> tuple[str | os.PathLike[str], str | RecordStore | None]:
-    """What pylance writes as one, `s3+ddb://bucket/path?ddbTableName=T`, as the table's URI and its store's address."""
+    """Split pylance's `s3+ddb://bucket/path?ddbTableName=T` into the table's URI and its store's address."""
     text = os.fspath(uri)
     if not isinstance(text, str) or not text.lower().startswith("s3+ddb://"):  # pyright: ignore[reportUnnecessaryIsInstance]
         return uri, store
@@ -47,9 +47,9 @@ def split_uri(
 
 
 def open_records(store: str | RecordStore, storage_options: Mapping[str, str] | None = None) -> RecordStore:
-    """The store at an address; tables of one process that name the same one share its connection.
+    """The store at an address; tables of one process with the same address share its connection.
 
-    DynamoDB takes region and credentials from `storage_options` if they are there, else as boto3 always does.
+    DynamoDB takes region and credentials from `storage_options` if given, else as boto3 does by default.
     """
     if not isinstance(store, str):
         return store
@@ -74,7 +74,7 @@ def _open(address: str, options: Mapping[str, str]) -> RecordStore:
 
 
 def dynamo_table(address: str, options: Mapping[str, str] | None = None) -> DynamoTable:
-    """What an address and storage options say about a DynamoDB table."""
+    """The DynamoDB table that an address and storage options describe."""
     options = options or {}
     name, _, query = address.removeprefix("dynamodb://").partition("?")
     settings = dict(parse_qsl(query, keep_blank_values=True))
@@ -95,7 +95,7 @@ def dynamo_table(address: str, options: Mapping[str, str] | None = None) -> Dyna
 
 
 def sqlite_path(address: str) -> str | None:
-    """The file of a SQLite store; None if the address is PostgreSQL's. Lakes know only these two."""
+    """The file of a SQLite store; None if the address is PostgreSQL's. Lakes support only these two."""
     scheme, separator, rest = address.partition("://")
     if separator and scheme == "sqlite":
         return _sqlite_path(rest)

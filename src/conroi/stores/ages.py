@@ -16,25 +16,25 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Ages:
-    """The shortest ages, in seconds."""
+    """The grace periods, in seconds."""
 
     version_s: float = 60.0
-    """Versions: from when they were followed by another."""
+    """Versions: seconds since they were superseded by another."""
     file_s: float = 3600.0
-    """Files that no version refers to: from when they were written."""
+    """Unreferenced files: seconds since they were written."""
 
 
 _current = Ages()
 
 
 def ages() -> Ages:
-    """The ages that hold in this process."""
+    """The grace periods of this process."""
     return _current
 
 
 @contextlib.contextmanager
 def other_ages(version_s: float, file_s: float) -> Generator[None]:
-    """For tests that cannot wait: every process that writes or collects must be inside of one, with the same ages."""
+    """For tests: other grace periods. Every process that writes or collects must use the same."""
     global _current
     before, _current = _current, Ages(version_s, file_s)
     try:
@@ -58,7 +58,7 @@ def changed_ns(found: os.stat_result) -> int:
 
 @contextlib.contextmanager
 def settable_times() -> Generator[None]:
-    """For tests that cannot wait: local files are as old as their modification time says, which can be set."""
+    """For tests: local files are as old as their modification time, which can be set."""
     global _has_settable_times
     before, _has_settable_times = _has_settable_times, True
     try:

@@ -30,14 +30,14 @@ def attach(
     storage_options: Mapping[str, str] | None = None,
     as_new: bool = False,
 ) -> int:
-    """Put a table under a store, which from now on knows its newest version; that version.
+    """Put a table under an external store, which from now on decides its newest version; returns that version.
 
-    Every writer must give `store=` from now on. A commit by one that does not is found by the next one that does, and
-    taken over. Doing it twice is fine.
+    Every writer must give `store=` from now on. A commit without it is found by the next writer that gives it, and
+    adopted. Idempotent.
 
     The folder of a lake that was moved gets its history in the store back; its old folder is refused from then on. A
-    copy of a lake, or one that the store does not know, becomes a lake of its own at the version that its folder has:
-    `as_new` says so of a copy in the store of the lake itself.
+    copy of a lake, or one that the store does not have, becomes a lake of its own at the version that its folder has:
+    `as_new` declares a copy in the store of the lake itself.
     """
     objects = open_objects(uri, storage_options)
     found = marker(objects)
@@ -53,7 +53,7 @@ def attach(
                 f"There is no Lance table at {objects.root}.",
                 hint="Make it with conroi.create_table(uri, data, store=…), which puts it under the store at once.",
             )
-        if in_folder.version > newest.version:  # somebody wrote past the store
+        if in_folder.version > newest.version:  # written without the store
             ExternalVersions(objects, records).adopt(newest.version)
         return max(newest.version, in_folder.version)
 
@@ -63,8 +63,8 @@ def detach(
 ) -> int:
     """Take a table out of a store, with its newest version completed; that version, or 0 if the store did not know it.
 
-    Stop writing with `store=` first: whoever opens the table with the store again puts it back under it. A table whose
-    folder is gone is forgotten.
+    Stop writing with `store=` first: opening the table with the store again attaches it again. The records of a table
+    whose folder is gone are deleted.
 
     A lake that was taken out of its store can be read without one; `attach` puts it under another one.
     """
@@ -96,7 +96,7 @@ def _address(store: str | RecordStore) -> str:
 
 
 class _Lake:
-    """The folder of a lake with a store, and the store that it is to be in."""
+    """The folder of a lake with a store, and its target store."""
 
     def __init__(self, objects: Objects, found: Marker, address: str) -> None:
         self._objects = objects
@@ -133,7 +133,7 @@ class _Lake:
         return head.version
 
     def _add_as_new(self, copied: CopiedCommit) -> int:
-        """In this order, so that a process that dies on the way can be followed by another."""
+        """In this order, so that another process can complete the work after a crash."""
         rows = {key: json.dumps(fields, separators=(",", ":")) for key, fields in (copied.rows or {}).items()}
         new_id = str(uuid.uuid5(uuid.NAMESPACE_URL, f"{self._lake} {self._key}"))
         self._refuse_another(new_id)

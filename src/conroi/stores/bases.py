@@ -21,7 +21,7 @@ from conroi.stores.location import LocalLocation, parse_location
 from conroi.stores.objects import Objects, Reach, open_objects, plain_objects, reach_of
 
 _AT_ONCE = 16
-"""So many files are copied at a time."""
+"""Number of files that are copied in parallel."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Copy:
 
 
 def copy_all(target: Objects, copies: Iterable[Copy]) -> None:
-    """Copy the files, many at a time; the first error ends it."""
+    """Copy the files in parallel; stops at the first error."""
     for _ in in_parallel(lambda copy: copy.into(target), copies, _AT_ONCE):
         pass
 
@@ -58,7 +58,7 @@ def copies_of_data_file(objects: Objects, manifest: Manifest, file: pb.DataFile)
 
 
 def objects_of_base(objects: Objects, manifest: Manifest, base_id: int | None) -> Objects:
-    """Where files with this base id are; the table's own root without one."""
+    """The storage of files with this base id; the table's own root without one."""
     if base_id is None:
         return objects
     for base in manifest.head.base_paths:
@@ -79,7 +79,7 @@ def objects_of_base(objects: Objects, manifest: Manifest, base_id: int | None) -
 
 
 def base_objects(objects: Objects, path: str) -> Objects:
-    """The files under a base of a table, if it may use that base; InvalidInputError if not."""
+    """The storage of a base of a table, if the table may use that base; InvalidInputError if not."""
     reach = reach_of(objects)
     root = _allowed_root(reach, path)
     if root is None:
@@ -92,13 +92,13 @@ def base_objects(objects: Objects, path: str) -> Objects:
 
 
 def allow_bases(objects: Objects, paths: Sequence[str | os.PathLike[str]] | None) -> None:
-    """Let the table or lake use files below these folders, as long as this handle lives."""
+    """Allow the table or lake to use files below these folders, for the life of this handle."""
     for path in _checked_bases(paths):
         reach_of(objects).bases.add(path)
 
 
 def share_reach(clone: Objects, source: Objects) -> None:
-    """Let a clone use the files of what it was made from, as long as this handle lives."""
+    """Allow a clone to use the files of its source, for the life of this handle."""
     theirs = reach_of(source)
     for path in (_spelled(source.root), _spelled(theirs.root), *theirs.bases):
         reach_of(clone).bases.add(path)
@@ -127,7 +127,7 @@ def _allowed_root(reach: Reach, path: str) -> str | None:
 
 
 def _spelled(path: str) -> str:
-    """The place in one spelling, as pylance reads it: `..` and `file://` are resolved, links are not."""
+    """The canonical spelling of a location, as pylance reads it: `..` and `file://` are resolved, links are not."""
     location = parse_location(path)
     return location.folder if isinstance(location, LocalLocation) else location.uri()
 

@@ -16,7 +16,7 @@ V = TypeVar("V")
 
 
 class BoundedCache(Generic[V]):
-    """The values asked for last, up to so many bytes; threads may share it."""
+    """Thread-safe LRU cache, bounded in bytes."""
 
     def __init__(self, most_bytes: int) -> None:
         self.most_bytes = most_bytes
@@ -25,7 +25,7 @@ class BoundedCache(Generic[V]):
         self._lock = ProcessLock()
 
     def get(self, key: Hashable) -> V | None:
-        """The value, which then counts as just used; None if it is not kept (any more)."""
+        """The value, which becomes the most recently used; None if it is not cached."""
         with self._lock:
             found = self._values.get(key)
             if found is None:
@@ -34,7 +34,7 @@ class BoundedCache(Generic[V]):
             return found[0]
 
     def put(self, key: Hashable, value: V, size: int) -> None:
-        """Keep a value of so many bytes in place of an older one; one that is bigger than the cache is not kept."""
+        """Cache a value of this many bytes, replacing an older one; a value larger than the cache is not cached."""
         with self._lock:
             self._drop(key)
             if size > self.most_bytes:
@@ -45,12 +45,12 @@ class BoundedCache(Generic[V]):
                 self._drop(next(iter(self._values)))
 
     def drop(self, key: Hashable) -> None:
-        """Forget a value."""
+        """Remove a value."""
         with self._lock:
             self._drop(key)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all values."""
         with self._lock:
             self._values.clear()
             self._bytes = 0
@@ -61,7 +61,7 @@ class BoundedCache(Generic[V]):
 
     @property
     def bytes(self) -> int:
-        """How much is kept just now."""
+        """Number of bytes cached."""
         return self._bytes
 
     def __len__(self) -> int:

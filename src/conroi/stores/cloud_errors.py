@@ -20,7 +20,7 @@ _CODE = re.compile(r"<Code>([A-Za-z]{1,60})</Code>")
 
 
 def translate(error: Exception, verb: str, path: str, root: str, source: str | None = None) -> Exception:
-    """The typed error for what obstore raised; its words stay behind."""
+    """The typed error for an obstore error, without its text."""
     if isinstance(error, FileNotFoundError):
         return _not_found(verb, path, root, source)
     if verb in CONDITIONAL and not is_in_progress(error) and _is_condition_failure(error):
@@ -29,10 +29,10 @@ def translate(error: Exception, verb: str, path: str, root: str, source: str | N
 
 
 def is_in_progress(error: Exception) -> bool:
-    """Whether the server refused because another conditional request for the same name is in progress: try again.
+    """Whether the server refused because another conditional request for the same name is in progress: retry.
 
-    S3 answers 409 ConditionalRequestConflict or OperationAborted. That does not say that the name is taken, though
-    obstore calls it "already exists". Azure answers 409 also to a name that is taken, with a code that says so.
+    S3 returns 409 ConditionalRequestConflict or OperationAborted. That does not mean that the name is taken, though
+    obstore reports "already exists". Azure returns 409 also for a taken name, with a code that says so.
     """
     if status_of(error) != 409:
         return False
@@ -55,7 +55,7 @@ def is_range_ignored(error: Exception) -> bool:
 
 
 def status_of(error: Exception) -> int | None:
-    """The HTTP status the server answered, if it answered."""
+    """The HTTP status of the response, if there was one."""
     found = _STATUS.search(str(error))
     return int(found.group(1)) if found else None
 

@@ -24,18 +24,18 @@ from conroi.stores.pieces import PIECE_BYTES, pieces
 T = TypeVar("T")
 _CHUNK = 200
 CONFLICT_ATTEMPTS = 7
-"""How often a request is sent to which the server answers that another one is in progress."""
+"""Maximum number of requests while the server reports that another one is in progress."""
 CONFLICT_PAUSE_S = 0.01
-"""The longest first pause between two of them, in seconds; it doubles."""
+"""Upper bound of the first pause between two of them, in seconds; it doubles."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class CloudObjects:
     """The files of one table in a bucket.
 
-    Reads and plain writes are tried again a few times when the server does not answer. A conditional write is sent
-    once: after a lost answer a second try would find its own file and call the name taken. Only an answer that another
-    conditional request is in progress (HTTP 409) is followed by another try, after a pause.
+    Reads and plain writes are retried a few times when the server does not respond. A conditional write is sent once:
+    after a lost response a retry would find its own file and report the name as taken. Only a response that another
+    conditional request is in progress (HTTP 409) is followed by a retry, after a pause.
     """
 
     is_local = False
@@ -153,7 +153,7 @@ class CloudObjects:
         return (info.path for info in self.list(prefix, after=after))
 
     def sync(self, paths: Sequence[str]) -> None:
-        """An object store answers when the bytes are safe."""
+        """No-op: an object store responds when the bytes are durable."""
 
     def pylance_uri(self, path: str = "") -> str:
         return self.location.uri(path)

@@ -34,7 +34,7 @@ class DynamoTable:
     endpoint: str | None = None
     credentials: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     timeout_s: float = DEFAULT_TIMEOUT_S
-    """For one try of a request; there are three."""
+    """Timeout of one try of a request, in seconds; there are three tries."""
 
     @property
     def place(self) -> str:
@@ -42,7 +42,7 @@ class DynamoTable:
 
 
 class DynamoClient:
-    """Requests to one table, made at first use with its two keys checked; it is created if it is not there."""
+    """Client of one table, opened at first use; its two keys are checked, and it is created if it does not exist."""
 
     def __init__(self, table: DynamoTable) -> None:
         self.table = table
@@ -59,12 +59,12 @@ class DynamoClient:
         return guarded(self.table.place, lambda: getattr(client, operation)(TableName=self.table.name, **parameters))
 
     def transact(self, items: list[dict[str, Any]], token: str) -> None:
-        """All of these writes and checks, or none; `token` makes the client's own retries harmless."""
+        """All of these writes and checks, or none; `token` makes the client's own retries idempotent."""
         client = self._ready()
         guarded(self.table.place, lambda: client.transact_write_items(TransactItems=items, ClientRequestToken=token))
 
     def close(self) -> None:
-        """Let go of the connections; the next request opens them again."""
+        """Close the connections; the next request opens them again."""
         self._client = None
 
     def _ready(self) -> Any:
@@ -119,7 +119,7 @@ def _new_session() -> Any:
 
 
 class Busy(StoreUnavailable):
-    """Internal: another transaction was at the same items at that moment; nothing was written."""
+    """Internal: a concurrent transaction had locked the same items; nothing was written."""
 
 
 class ConditionFailed(Exception):
@@ -131,7 +131,7 @@ class ConditionFailed(Exception):
 
 
 def guarded(place: str, request: Callable[[], T]) -> T:
-    """Do a request; boto3's errors come out as ours, without their text: it may quote a key id."""
+    """Execute a request; boto3's errors are mapped to ours, without their text: it may quote a key id."""
     from botocore import exceptions  # pyright: ignore[reportMissingTypeStubs]
 
     try:
@@ -170,7 +170,7 @@ def _answered(response: Any, place: str) -> Exception:
 def _cancelled(codes: tuple[str, ...], place: str) -> Exception:
     if "ConditionalCheckFailed" in codes:
         return ConditionFailed(codes)
-    # Somebody else's transaction was at one of the items: neither lost nor won.
+    # A concurrent transaction had locked one of the items: neither lost nor won.
     return Busy(f"{place} is busy with the same records.", hint="It may pass; try again.")
 
 
@@ -184,7 +184,7 @@ def _check_keys(client: Any, table: DynamoTable) -> None:
     try:
         found = client.describe_table(TableName=table.name)["Table"]
     except client.exceptions.ResourceNotFoundException:
-        with contextlib.suppress(client.exceptions.ResourceInUseException):  # somebody else is making it just now
+        with contextlib.suppress(client.exceptions.ResourceInUseException):  # it is being created concurrently
             client.create_table(
                 TableName=table.name, KeySchema=keys, AttributeDefinitions=types, BillingMode="PAY_PER_REQUEST"
             )

@@ -20,13 +20,13 @@ from conroi.stores.dynamodb_client import HASH_KEY, RANGE_KEY, ConditionFailed, 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.01, 0.25
 _BEATS_PER_LEASE = 4
 _MARGIN = 0.75
-"""Of the lease: so long after its last beat a holder still trusts its lock; a waiter waits for all of it."""
+"""Fraction of the lease for which a holder trusts its lock after its last beat; a waiter waits for the whole lease."""
 
 
 class DynamoLock:
-    """One holder at a time, over all hosts that name the same lock in the same DynamoDB table.
+    """Mutual exclusion over all hosts that name the same lock in the same DynamoDB table.
 
-    A holder that dies is waited for `lease_s` seconds.
+    A crashed holder blocks the others for `lease_s` seconds.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class DynamoLock:
             lease.release()
 
     def replace_beat(self, old: str | None, new: str) -> bool:
-        """Write our beat where the old one is, or, with no old one, where none is; False if that is not so."""
+        """Replace the old beat by ours, or create ours if there is no old one; False if the condition fails."""
         item = {**self._key, "beat": {"S": new}}
         condition: dict[str, Any] = {"ConditionExpression": f"attribute_not_exists({HASH_KEY})"}
         if old is not None:
@@ -71,7 +71,7 @@ class DynamoLock:
         return True
 
     def remove_beat(self, beat: str) -> bool:
-        """Give the lock back; False if it was no longer ours."""
+        """Release the lock; False if it was no longer ours."""
         ours = {"ConditionExpression": "beat = :ours", "ExpressionAttributeValues": {":ours": {"S": beat}}}
         try:
             self._client.call("delete_item", Key=self._key, **ours)
@@ -113,23 +113,23 @@ class DynamoLock:
 
 
 class HeldLease:
-    """The lock while it is held: a thread keeps it alive, and `confirm` says whether that worked."""
+    """The lock while it is held: a thread renews the lease, and `confirm` says whether that worked."""
 
     def __init__(self, lock: DynamoLock, environment: Environment) -> None:
         self._lock = lock
         self._environment = environment
         self._beat = ""
         self._beaten_at = LONG_AGO
-        """When the last beat that was written was sent."""
+        """When the last successful beat was sent."""
         self._is_over = threading.Event()
         self._beating = threading.Lock()
 
     def take(self, old: str | None) -> bool:
-        """Whether the lock is ours now, in place of nobody or of a dead holder's beat."""
+        """Acquire the lock, in place of no holder or of an expired beat; whether that succeeded."""
         return self._write(old)
 
     def confirm(self) -> None:
-        """StoreUnavailable if the last beat is too long ago to be sure; asks nobody."""
+        """Raise StoreUnavailable if the last beat is too long ago to be sure; sends no request."""
         if seconds_since(self._environment, self._beaten_at) >= _MARGIN * self._lock.lease_s:
             raise StoreUnavailable(
                 f"The commit lock {self._lock.name!r} could not be kept.",
@@ -137,11 +137,11 @@ class HeldLease:
             )
 
     def keep(self) -> None:
-        """Go on beating until it is released."""
+        """Renew the lease until it is released."""
         threading.Thread(target=self._keep, name="conroi-lease", daemon=True).start()
 
     def release(self) -> None:
-        """Give it back; StoreUnavailable if it was lost meanwhile: the commit then looks what became of its write."""
+        """Release the lock; StoreUnavailable if it was lost: the commit then checks the outcome of its write."""
         self._is_over.set()
         with self._beating:
             was_ours = self._lock.remove_beat(self._beat)

@@ -83,7 +83,7 @@ class DynamoRecords:
         return True
 
     def forget(self, table: str, versions: Sequence[int]) -> None:
-        """Only from the oldest on: a gap below a newer version would look like a version that is free."""
+        """Only from the oldest on: a gap below a newer version would look like a free version."""
         for record in self.all(table):
             if record.version not in versions:
                 return
@@ -102,14 +102,14 @@ class DynamoRecords:
         )
 
     def _refuse_known(self, tables: Sequence[str]) -> None:
-        """No item stands for a table, so "not there" is looked up; that version 1 is absent is checked by the put."""
+        """There is no item for a table itself, so its absence is looked up; the put checks that version 1 is absent."""
         for table in tables:
             newest = self.newest(table)
             if newest is not None and newest.version > 1:
                 raise ConditionFailed
 
     def _refuse_old(self, records: Sequence[Record]) -> None:
-        """Versions only grow, so what is not newer now is not newer later; what is newer, the put itself decides."""
+        """Versions only increase, so a stale record stays stale; for a newer one the put itself decides."""
         for record in records:
             newest = self.newest(record.table)
             if (
@@ -120,7 +120,7 @@ class DynamoRecords:
                 raise RecordTaken(record.table, record.version, None)
 
     def _transact(self, items: list[dict[str, Any]]) -> None:
-        """Two transactions that meet at an item are both told to come again; that is no conflict yet."""
+        """Two transactions on the same item are both told to retry; that is not a conflict yet."""
         token = str(self._environment.new_uuid())  # with it, a retry of the client's own is not a second request
         for turn in range(1, _TRIES + 1):
             try:
@@ -133,7 +133,7 @@ class DynamoRecords:
                 return
 
     def _explain(self, records: Sequence[Record], expected: Mapping[str, int]) -> None:
-        """Why a condition did not hold; nothing, if it was an earlier request of ours that got there first."""
+        """Why a condition failed; nothing, if an earlier request of ours had succeeded."""
         there = [self.get(record.table, record.version) for record in records]
         if records and all(found is not None and found.path == r.path for r, found in zip(records, there, strict=True)):
             return
@@ -189,6 +189,6 @@ def _record(item: Mapping[str, Any]) -> Record:
             f"The record of version {version} names the file {path}, which is not in the table.",
             table=table,
             version=version,
-            hint="Somebody changed the record by hand; let it name the manifest of that version.",
+            hint="The record was changed by hand; let it name the manifest of that version.",
         )
     return Record(table, version, inside, int(item.get("size", {"N": "0"})["N"]))

@@ -45,9 +45,9 @@ from conroi.stores.versions import FolderVersions, Located
 _log = logging.getLogger(__name__)
 
 FINAL_ATTEMPTS = 4
-"""How often a final name is tried that is said to be taken while no file has it."""
+"""Maximum number of puts to a final name that is reported as taken while no file has it."""
 FINAL_PAUSE_S = 0.02
-"""The longest first pause between two such attempts, in seconds; it doubles."""
+"""Upper bound of the first pause between two such puts, in seconds; it doubles."""
 
 
 class ExternalVersions:
@@ -63,11 +63,11 @@ class ExternalVersions:
         self._folder = FolderVersions(objects, putter, environment)
         self._key = records.key_of(objects)
         self._completed = 0
-        """The newest version that we know to be under its final name."""
+        """The newest version known to be under its final name."""
         self._staged: tuple[int, bytes, str] | None = None
         """What was staged last, for a put that is sent again."""
         self._is_in_doubt = False
-        """Whether a record that names it was sent and not answered."""
+        """Whether a record that names it was sent without a response."""
 
     def __repr__(self) -> str:
         return f"ExternalVersions({self._key!r}, {self._records!r})"
@@ -95,14 +95,14 @@ class ExternalVersions:
         self._folder.saw(located, at)
 
     def confirm(self, located: Located, since: Moment) -> None:
-        """The store itself takes no record that is not newer than its newest."""
+        """The store itself rejects a record that is not newer than its newest."""
 
     def records(self) -> list[Record]:
-        """What the store knows of the table, ascending."""
+        """The records of the table in the store, ascending."""
         return self._records.all(self._key)
 
     def forget_missing(self) -> None:
-        """Take out the records of older versions whose manifests were collected."""
+        """Delete the records of older versions whose manifests were collected."""
         there = {located.version for located in self._folder.all()}
         records = self._records.all(self._key)
         missing = [record.version for record in records[:-1] if record.version not in there and not _is_staged(record)]
@@ -112,7 +112,7 @@ class ExternalVersions:
     # ---------------------------------------------------------------------------- writing
 
     def require_conditions(self, path: str, data: bytes) -> None:
-        """The store decides who wins, not the storage."""
+        """The store decides which commit wins, not the storage."""
 
     def put(self, version: int, naming: ManifestNaming, data: bytes) -> Located:
         final = naming.path(version)
@@ -160,7 +160,7 @@ class ExternalVersions:
                 raise RecordTaken(record.table, record.version, None) from None
             self._record_after_adoption(record, moved.actual)
         except StoreUnavailable:
-            self._is_in_doubt = True  # it may have landed: nothing is deleted
+            self._is_in_doubt = True  # it may have succeeded: nothing is deleted
             raise
         except ConroiError:
             if not self._is_in_doubt:
@@ -168,7 +168,7 @@ class ExternalVersions:
             raise
 
     def _record_after_adoption(self, record: Record, known: int) -> None:
-        """The store does not know the version before ours: it is new to the table, or was set back."""
+        """The store does not have the version before ours: the table is new to it, or the store was set back."""
         before = self.adopt(known)
         expected = known if before is None else before.version
         if expected not in (0, record.version - 1) and expected < record.version:
@@ -181,7 +181,7 @@ class ExternalVersions:
             raise RecordTaken(record.table, record.version, None) from None
 
     def _lose(self, record: Record, final: str) -> None:
-        """Somebody has the version. Complete it, so that its manifest can be read; go on if it is our own."""
+        """The version is already recorded. Complete it, so that its manifest can be read; continue if it is our own."""
         there = self._records.get(self._key, record.version)
         if there is not None and there.path == record.path:
             return
@@ -221,14 +221,14 @@ class ExternalVersions:
             ) from error
 
     def _completed_by_others(self, record: Record, final: str) -> None:
-        """The staged file is gone: others completed the version since we read its record."""
+        """The staged file is gone: other processes completed the version since we read its record."""
         info = self._objects.head(final)
         if info is None:
             raise self._corrupt(record.version, f"neither {record.path} nor {final} is there")
         self._point(record, final, info.size)
 
     def _complete(self, record: Record, final: str, data: bytes, *, is_own: bool = True) -> bool:
-        """Steps three and four; False if the final name holds a commit of somebody who does not know the store."""
+        """Steps three and four; False if the final name holds a commit of a client without the store."""
         theirs = self._put_final(final, data, is_own=is_own)
         if theirs is not None and not is_same_commit(data, theirs):
             self._give_way(record, final, theirs)
@@ -240,13 +240,13 @@ class ExternalVersions:
         return True
 
     def _put_final(self, final: str, data: bytes, *, is_own: bool) -> bytes | None:
-        """Put the manifest under its final name; what is there already, if something is.
+        """Put the manifest under its final name; returns the existing file, if there is one.
 
-        A name that is said to be taken while no file has it was only busy: the put is sent again after a pause.
+        A name that is reported as taken while no file has it was only busy: the put is repeated after a pause.
         """
         for attempt in range(1, FINAL_ATTEMPTS + 1):
             try:
-                # Who helps looks first: the writer is often through with it, and some storage ignores conditions.
+                # A helping process looks first: the writer has often done it, and some storage ignores conditions.
                 if not is_own and self._objects.head(final) is not None:
                     raise NameTaken(final)
                 self._putter.put_new(self._objects, final, data)
@@ -279,7 +279,7 @@ class ExternalVersions:
             return False
 
     def adopt(self, known: int) -> Located | None:
-        """Let the store know the newest version in the folder, which is newer than what it knows."""
+        """Record the newest version in the folder, which is newer than the store's newest."""
         found = self._folder.latest()
         if found is None or found.version <= known:
             return None

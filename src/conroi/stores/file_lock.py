@@ -20,10 +20,10 @@ _LONGEST_PAUSE_S = 0.02
 class FileLock:
     """One holder at a time, over all threads and processes that name the same file.
 
-    The lock ends with the process that holds it, also by `kill -9`, so nobody waits for a dead writer. The file stays;
-    its content says who held the lock last. Waiting ends after `timeout_s` seconds with TooMuchContention (None waits
-    for ever). A link, a FIFO or a device in place of the file is refused; below `root`, if one is given, so are links
-    in place of folders. Use it as a commit lock, for conroi and pylance alike:
+    The lock ends with the process that holds it, also by `kill -9`, so a crashed writer blocks no other. The file
+    stays; its content says who held the lock last. Waiting ends after `timeout_s` seconds with TooMuchContention (None
+    waits for ever). A link, a FIFO or a device in place of the file is refused; below `root`, if one is given, so are
+    links in place of folders. Use it as a commit lock, for conroi and pylance alike:
 
     >>> import tempfile
     >>> lock = FileLock(tempfile.mkdtemp() + "/orders.lock", timeout_s=10)
@@ -78,7 +78,7 @@ class FileLock:
             os.close(file)
 
     def holder(self) -> str | None:
-        """Who took the lock last ("pid 4711 on host"), or None if nobody did yet; that one may have left since."""
+        """The last holder ("pid 4711 on host"), which may have released the lock since; None if it was never taken."""
         with contextlib.suppress(OSError):
             file = self._folder.open_file(self._name)
             try:
@@ -108,7 +108,7 @@ class FileLock:
 
     def _too_long(self, waited: float, version: int) -> TooMuchContention:
         return TooMuchContention(
-            f"Waited {waited:.1f} s for the commit lock {self.path}, last taken by {self.holder() or 'nobody known'}",
+            f"Waited {waited:.1f} s for the commit lock {self.path}, last held by {self.holder() or 'unknown'}",
             version=version or None,
             hint="nothing was committed; try again, or raise timeout_s",
         )

@@ -15,7 +15,7 @@ from conroi.stores.objects import NameTaken, Objects
 class FinalPut:
     """The conditional put; on storage that refuses conditions, look and then put.
 
-    Between the look and the put only somebody else who completes the same version can come, with the same bytes.
+    Between the look and the put only a process that completes the same version can write it, with the same bytes.
     """
 
     def put_new(self, objects: Objects, path: str, data: bytes) -> None:

@@ -21,31 +21,31 @@ from conroi.stores.objects import Objects
 
 FORGOTTEN_DIR = "_conroi/forgotten"
 RESTORING_DIR = "_conroi/restoring"
-"""Who brings an old version back says so here, as `{version}-{uuid}`; the notes stay until they are swept."""
+"""A process that restores an old version says so here, as `{version}-{uuid}`; the markers stay until they are swept."""
 _DIGITS = 20
 
 Ranges = list[tuple[int, int]]
 
 
 class Fate(Enum):
-    """What became of a version."""
+    """Retention status of a version."""
 
     STAYS = "stays"
-    """No collector ever meant it."""
+    """Retained."""
     GOING = "going"
-    """A collector has said that it goes."""
+    """A collector has announced its deletion."""
     GONE = "gone"
     """A collector has deleted it."""
 
 
 class VersionCollected(Exception):
-    """Internal: a version was made under a name that had been used and collected. It is an answer, not a failure."""
+    """Internal: a version was created under a name that had been used and collected. It is a result, not a failure."""
 
     def __init__(self, path: str, *, is_certain: bool) -> None:
         super().__init__(f"{path} was collected before")
         self.path = path
         self.is_certain = is_certain
-        """False: we stood still so long that our own version may have been collected since."""
+        """False: this process was paused so long that its own version may have been collected since."""
 
 
 def watermark(objects: Objects) -> int:
@@ -55,12 +55,12 @@ def watermark(objects: Objects) -> int:
 
 
 def fate(objects: Objects, version: int) -> Fate:
-    """What became of a version: one request if it is above the watermark, else one more for each note."""
+    """Retention status of a version: one request if it is above the watermark, else one more for each record."""
     while True:
         try:
             return _fate(objects, version)
         except NotFoundError:
-            continue  # a note went since it was listed, because another one says the same: look again
+            continue  # a record was replaced by another one since it was listed: look again
 
 
 def _fate(objects: Objects, version: int) -> Fate:
@@ -74,7 +74,7 @@ def _fate(objects: Objects, version: int) -> Fate:
 
 
 def collected_at_ns(objects: Objects, version: int) -> int | None:
-    """When the version was gone at the latest, in the storage's own time; None if no note says that it went."""
+    """When the version was collected at the latest, by the storage's clock; None if no record says so."""
     found: list[int] = []
     for newest, path in _notes(objects):
         if version <= newest and _has(_read_if_there(objects, path), version):
@@ -84,7 +84,7 @@ def collected_at_ns(objects: Objects, version: int) -> int | None:
 
 
 class Forgetting:
-    """A collector's note on the versions that it is about to delete."""
+    """A collector's record of the versions that it is about to delete."""
 
     def __init__(self, objects: Objects, versions: Sequence[int], uuid: str) -> None:
         self._objects = objects
@@ -94,26 +94,26 @@ class Forgetting:
         _write(objects, self._path, self._versions)
 
     def only(self, versions: Sequence[int]) -> None:
-        """Fewer go than it said at first."""
+        """Reduce the announced versions."""
         self._versions = ranges_of(versions)
         _write(self._objects, self._path, self._versions)
 
     def done(self) -> None:
-        """They are gone: from now on one note says so, for these and for all that went before."""
+        """Deletion is complete: from now on one record covers these and all earlier ones."""
         _end(self._objects, self._path, self._versions)
 
 
 def end_of_dead_collector(objects: Objects, path: str, there: Set[int]) -> None:
-    """Take away the note of a collector that died; the watermark stays where it put it.
+    """Remove the record of a crashed collector; the watermark stays.
 
-    What it meant and did not delete is still `there`, and stays until another collector takes it.
+    Versions that it announced and did not delete are still `there`, and stay until another collector deletes them.
     """
     meant = _read_if_there(objects, path)
     _end(objects, path, _without(meant, there))
 
 
 def _without(runs: Ranges, there: Set[int]) -> Ranges:
-    """The runs with holes for these versions; a run may be as long as numbers go."""
+    """The ranges without these versions; a range may be arbitrarily long."""
     left: Ranges = []
     for low, high in runs:
         for version in sorted(each for each in there if low <= each <= high):
@@ -126,13 +126,13 @@ def _without(runs: Ranges, there: Set[int]) -> Ranges:
 
 
 def being_restored(objects: Objects) -> set[int]:
-    """The versions that somebody brings back, or did a while ago."""
+    """The versions that are being restored, or were restored recently."""
     names = [path.rpartition("/")[2].partition("-")[0] for path in objects.list_names(RESTORING_DIR)]
     return {int(name) for name in names if len(name) <= _DIGITS and name.isascii() and name.isdecimal()}
 
 
 def ranges_of(versions: Iterable[int]) -> Ranges:
-    """The same as runs, ascending.
+    """The same as ranges, ascending.
 
     >>> ranges_of([3, 1, 2, 7])
     [(1, 3), (7, 7)]
@@ -147,13 +147,13 @@ def ranges_of(versions: Iterable[int]) -> Ranges:
 
 
 def is_running(path: str) -> bool:
-    """Whether it is the note of a collector that is at work, or died; not the temporary file of one."""
+    """Whether it is the record of a collector that is running, or crashed; not the temporary file of one."""
     folder, _, name = path.rpartition("/")
     return folder == FORGOTTEN_DIR and _is_number(name[:_DIGITS]) and name[_DIGITS : _DIGITS + 1] == "-"
 
 
 def _end(objects: Objects, running: str, versions: Ranges) -> None:
-    """One note for all that is gone; those that it takes the place of go only when it is there."""
+    """Write one record for everything that is collected; the records that it replaces are deleted only afterwards."""
     folder, _, name = running.rpartition("/")
     newest = int(name[:_DIGITS])
     done = [path for version, path in _notes(objects) if version <= newest and not is_running(path)]

@@ -21,9 +21,9 @@ _log = logging.getLogger(__name__)
 
 COPY_DIR = "_conroi/lake"
 FULL_EVERY = 16
-"""Every so many versions all rows are written, and older files are deleted."""
+"""Interval, in versions, at which all rows are written and older files are deleted."""
 _ROUNDS = 3
-"""How often the files are listed again when one is deleted under a reader."""
+"""Maximum number of listings when a file is deleted under a reader."""
 
 JsonRow = list[Any]
 """A row as `Row.to_json` gives it."""
@@ -42,18 +42,18 @@ class CopiedCommit:
 
 
 class LakeCopy:
-    """The files of one lake. What it remembers only saves requests."""
+    """The files of one lake. Its caches only save requests."""
 
     def __init__(self, root: Objects, lake: str) -> None:
         self._root = root
         self._lake = lake
         self._newest = 0
-        """The newest version whose file is known to be there."""
+        """The newest version whose file is known to exist."""
 
     # ------------------------------------------------------------------------ writing
 
     def ensure(self, version: int, timestamp_ns: int, rows: Mapping[str, JsonRow]) -> None:
-        """The file of this version, with all rows, unless it is there."""
+        """Write the file of this version, with all rows, unless it exists."""
         if version <= self._newest:
             return
         if self._root.head(_path(version)) is None:
@@ -61,7 +61,7 @@ class LakeCopy:
         self._newest = max(self._newest, version)
 
     def add(self, commit: CopiedCommit) -> None:
-        """The file of a version that was just published. Best effort: the next writer looks for it."""
+        """Write the file of a version that was just published. Best effort: the next writer checks it."""
         try:
             self._put(commit)
             self._newest = max(self._newest, commit.version)
@@ -71,7 +71,7 @@ class LakeCopy:
             _log.info("version %d of %s is not in its folder yet: %s", commit.version, self._root.root, error)
 
     def replace(self, commit: CopiedCommit) -> None:
-        """Begin anew with this version; newer files are of another lake, or of commits that are lost."""
+        """Start again with this version; newer files belong to another lake, or to lost commits."""
         newer = [_path(version) for version in self._versions() if version > commit.version]
         self._root.delete(newer)
         self._put(commit)
@@ -113,7 +113,7 @@ class LakeCopy:
         return sorted(int(number) for number, _, kind in names if number.isdecimal() and kind == "json")
 
     def _chain(self, versions: list[int]) -> list[CopiedCommit]:
-        """The newest version that can be worked out, and those that lead to it, from one with all rows on."""
+        """The newest version that can be reconstructed, and those that lead to it, starting from one with all rows."""
         found: list[CopiedCommit] = []
         while versions:
             commit = self._read(versions.pop())

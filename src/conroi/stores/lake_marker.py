@@ -42,7 +42,7 @@ def marker(root: Objects) -> Marker | None:
 
 
 def mark(root: Objects, made: Marker) -> Marker:
-    """Leave the marker, unless there is one; the answer is what it says. Works on storage that refuses conditions."""
+    """Write the marker, unless there is one; returns its content. Works on storage without conditional writes."""
     try:
         FinalPut().put_new(root, MARKER, _encoded(made))
     except NameTaken:
@@ -51,7 +51,7 @@ def mark(root: Objects, made: Marker) -> Marker:
 
 
 def mark_again(root: Objects, changed: Marker) -> None:
-    """Replace the marker, when the lake got another id."""
+    """Replace the marker after the lake got another id."""
     root.put(MARKER, _encoded(changed))
 
 

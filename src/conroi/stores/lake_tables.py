@@ -27,7 +27,7 @@ _SQLITE_NOW_NS = (
 )
 _POSTGRES_NOW_NS = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint * 1000"
 TICK_NS = 1000
-"""Two versions of a lake are at least a microsecond apart, which is what a datetime can tell apart."""
+"""Minimum distance of two versions of a lake, in nanoseconds: the resolution of a datetime."""
 
 _STEP_1 = (
     "CREATE TABLE conroi_lakes (lake TEXT PRIMARY KEY, version BIGINT NOT NULL)",
@@ -72,7 +72,7 @@ class LakeCommit:
     notes: str
     changes: str
     timestamp_ns: int = 0
-    """By the clock of the database, and later than that of the version before; 0 before it is published."""
+    """By the clock of the database, and later than that of the previous version; 0 before it is published."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,34 +105,34 @@ class LakeTables(Protocol):
         ...
 
     def add_lake(self, lake: str, root: str) -> None:
-        """Make a lake at version 0 for this folder, unless there is one for it."""
+        """Create a lake at version 0 for this folder, unless there is one."""
         ...
 
     def move_lake(self, lake: str, old_root: str, new_root: str) -> bool:
-        """Have a lake in another folder from now on; False if it is not in the old one."""
+        """Assign a lake to another folder; False if it is not in the old one."""
         ...
 
     def remove_lake(self, lake: str, root: str) -> None:
-        """Forget a lake, if it is in this folder."""
+        """Delete a lake, if it is in this folder."""
         ...
 
     def publish(
         self, lake: str, root: str, base: int, commit: LakeCommit, rows: Mapping[str, str | None]
     ) -> LakeCommit | None:
-        """Make the commit the version after `base`, and date it; None, and nothing done, if the head is elsewhere.
+        """Commit as the version after `base`, with the database's time; None, without effect, if the head has moved.
 
-        `rows` are the new contents by object id, None for those that go. It is sent once: StoreUnavailable means that
-        the database may still be at it. To send it again waits for that, and does nothing if it landed.
+        `rows` are the new contents by object id, None for deleted ones. It is sent once: StoreUnavailable means that
+        the database may still execute it. Sending it again waits for that, and has no effect if it succeeded.
         """
         ...
 
     def forget(self, lake: str, versions: Sequence[int]) -> None:
-        """Remove old commits, never the newest, and the rows that only they had."""
+        """Delete old commits, never the newest, and the rows that only they had."""
         ...
 
 
 WrapStore = Callable[[LakeTables], LakeTables]
-"""Puts an instrument around the tables of a database."""
+"""Wraps an instrument around the tables of a database."""
 
 
 def unwrapped_store(tables: LakeTables) -> LakeTables:
@@ -145,14 +145,14 @@ _ROWS_AT_COMMIT = "r.since <= c.version AND (r.until IS NULL OR r.until > c.vers
 
 
 class LakeQueries:
-    """What a lake asks, in the same words of all databases. Every method is one statement."""
+    """The queries of a lake, in SQL common to all databases. Every method is one statement."""
 
     def __init__(self, tables: LakeTables, lake: str) -> None:
         self._tables = tables
         self._lake = lake
 
     def head(self) -> Head | None:
-        """The newest version; None if the database does not know the lake."""
+        """The newest version; None if the database does not have the lake."""
         found = self._tables.ask("SELECT version, root FROM conroi_lakes WHERE lake = ?", [self._lake])
         return Head(int(found[0][0]), str(found[0][1])) if found else None
 
@@ -170,11 +170,11 @@ class LakeQueries:
         return Head(int(found[0][0]), str(found[0][1])), commits
 
     def newest(self) -> tuple[Head | None, LoadedState | None]:
-        """The head and all rows there; no state if its commit is missing, or if nothing was committed yet."""
+        """The head and all its rows; no state if its commit is missing, or if nothing was committed yet."""
         return self._loaded("h.version", [], "r.until IS NULL AND c.version IS NOT NULL")
 
     def at(self, version: int) -> tuple[Head | None, LoadedState | None]:
-        """The head, and all rows at a version; no state if that is not there."""
+        """The head, and all rows at a version; no state if that does not exist."""
         return self._loaded("?", [version], _ROWS_AT_COMMIT)
 
     def as_of(self, moment_ns: int) -> tuple[Head | None, LoadedState | None]:
@@ -206,7 +206,7 @@ class LakeQueries:
         return [LakeCommit(*row) for row in self._tables.ask(sql, [self._lake, version, limit])]
 
     def commit(self, version: int) -> LakeCommit | None:
-        """The commit of this version; None if it is not there."""
+        """The commit of this version; None if it does not exist."""
         sql = f"SELECT {_COMMIT} FROM conroi_lake_commits c WHERE c.lake = ? AND c.version = ?"
         found = self._tables.ask(sql, [self._lake, version])
         return LakeCommit(*found[0]) if found else None

@@ -31,7 +31,7 @@ from conroi.stores.objects import ObjectInfo, Objects
 LEASES_DIR = "_conroi/leases"
 _NAME = re.compile(r"(?P<version>\d{1,20})-(?P<seconds>\d{1,10})-(?P<id>[0-9a-f\-]{36})")
 LONGEST_S = 400 * 86_400
-"""A version that must stay for longer needs a tag."""
+"""Maximum duration of a lease, in seconds. A version that must stay for longer needs a tag."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class LeaseInfo:
 
     version: int
     seconds_left: float
-    """By the storage's own clock; 0 if it has ended."""
+    """By the storage's own clock; 0 if it has expired."""
     holder: str | None = None
     """Host and process that hold it."""
     path: str = ""
@@ -49,7 +49,8 @@ class LeaseInfo:
 @checked_calls
 @stays_in_process("A lease", "Hand over the lake and take one there: lake.at(version, keep=…).")
 class Lease:
-    """A lease on one version. Ends by itself; `renew` prolongs it, `release` ends it early, and so does a `with` block.
+    """A lease on one version. It expires by itself; `renew` extends it, `release` or leaving a `with` block ends it
+    early.
 
     Every method may be called from any thread.
     """
@@ -66,7 +67,7 @@ class Lease:
         """`is_there` says whether the version can still be opened, `error` what to raise if not."""
         self.version = version
         self.seconds = max(1, round(seconds))
-        """For how long it is taken each time."""
+        """Duration of each renewal, in seconds."""
         self._objects = objects
         self._environment = environment
         self._is_there = is_there
@@ -80,22 +81,22 @@ class Lease:
 
     @property
     def seconds_left(self) -> float:
-        """For how long the version is kept from now on, by this machine's clock; 0 if the lease has ended."""
+        """For how long the version is protected from now on, by this machine's clock; 0 if the lease has expired."""
         if self._path is None:
             return 0.0
         return max(0.0, self.seconds - seconds_since(self._environment, self._taken_at))
 
     @property
     def is_live(self) -> bool:
-        """Whether the version is still kept."""
+        """Whether the version is still protected."""
         return self.seconds_left > 0
 
     def renew(self) -> None:
-        """Keep the version for as long again, from now on; VersionExpired if the lease had ended and it is gone."""
+        """Extend the lease from now on; VersionExpired if it had expired and the version was collected."""
         self._take()
 
     def release(self) -> None:
-        """End it now; does nothing if that was done."""
+        """End the lease now; idempotent."""
         path, self._path = self._path, None
         if path is not None:
             self._objects.delete([path])
@@ -125,7 +126,7 @@ class Lease:
 
 
 def leases(objects: Objects, now_ns: int) -> Iterator[LeaseInfo]:
-    """All leases that there are files of; `now_ns` is the time by the storage's clock."""
+    """All leases with a file; `now_ns` is the time by the storage's clock."""
     for info in objects.list(LEASES_DIR):
         parsed = _NAME.fullmatch(info.path.rpartition("/")[2])
         if parsed is not None:
@@ -134,7 +135,7 @@ def leases(objects: Objects, now_ns: int) -> Iterator[LeaseInfo]:
 
 
 def leased(objects: Objects, now_ns: int) -> set[int]:
-    """The versions that are kept by a lease."""
+    """The versions that are protected by a lease."""
     found: set[int] = set()
     for info in objects.list(LEASES_DIR):
         parsed = _NAME.fullmatch(info.path.rpartition("/")[2])
@@ -144,7 +145,7 @@ def leased(objects: Objects, now_ns: int) -> set[int]:
 
 
 def has_ended(info: ObjectInfo, now_ns: int) -> bool:
-    """Whether this file below LEASES_DIR keeps no version at that time."""
+    """Whether this file below LEASES_DIR protects no version at that time."""
     parsed = _NAME.fullmatch(info.path.rpartition("/")[2])
     return parsed is None or _end_ns(info, parsed) < now_ns
 

@@ -21,11 +21,11 @@ from conroi.stores.objects import ObjectInfo, Objects, plain_objects
 from conroi.stores.versions import Located
 
 TREE_DIR = "tree"
-"""Where a table has its branches, each with folders of its own like a table."""
+"""Folder of a table's branches, each with folders of its own like a table."""
 TEMPORARY_PREFIX = ".tmp"
-"""So begin the names of files that are still being written, by us and by pylance."""
+"""Prefix of the names of files that are being written, by conroi and by pylance."""
 CONTENT_DIRS = (DATA_DIR, DELETIONS_DIR, INDICES_DIR, TRANSACTIONS_DIR)
-"""What the manifests of a table refer to is in one of these."""
+"""The folders of all files that manifests reference."""
 
 
 class Listed:
@@ -46,19 +46,19 @@ class Listed:
 
     @cached_property
     def detached(self) -> list[Located]:
-        """Versions that are off the line of the others."""
+        """Detached versions."""
         parsed = [(parse_manifest_name(name), path) for name, path in self._names]
         return [Located(found.version, path, found.naming) for found, path in parsed if found and found.is_detached]
 
     @cached_property
     def staged(self) -> dict[str, int]:
-        """Manifests that wait to be published or finished: their paths, and the versions that they would be."""
+        """Staged manifests: their paths, and their version numbers."""
         parsed = [(parse_staged_name(name), path) for name, path in self._names]
         return {path: found[0].version for found, path in parsed if found is not None}
 
     @property
     def hint(self) -> str | None:
-        """The path of the file that says where the newest version is, if there is one."""
+        """The path of the version hint file, if there is one."""
         return VERSION_HINT_PATH if VERSION_HINT_PATH in self.files else None
 
     @cached_property
@@ -69,12 +69,12 @@ class Listed:
 
     @cached_property
     def temporary(self) -> list[str]:
-        """Files that somebody is writing, or never finished."""
+        """Files that are being written, or were never finished."""
         return sorted(path for path in self.files if path.rpartition("/")[2].startswith(TEMPORARY_PREFIX))
 
     @cached_property
     def contents(self) -> list[str]:
-        """Data, deletions, indices and transactions: what is garbage if no manifest refers to it."""
+        """Data, deletions, indices and transactions: garbage if no manifest references them."""
         return [path for path in self.files if path.partition("/")[0] in CONTENT_DIRS]
 
     @cached_property
@@ -92,7 +92,7 @@ class Folders:
         self._by_folder: dict[str, list[ObjectInfo]] = {}
         self.count = 0
         self.irregular: dict[str, str] = {}
-        """On a local disk, by path: links, FIFOs, devices; no other part of conroi goes past one."""
+        """On a local disk, by path: links, FIFOs, devices; all other code refuses them."""
         plain = plain_objects(root)
         try:
             listing = list(root.list(""))

@@ -28,7 +28,7 @@ class Name:
 
 
 def create_name(complete: Name, new: Name, path: str, root: str) -> None:
-    """Make the complete file also known as `new`, or raise NameTaken; `complete` may be gone afterwards."""
+    """Link the complete file to the name `new`, or raise NameTaken; `complete` may be gone afterwards."""
     try:
         os.link(complete.name, new.name, src_dir_fd=complete.folder, dst_dir_fd=new.folder, follow_symlinks=False)
     except FileExistsError:

@@ -19,18 +19,18 @@ class ObjectInfo:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How far the files of a table may lead: what is below `root`, and below the bases that its opener named.
+    """The roots that files of a table may be in: `root`, and the bases that the caller allowed.
 
     For a table of a lake the root is that of the lake. On a local disk only the root itself may be a symbolic link.
     """
 
     root: str
     bases: set[str] = field(default_factory=set[str])
-    """Roots of other folders that manifests may refer to."""
+    """Roots of other folders that manifests may reference."""
 
 
 class NameTaken(Exception):
-    """Internal: the name to be created exists already. It is an answer, not a failure."""
+    """Internal: the name to be created already exists. It is a result, not a failure."""
 
     def __init__(self, path: str) -> None:
         super().__init__(f"{path} exists already")
@@ -43,13 +43,13 @@ class NameTaken(Exception):
 class Objects(Protocol):
     """The files of one table. All paths are relative to its root, with `/` between folders.
 
-    A file is there as a whole or not at all, whoever looks. Every method may be called from any thread.
-    A `StoreUnavailable` from a method that writes means that nobody knows whether it happened.
+    A file is visible as a whole or not at all. Every method may be called from any thread.
+    A `StoreUnavailable` from a method that writes means that its outcome is unknown.
     """
 
     @property
     def root(self) -> str:
-        """Where the table is: an absolute local path, or a URI without a slash at its end and without credentials."""
+        """The table's location: an absolute local path, or a URI without a trailing slash and without credentials."""
         ...
 
     @property
@@ -88,15 +88,15 @@ class Objects(Protocol):
         ...
 
     def jot(self, path: str, data: bytes) -> None:
-        """Write a small file whose readers forgive a torn or stale one: no rename, no sync."""
+        """Best-effort write of a small file whose readers tolerate a torn or stale one: no rename, no sync."""
         ...
 
     def put_unseen(self, path: str, data: bytes) -> None:
-        """Write a file under a name that nobody else has or looks at before we are through."""
+        """Write a file under a unique name that no other process reads before this call returns."""
         ...
 
     def put_if_absent(self, path: str, data: bytes) -> None:
-        """Create a file, or raise NameTaken: of many who try, one succeeds."""
+        """Put-if-absent: create a file, or raise NameTaken; of concurrent callers exactly one succeeds."""
         ...
 
     def rename_if_absent(self, source: str, target: str) -> None:
@@ -117,7 +117,7 @@ class Objects(Protocol):
         ...
 
     def delete(self, paths: Sequence[str]) -> None:
-        """Remove files; one that is not there is fine."""
+        """Delete files; one that does not exist is ignored."""
         ...
 
     def list(self, prefix: str, *, after: str | None = None) -> Iterator[ObjectInfo]:
@@ -129,7 +129,7 @@ class Objects(Protocol):
         ...
 
     def sync(self, paths: Sequence[str]) -> None:
-        """Make files that somebody else wrote survive a power cut; does nothing unless durable and local."""
+        """Make files that another library wrote survive a power cut; does nothing unless durable and local."""
         ...
 
     def pylance_uri(self, path: str = "") -> str:
@@ -185,13 +185,13 @@ def plain_objects(objects: Objects) -> Objects:
 
 
 def reach_of(objects: Objects) -> Reach:
-    """How far these files may lead."""
+    """The reach of these files."""
     found = getattr(cast("Any", plain_objects(objects)), "reach", None)
     return found if isinstance(found, Reach) else Reach(objects.root)
 
 
 def own_reach(root: str, bases: Iterable[str] = ()) -> Reach:
-    """The reach of a table or lake that stands alone; a branch of a table reaches as far as the table.
+    """The reach of a standalone table or lake; a branch of a table has the reach of the table.
 
     >>> own_reach("/data/t.lance/tree/dev").root
     '/data/t.lance'

@@ -12,7 +12,7 @@ _LOOK_EVERY_S = 0.2
 
 
 class Patience:
-    """Gives up on what takes too long; one thread watches for all, and sleeps while there is nothing to watch.
+    """Watchdog for calls that take too long; one thread watches all of them, and sleeps while there are none.
 
     A timer for each request would cost a thread for each, which is more than a request to a near database.
     """
@@ -26,7 +26,7 @@ class Patience:
 
     @contextlib.contextmanager
     def at_most(self, seconds: float, give_up: Callable[[], None]) -> Generator[None]:
-        """`give_up` is called, from another thread and a little late, if the block is not left in time."""
+        """`give_up` is called, from another thread and slightly late, if the block is not left in time."""
         self._start()
         key = object()
         self._watched[key] = (time.monotonic() + seconds, give_up)
@@ -57,7 +57,7 @@ class Patience:
                     give_up()
             if not self._watched:
                 self._has_work.clear()
-                if self._watched:  # somebody came in between
+                if self._watched:  # another call was added in between
                     self._has_work.set()
 
 

@@ -30,14 +30,14 @@ Parameters = Sequence[object] | Mapping[str, object]
 DEFAULT_TIMEOUT_S = 10.0
 _CONNECT_TIMEOUT_S = 10
 _GRACE_S = 1.0
-"""The server ends a statement that takes too long; so much later we no longer wait for it to say so."""
+"""Seconds after the server-side statement timeout at which the client stops waiting."""
 _SCHEMA_LOCK = 0x636F6E726F69  # "conroi": who changes tables holds it
 _SETTINGS = (
     "SELECT set_config('statement_timeout', %s, false), set_config('lock_timeout', %s, false), "
     "set_config('default_transaction_isolation', 'read committed', false)"
 )
 _NOT_PASSING = ("08P01", "22", "23", "28", "3D", "3F", "42", "0A", "P0")
-"""The beginnings of SQLSTATEs with which the same statement fails again."""
+"""Prefixes of SQLSTATEs of permanent errors."""
 
 
 class PostgresDatabase:
@@ -92,7 +92,7 @@ class PostgresDatabase:
 
     @contextlib.contextmanager
     def transaction(self) -> Generator[Callable[[str, Parameters], list[Row]]]:
-        """All statements inside land together or not at all; yields what runs one. Nothing is sent again."""
+        """All statements inside are committed together or not at all; yields a function that runs one. No retries."""
         with self._lock:
             connection = self.connection()
             try:
@@ -107,7 +107,7 @@ class PostgresDatabase:
                 self._is_in_transaction = False
 
     def ensure(self, schema: Schema) -> None:
-        """Make the tables of this schema, or bring them up to date; a reader of a current database writes nothing."""
+        """Create the tables of this schema, or migrate them; a reader of a current database writes nothing."""
         if self._version_of(schema) == schema.version:
             return
         with self.transaction() as run:
@@ -221,7 +221,7 @@ def _is_refused(error: psycopg.Error) -> bool:
 
 
 def _cut(connection: psycopg.Connection[Row]) -> None:
-    """End the connection under whoever waits for its answer."""
+    """Shut the connection down while another thread waits for its response."""
     with contextlib.suppress(Exception), socket.socket(fileno=os.dup(connection.fileno())) as line:
         line.shutdown(socket.SHUT_RDWR)
 

@@ -25,7 +25,7 @@ class HeldByConnection:
         self._place = place
 
     def confirm(self) -> None:
-        """StoreUnavailable if the connection, and with it the lock, is gone; asks nobody."""
+        """Raise StoreUnavailable if the connection, and with it the lock, is gone; sends no request."""
         if is_ended(self._connection):
             raise StoreUnavailable(
                 f"The connection to {self._place} was lost, and the commit lock with it.",
@@ -36,7 +36,7 @@ class HeldByConnection:
 class PostgresLock:
     """One holder at a time, over all hosts that name the same lock in the same database.
 
-    The server takes the lock back when its holder's connection ends, so nobody waits for a dead writer.
+    The server releases the lock when its holder's connection ends, so a crashed writer blocks no other.
     """
 
     def __init__(self, address: str, name: str, *, timeout_s: float = 30.0) -> None:
@@ -73,7 +73,7 @@ class PostgresLock:
             raise
 
     def close(self) -> None:
-        """End the connections that nobody uses just now."""
+        """Close the idle connections."""
         with self._guard:
             idle, self._idle = self._idle, []
         if self._owner == os.getpid():
@@ -81,7 +81,7 @@ class PostgresLock:
                 connection.close()
 
     def _connected(self) -> psycopg.Connection[Row]:
-        """A connection that nobody else uses, since the lock is the connection's."""
+        """A connection used by no other thread, since the lock belongs to the connection."""
         with self._guard:
             if self._owner != os.getpid():
                 self._idle, self._owner = [], os.getpid()

@@ -75,7 +75,7 @@ SCHEMA = Schema(
     ),
 )
 _CALL = "SELECT * FROM conroi_put_records(%s::text[], %s::bigint[], %s::text[], %s::bigint[], %s::text[], %s::bigint[])"
-# Not synced to disk: if a power cut undoes it, whoever reads the record does it again.
+# Not synced to disk: if a power cut undoes it, the next reader of the record repeats it.
 _POINT = (
     "WITH quick AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true) AS set) "
     "UPDATE conroi_records SET path = %s, size = %s FROM quick "

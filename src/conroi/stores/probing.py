@@ -61,4 +61,4 @@ def _discard(objects: Objects, path: str) -> None:
     try:
         objects.delete([path])
     except ConroiError:
-        return  # it is in nobody's way
+        return  # it does no harm

@@ -13,34 +13,35 @@ from conroi.format.naming import parse_manifest_name, staged_name
 from conroi.stores.objects import NameTaken, Objects
 
 Put = Literal["conditional", "rename"]
-"""How a version gets its final name, where the storage decides."""
+"""Put-if-absent strategy, where the storage decides."""
 CommitLock = Callable[[int], AbstractContextManager[object]]
-"""Called with the version to be created, gives a context manager that only one holder is inside of.
+"""Called with the version to be created, returns a context manager that provides mutual exclusion.
 
 The same shape as pylance's `commit_lock`, so that one lock can serve both. If what is entered has a method
-`confirm()`, it is called right before the write, and raises if the lock was lost meanwhile."""
+`confirm()`, it is called right before the write, and raises if the lock was lost meanwhile.
+"""
 
 
 @runtime_checkable
 class HeldLock(Protocol):
-    """A lock that can be lost while it is held, and knows."""
+    """A lock that can be lost while it is held, and detects it."""
 
     def confirm(self) -> None:
-        """StoreUnavailable if it may be somebody else's by now."""
+        """Raise StoreUnavailable if another process may hold the lock by now."""
         ...
 
 
 class PutNew(Protocol):
-    """Creates a file that must not be there yet: of all who try the same path, one succeeds."""
+    """Creates a file that must not exist yet: of concurrent callers with the same path exactly one succeeds."""
 
     def put_new(self, objects: Objects, path: str, data: bytes) -> None:
-        """Create the file whole, or raise NameTaken and leave what is there."""
+        """Create the file whole, or raise NameTaken and leave the existing one."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ConditionalPut:
-    """The storage itself refuses to create what exists (all but a few do)."""
+    """The storage itself refuses to create an existing name (most do)."""
 
     def put_new(self, objects: Objects, path: str, data: bytes) -> None:
         objects.put_if_absent(path, data)
@@ -48,7 +49,7 @@ class ConditionalPut:
 
 @dataclass(frozen=True, slots=True)
 class RenameIfAbsent:
-    """Write under a name of one's own, then rename: for storage that can rename but not put under a condition.
+    """Write under a unique name, then rename: for storage with atomic rename but without conditional puts.
 
     The staged name is `{final name}-{uuid}`, which no reader takes for a version.
     """
@@ -67,10 +68,10 @@ class RenameIfAbsent:
 
 @dataclass(frozen=True, slots=True)
 class LockedPut:
-    """Look and write while holding a lock: for storage that knows no conditions at all.
+    """Check and write while holding a lock: for storage without any conditional writes.
 
     Safe only if every writer of the table, pylance included, takes the same lock. `lock` is any factory of context
-    managers, as in pylance's `commit_lock=`; what it gives is left again whatever happens.
+    managers, as in pylance's `commit_lock=`; its context manager is exited in any case.
     """
 
     lock: CommitLock

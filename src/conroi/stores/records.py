@@ -27,7 +27,7 @@ class Record:
 
 
 class RecordTaken(Exception):
-    """Internal: the version is there already. It is an answer, not a failure; `path` is None if it was forgotten."""
+    """Internal: the version already exists. It is a result, not a failure; `path` is None if its record was deleted."""
 
     def __init__(self, table: str, version: int, path: str | None) -> None:
         super().__init__(f"version {version} of {table} is taken")
@@ -38,28 +38,28 @@ class RecordTaken(Exception):
 
 
 class RecordStore(Protocol):
-    """Where records are kept. Every method may be called from any thread, and is one request where that can be.
+    """External manifest store. Every method may be called from any thread, and is one request where possible.
 
-    A `StoreUnavailable` from a method that writes means that nobody knows whether it happened; to ask again with the
-    same arguments is always right.
+    A `StoreUnavailable` from a method that writes means that its outcome is unknown; to repeat it with the same
+    arguments is always safe.
     """
 
     def key_of(self, objects: Objects) -> str:
-        """How this store calls the table whose files these are: the same on all hosts and for all spellings."""
+        """The canonical id of the table with these files in this store: the same on all hosts and for all spellings."""
         ...
 
     def put_if_absent(self, records: Sequence[Record], expected: Mapping[str, int] | None = None) -> None:
         """Put all records, or none.
 
-        `expected` says at which version tables must be, those that are written and those that are only read; 0 is a
-        table that the store does not know. If one is not, ExpectedVersionMismatch tells which. A record that is not
-        newer than its table's newest raises RecordTaken. Records that are there already, with these very paths, are
-        fine: so a request whose answer got lost can be sent again.
+        `expected` gives the versions that tables must be at, those that are written and those that are only read; 0 is
+        a table that the store does not have. If one is not, ExpectedVersionMismatch names it. A record that is not
+        newer than its table's newest raises RecordTaken. Records that already exist with these very paths are accepted:
+        so a request whose response was lost can be sent again.
         """
         ...
 
     def newest(self, table: str) -> Record | None:
-        """The newest version of a table, or None if the store does not know the table."""
+        """The newest version of a table, or None if the store does not have the table."""
         ...
 
     def get(self, table: str, version: int) -> Record | None:
@@ -71,20 +71,20 @@ class RecordStore(Protocol):
         ...
 
     def point(self, table: str, version: int, path: str, size: int) -> bool:
-        """Let a record name another file; False, and nothing done, if there is no such record."""
+        """Change the file of a record; False, without effect, if there is no such record."""
         ...
 
     def forget(self, table: str, versions: Sequence[int]) -> None:
-        """Remove records, as collection and detach do; one that is not there is fine."""
+        """Delete records, as collection and detach do; one that does not exist is ignored."""
         ...
 
     def close(self) -> None:
-        """Let go of connections; the next call opens them again."""
+        """Close connections; the next call opens them again."""
         ...
 
 
 def check_batch(records: Sequence[Record], expected: Mapping[str, int]) -> None:
-    """Refuse what no store could put: one version twice, or a number that is none."""
+    """Validate a batch: no version twice, and valid numbers."""
     names = [(record.table, record.version) for record in records]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
@@ -104,7 +104,7 @@ def check_batch(records: Sequence[Record], expected: Mapping[str, int]) -> None:
 
 
 def mismatch(table: str, expected: int, actual: int) -> ExpectedVersionMismatch:
-    """The error for a table that is not where it has to be."""
+    """The error for a table that is not at the expected version."""
     where = "is not in the store" if actual == 0 else f"is at version {actual}"
     wanted = "not to be there" if expected == 0 else f"at version {expected}"
     return ExpectedVersionMismatch(

@@ -12,7 +12,7 @@ CREATE_SCHEMA_TABLE = "CREATE TABLE IF NOT EXISTS conroi_schema (component TEXT 
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """The statements that make each version out of the one before; never change a step that was released."""
+    """The statements that migrate from each schema version to the next; never change a released step."""
 
     component: str
     steps: tuple[tuple[str, ...], ...]

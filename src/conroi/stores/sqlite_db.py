@@ -22,14 +22,14 @@ _of_parents: list[sqlite3.Connection] = []
 
 
 class DatabaseBusy(StoreUnavailable):
-    """Internal: other writers had the database for as long as we were willing to wait; nothing was written."""
+    """Internal: other writers held the database for longer than the timeout; nothing was written."""
 
 
 class SqliteDatabase:
-    """One connection, opened at first use, in write-ahead mode: readers and writers do not wait for each other.
+    """One connection, opened at first use, in write-ahead mode: readers and writers do not block each other.
 
     Writers wait for each other, `timeout_s` at most. An interrupt (KeyboardInterrupt) in the middle of anything closes
-    the connection, which rolls back and lets go of all locks; the next call opens another one.
+    the connection, which rolls back and releases all locks; the next call opens another one.
     """
 
     def __init__(self, path: str, *, timeout_s: float = DEFAULT_TIMEOUT_S, environment: Environment = SYSTEM) -> None:
@@ -58,7 +58,7 @@ class SqliteDatabase:
 
     @contextlib.contextmanager
     def transaction(self, *, is_synced: bool = True) -> Generator[sqlite3.Connection]:
-        """The only writer of the database while inside; all that is done inside lands, or nothing.
+        """Exclusive write transaction: all statements inside are committed, or none.
 
         What is not synced survives a crash of the process but may be undone by a power cut, whole.
         """
@@ -86,7 +86,7 @@ class SqliteDatabase:
             raise
 
     def ensure(self, schema: Schema) -> None:
-        """Make the tables of this schema, or bring them up to date; a reader of a current database writes nothing."""
+        """Create the tables of this schema, or migrate them; a reader of a current database writes nothing."""
         if self._version_of(schema) == schema.version:
             return
         with self.transaction() as connection:
@@ -99,7 +99,7 @@ class SqliteDatabase:
             )
 
     def close(self) -> None:
-        """Let go of the file; the next call opens it again."""
+        """Close the file; the next call opens it again."""
         with self._lock:
             if self._connection is not None and self._owner == os.getpid():
                 self._connection.close()

@@ -47,7 +47,7 @@ class SqliteRecords:
         check_batch(records, expected)
         with self._ready().transaction() as connection:
             if records and all(_path(connection, record) == record.path for record in records):
-                return  # an earlier request of ours did land
+                return  # an earlier request of ours succeeded
             newest = _newest(connection, {*expected, *(record.table for record in records)})
             for table in sorted(expected):
                 if newest[table] != expected[table]:
@@ -73,7 +73,7 @@ class SqliteRecords:
 
     def point(self, table: str, version: int, path: str, size: int) -> bool:
         update = "UPDATE conroi_records SET path = ?, size = ? WHERE table_key = ? AND version = ?"
-        # Not synced to disk: if a power cut undoes it, whoever reads the record does it again.
+        # Not synced to disk: if a power cut undoes it, the next reader of the record repeats it.
         with self._ready().transaction(is_synced=False) as connection:
             return connection.execute(update, (path, size, table, version)).rowcount == 1
 

@@ -14,12 +14,12 @@ _DIGITS = 20
 
 
 def swept_until_ns(objects: Objects) -> int:
-    """Files that are older than this may be gone; 0 if nobody ever swept. One request."""
+    """Files that are older than this may be gone; 0 if there was no sweep. One request."""
     return max(_moments(objects), default=0)
 
 
 def note_sweep(objects: Objects, until_ns: int) -> None:
-    """Say that older files that nobody refers to are about to go."""
+    """Record that older unreferenced files are about to be deleted."""
     objects.put(_path(until_ns), b"{}")
     objects.delete([_path(moment) for moment in _moments(objects) if moment < until_ns])
 

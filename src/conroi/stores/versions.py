@@ -21,11 +21,11 @@ from conroi.stores.putters import ConditionalPut, LockedPut, PutNew
 _log = logging.getLogger(__name__)
 
 STEPS_BEFORE_SEARCH = 4
-"""So many versions above the last known one are looked for one by one."""
+"""Number of versions above the last known one that are probed one by one."""
 STEPS_BEFORE_LISTING = 2
 """The same where one listing finds the newest version."""
 HINT_IS_GOOD_FOR_NS = 1_000_000_000
-"""A hint on local disk that is older than its folder by more than this is not trusted."""
+"""Nanoseconds. A hint on local disk that is older than its folder by more than this is not trusted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +38,14 @@ class Located:
 
 
 class VersionStore(Protocol):
-    """Where a new version becomes real: it can be put only if nobody else put it before."""
+    """Where versions are committed, by put-if-absent."""
 
     def latest(self) -> Located | None:
         """The newest version, or None if there is no table."""
         ...
 
     def locate(self, version: int) -> Located | None:
-        """The manifest of this version, or None if it never was or was collected."""
+        """The manifest of this version, or None if it never existed or was collected."""
         ...
 
     def all(self) -> list[Located]:
@@ -55,37 +55,38 @@ class VersionStore(Protocol):
     def require_conditions(self, path: str, data: bytes) -> None:
         """UnsupportedError if `put` relies on conditional writes and the storage ignores them.
 
-        `path` is a file of ours that is there, with this data."""
+        `path` is an existing file of ours with this data.
+        """
         ...
 
     def put(self, version: int, naming: ManifestNaming, data: bytes) -> Located:
-        """Make the version real; NameTaken if somebody else did."""
+        """Commit the version; NameTaken if it already exists."""
         ...
 
     def confirm(self, located: Located, since: Moment) -> None:
-        """VersionCollected if what we put there, not before `since`, came into a place that was collected before."""
+        """VersionCollected if our version, put not before `since`, has a number that was collected before."""
         ...
 
     def saw(self, located: Located, at: Moment = LONG_AGO) -> None:
-        """Remember that this version was the newest at that moment."""
+        """Cache this version as the newest at that time."""
         ...
 
 
 class FolderVersions:
-    """The version store that needs nothing but the table's folder."""
+    """Version store in the table's own folder."""
 
     def __init__(self, objects: Objects, putter: PutNew | None = None, environment: Environment = SYSTEM) -> None:
         self._objects = objects
         self._putter = putter or ConditionalPut()
         self._environment = environment
         self._seen: tuple[Located, Moment] | None = None
-        """The newest version we know, and a moment at which it was the newest."""
+        """The newest known version, and a time at which it was the newest."""
         self._was_empty_at = LONG_AGO
         self._unanswered: int | None = None
-        """The version whose put last had no answer."""
+        """The version whose last put had no response."""
 
     def puts_with(self, kind: type) -> bool:
-        """Whether versions become real in this way."""
+        """Whether versions are committed with this put strategy."""
         return isinstance(self._putter, kind)
 
     def latest(self) -> Located | None:
@@ -157,15 +158,15 @@ class FolderVersions:
         # It was free because a collector had deleted what was there; or it was ours, and a collector took it since.
         is_young = seconds_since(self._environment, since) < ages().version_s
         is_certain = is_young or (became is Fate.GONE and self._objects.head(located.path) is not None)
-        if is_certain:  # nobody else names it, since the newest version is far above
+        if is_certain:  # no other writer uses it, since the newest version is far above
             self._objects.delete([located.path])
         self._seen = None  # whatever we took for the newest version was not
         raise VersionCollected(located.path, is_certain=is_certain)
 
     def _was_free(self, version: int) -> bool:
-        """Whether we knew, until a moment ago, that this version did not exist yet: so it cannot have been collected.
+        """Whether this version was known not to exist a moment ago: so it cannot have been collected.
 
-        Not if a put of it had no answer: that one may have landed, and what landed may have been collected.
+        Not if a put of it had no response: that one may have succeeded, and its version may have been collected.
         """
         if version == self._unanswered:
             return False
@@ -203,7 +204,7 @@ class FolderVersions:
         return top if self._is_recent(seen[1]) else None
 
     def _from_hint(self) -> Located | None:
-        """The newest version above the hinted one; a hint that is not above all that was collected leads nowhere."""
+        """The newest version above the hinted one; a hint at or below the watermark is ignored."""
         top = self._climb(self._hinted())
         return None if self._is_below_watermark(top) else top
 
@@ -300,7 +301,7 @@ class FolderVersions:
                 yield Located(parsed.version, path, parsed.naming)
 
     def write_hint(self, version: int) -> None:
-        """Tell readers of the folder where to look first. Best effort: without a good hint they list it."""
+        """Write the version hint for readers of the folder. Best effort: without a good hint they list it."""
         try:
             self._objects.jot(VERSION_HINT_PATH, encode_document({"version": version}))
         except ConroiError as error:
