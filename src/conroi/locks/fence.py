@@ -13,12 +13,12 @@ from conroi.format.documents import parse_json
 
 PROPERTY = "conroi.insert"
 REPLACING = ("Overwrite", "Restore", "Clone", "Unknown")
-"""Operations after which rows of before may be gone although the next row id is the same."""
+"""Operations after which earlier rows may be gone although the next row id is unchanged."""
 
 
 @dataclass(frozen=True)
 class InsertNote:
-    """The newest insert into a table: the row ids from `first` up to, not with, `next`."""
+    """The record of the newest insert into a table: the row ids from `first` up to, excluding, `next`."""
 
     id: str
     first: int
@@ -30,7 +30,7 @@ class InsertNote:
 
 
 def note_of(row: Row) -> InsertNote | None:
-    """What the row says of the newest insert."""
+    """The record of the newest insert in the row."""
     if row.insert is None:
         return None
     try:
@@ -49,7 +49,7 @@ def note_of(row: Row) -> InsertNote | None:
 
 
 class Fence:
-    """One piece of an insert: it lands right behind the piece before, or not at all."""
+    """Precondition of one piece of an insert: it is committed right after the previous piece, or not at all."""
 
     def __init__(self, catalog: Catalog, row: Row, insert_id: str, *, keeps_remains: bool = False) -> None:
         self.object_id: str = row.object_id
@@ -58,7 +58,7 @@ class Fence:
         self._id = insert_id
         self._keeps_remains = keeps_remains
         self.landed: InsertNote | None = None
-        """What of the insert is in the table."""
+        """The part of the insert that is committed."""
         self._next: InsertNote | None = None
         self._landed_in: Row | None = None
         """The table's row with its newest piece."""
@@ -67,7 +67,7 @@ class Fence:
         self._is_last = False
 
     def piece(self, rows: int, *, is_last: bool) -> Fence:
-        """The piece that is about to be published."""
+        """Announce the piece that is about to be published."""
         self._rows, self._is_last = rows, is_last
         return self
 
@@ -129,26 +129,26 @@ class Fence:
         return self._published
 
     def publishing_done(self) -> None:
-        """The piece is in the table."""
+        """The piece was committed."""
         self.landed, self._landed_in = self._next, self._published
 
     def _interrupted(self, what: str) -> InsertInterrupted:
         return InsertInterrupted(
             what,
             table=shown(self.object_id),
-            hint="The insert was not finished, and its rows do not stay. Insert again; let everybody who adds rows to "
+            hint="The insert was not finished, and its rows do not stay. Insert again; let all writers of rows in "
             "this table use insert().",
         )
 
 
 @dataclass(frozen=True)
 class Removal:
-    """An unfinished insert that is taken out: nobody may have gone on with it meanwhile."""
+    """The removal of an unfinished insert: it must not have been continued concurrently."""
 
     object_id: str
     unfinished: InsertNote
     by: str
-    """The id of the insert that does it; the unfinished one is refused from then on."""
+    """The id of the insert that removes it; the unfinished one is fenced off from then on."""
 
     def check(self, row: Row | None) -> None:
         if row is None or note_of(row) != self.unfinished:

@@ -25,7 +25,7 @@ class HeldFile:
         self._stack = stack
 
     def confirm(self) -> None:
-        """The system does not take it away."""
+        """No-op: the system does not revoke a file lock."""
 
     def release(self) -> None:
         self._stack.close()
@@ -61,7 +61,7 @@ class FileLocks:
         return HeldFile(stack)
 
     def listing(self, tables: Mapping[int, str]) -> list[LockInfo]:
-        """Holders only: files do not tell who waits."""
+        """Holders only: files do not show waiters."""
         infos: list[LockInfo] = []
         for lock, table in tables.items():
             if os.path.lexists(self._path(lock)):

@@ -11,7 +11,7 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class LockInfo:
-    """One holder of an insert lock, or one who waits for it."""
+    """One holder of an insert lock, or one waiter."""
 
     table: str
     host: str
@@ -21,7 +21,7 @@ class LockInfo:
 
     @property
     def holder(self) -> str:
-        """Host and process, for people."""
+        """Host and process, as text."""
         return f"process {self.pid} on {self.host}"
 
     def __str__(self) -> str:
@@ -30,19 +30,19 @@ class LockInfo:
 
 
 class Held(Protocol):
-    """A lock that is ours."""
+    """An acquired lock."""
 
     def confirm(self) -> None:
-        """InsertInterrupted if it is known to be lost; asks nobody."""
+        """Raise InsertInterrupted if the lock is known to be lost; sends no request."""
         ...
 
     def release(self) -> None:
-        """Let it go; a second time nothing happens."""
+        """Release the lock; idempotent."""
         ...
 
 
 class Cancellation:
-    """How one thread stops another one that waits for a lock."""
+    """Lets one thread cancel another one's wait for a lock."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
@@ -50,7 +50,7 @@ class Cancellation:
         self.is_cancelled = False
 
     def when_cancelled(self, stop: Callable[[], None] | None) -> None:
-        """What ends the wait; None when it is over."""
+        """Set the function that ends the wait; None when it is over."""
         with self._guard:
             self._stop = stop
             if self.is_cancelled and stop is not None:
@@ -68,16 +68,16 @@ class Backend(Protocol):
     """A kind of lock."""
 
     def hold(self, lock: int, table: str, wait_s: float | None, cancellation: Cancellation) -> Held:
-        """Wait for the lock of this id, and have it; LockTimeout after `wait_s` seconds, None waits for ever."""
+        """Acquire the lock of this id; LockTimeout after `wait_s` seconds, None waits forever."""
         ...
 
     def listing(self, tables: Mapping[int, str]) -> list[LockInfo]:
-        """Who holds, and who waits for, the locks of these ids."""
+        """Holders and waiters of the locks of these ids."""
         ...
 
 
 class NoLock:
-    """What is held where no locks are wanted."""
+    """Null object for lakes without locks."""
 
     def confirm(self) -> None:
         """There is nothing to lose."""
@@ -87,7 +87,7 @@ class NoLock:
 
 
 class NoLocks:
-    """Local mode: takes no lock and opens no connection."""
+    """Local mode: acquires no lock and opens no connection."""
 
     def hold(self, lock: int, table: str, wait_s: float | None, cancellation: Cancellation) -> Held:  # noqa: ARG002
         return NoLock()

@@ -26,10 +26,10 @@ class LockIds:
         self._known: dict[tuple[str, str | None], int] = {}
         self._guard = threading.Lock()
         self.lookups = 0
-        """How often an id was not known yet."""
+        """Number of cache misses."""
 
     def of(self, row: Row) -> int:
-        """The lock id of this table; one that has none gets it now."""
+        """The lock id of this table; generated if it has none."""
         with self._guard:
             known = self._known.get((row.incarnation, row.location))
         if known is not None and row.lock in (None, known):
@@ -43,7 +43,7 @@ class LockIds:
         return found
 
     def _registered(self, row: Row) -> int:
-        """Publish an id for the table, if it has none still; of many who try at once, one succeeds."""
+        """Publish an id for the table, unless it has one; of concurrent callers exactly one succeeds."""
         while True:
             state = self._catalog.state()
             now = state.table(row.object_id)
@@ -54,7 +54,7 @@ class LockIds:
             _register(self._catalog, state, [now])
 
     def backfill(self) -> list[str]:
-        """Give every table of the lake that has no lock id one, in one publication; the answer: their names."""
+        """Give every table of the lake without a lock id one, in one publication; returns their names."""
         while True:
             state = self._catalog.state()
             rows = [row for row in state.tables() if row.lock is None]
@@ -74,7 +74,7 @@ def _register(catalog: Catalog, state: LakeState, rows: list[Row]) -> bool:
 
 @dataclass(frozen=True)
 class Registration:
-    """A lock id for a table that has none when the publication happens."""
+    """A lock id for a table that has none at the time of the publication."""
 
     object_id: str
     incarnation: str
@@ -83,7 +83,7 @@ class Registration:
     def check(self, row: Row | None) -> None:
         if row is None or row.incarnation != self.incarnation or row.lock is not None:
             raise RetryableConflict(
-                "Somebody else was first to give the table its lock id, or it is no longer there.",
+                "A concurrent worker was first to give the table its lock id, or it no longer exists.",
                 table=shown(self.object_id),
                 hint="Look at the table again.",
             )

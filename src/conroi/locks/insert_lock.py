@@ -18,7 +18,7 @@ from conroi.parallel import stays_in_process
 @checked_calls
 @stays_in_process("An insert lock", "Hand over the lake and call insert_lock() there.")
 class InsertLock:
-    """Only one worker at a time is inside, over all processes and hosts; inserts inside use this very lock."""
+    """Mutual exclusion of workers, over all processes and hosts; inserts inside use this very lock."""
 
     def __init__(self, locks: Locks, object_id: str, wait_s: float | None) -> None:
         self._locks = locks
@@ -26,15 +26,15 @@ class InsertLock:
         self._wait_s = wait_s
         self._holding: Holding | None = None
         self._depth = 0
-        """How often we are inside what this thread or task held already."""
+        """Reentrancy depth within this thread or task."""
 
     @property
     def is_held(self) -> bool:
-        """Whether we are inside, as far as is known without asking."""
+        """Whether the lock is held, as far as is known without a request."""
         return self._holding is not None or self._depth > 0
 
     def confirm(self) -> None:
-        """InsertInterrupted if the lock is known to be lost; asks nobody."""
+        """Raise InsertInterrupted if the lock is known to be lost; sends no request."""
         holding = self._holding or self._locks.mine(self._object_id)
         if holding is not None:
             holding.confirm()
@@ -56,7 +56,7 @@ class InsertLock:
             holding.release()
 
     def _is_mine(self) -> bool:
-        """Whoever holds the lock does not wait for itself; a task that it started does."""
+        """The lock is reentrant for its holder, but not for tasks that the holder started."""
         holding = self._locks.mine(self._object_id)
         is_mine = holding is not None and holding.owner == _here()
         self._depth += is_mine
@@ -106,6 +106,6 @@ def _here() -> tuple[int, object]:
 
 
 def _let_go(taking: Future[Holding]) -> None:
-    """Who waited has gone: a lock that comes after all is nobody's."""
+    """Release a lock that is acquired after its waiter gave up."""
     with contextlib.suppress(BaseException):
         taking.result().release()

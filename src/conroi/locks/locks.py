@@ -24,10 +24,10 @@ from conroi.locks.postgres import PostgresLocks
 
 Mode = Literal["postgresql", "file", "none"]
 SETTING = "conroi.locks"
-"""Where the lake records which locks it wants."""
+"""The setting of the lake that holds its kind of locks."""
 FOLDER = "_conroi/locks"
 TEMPORARY = re.compile(r"tmp_[0-9a-f]{32}")
-"""Tables of one worker alone, which are not locked."""
+"""Temporary tables of one worker, which are not locked."""
 
 
 def checked_mode(mode: str) -> Mode:
@@ -48,23 +48,23 @@ def checked_address(address: str | None) -> str | None:
 
 @dataclass
 class Holding:
-    """A lock that this worker has, and the table that it is for."""
+    """A lock that this worker holds, and its table."""
 
     held: Held
     row: Row
     mode: Mode
     is_over: bool = field(default=False)
     process: int = field(default_factory=os.getpid)
-    """Whose it is: a process that is forked meanwhile has it not."""
+    """The owning process: a forked child does not hold the lock."""
     owner: object = None
-    """The thread or task that took it with insert_lock(); tasks and threads that it starts may insert by it."""
+    """The thread or task that took it with insert_lock(); tasks and threads that it starts may insert under it."""
 
     def confirm(self) -> None:
         """InsertInterrupted if the lock is known to be lost."""
         self.held.confirm()
 
     def release(self) -> None:
-        """Let the lock go."""
+        """Release the lock."""
         self.is_over = True
         self.held.release()
 
@@ -82,9 +82,9 @@ class Locks:
         self._address = checked_address(address)
         self.ids = LockIds(catalog)
         self.taken = 0
-        """How often a lock was asked for, of whatever kind."""
+        """Number of requested locks, of any kind."""
         self._targets: dict[int, str] = {}
-        """What we know of that is locked and is no table of the lake."""
+        """Locked export targets, which are not tables of the lake."""
 
     @property
     def has_address(self) -> bool:
@@ -98,7 +98,7 @@ class Locks:
     # ------------------------------------------------------------------------ which kind
 
     def mode(self, state: LakeState) -> Mode:
-        """What the lake has recorded; if it says nothing, locks are taken by those who gave an address."""
+        """The lake's setting; without one, locks are taken by connections that gave an address."""
         recorded = state.setting(SETTING)
         if recorded is None:
             return "none" if self._address is None else "postgresql"
@@ -134,7 +134,7 @@ class Locks:
 
     @contextlib.contextmanager
     def held(self, object_id: str, wait_s: float | None = None) -> Generator[Holding]:
-        """Hold the lock of a table; one that this thread or task holds already serves."""
+        """Hold the lock of a table; reentrant within this thread or task."""
         mine = self.mine(object_id)
         if mine is not None:
             yield mine
@@ -146,7 +146,7 @@ class Locks:
             holding.release()
 
     def take(self, object_id: str, wait_s: float | None, cancellation: Cancellation | None = None) -> Holding:
-        """Wait for the lock of the table that has this name when we get it."""
+        """Acquire the lock of the table that has this name at that time."""
         check_wait(wait_s)
         state = self._catalog.known_state()
         if state.table(object_id) is None:
@@ -175,7 +175,7 @@ class Locks:
         return is_same and (mode == "none" or self.ids.of(now) == lock)
 
     def hold(self, lock: int, target: str, wait_s: float | None) -> Held:
-        """Wait for the lock, by its id, of something that is not in the lake: the target of an export."""
+        """Acquire the lock, by its id, of something that is not in the lake: the target of an export."""
         check_wait(wait_s)
         mode = self.mode(self._catalog.state())
         self._targets[lock] = target
@@ -189,7 +189,7 @@ class Locks:
         return None if holding is None or holding.is_over or holding.process != os.getpid() else holding
 
     def remember(self, holding: Holding) -> None:
-        """Inserts of this thread or task use this lock until it is let go."""
+        """Inserts of this thread or task use this lock until it is released."""
         _MINE.set({**_MINE.get({}), self._key(holding.row): holding})
 
     def _key(self, row: Row) -> tuple[str, str, str | None]:
@@ -198,14 +198,14 @@ class Locks:
     # ------------------------------------------------------------------------ all of them
 
     def listing(self) -> list[LockInfo]:
-        """Who holds and who waits, for all tables of the lake, and for targets that this connection exported to."""
+        """Holders and waiters, for all tables of the lake, and for targets that this connection exported to."""
         state = self._catalog.state()
         tables = self._targets | {row.lock: shown(row.object_id) for row in state.tables() if row.lock is not None}
         return self._backend(self.mode(state)).listing(tables)
 
 
 def _unlocked(object_id: str) -> tuple[Mode, ...]:
-    """A temporary table is right whatever the lake wants."""
+    """Temporary tables need no lock."""
     return get_args(Mode) if TEMPORARY.fullmatch(object_id) else ()
 
 
@@ -219,7 +219,7 @@ _GUARD = threading.Lock()
 
 
 def locks_of(catalog: Catalog, address: str | None = None) -> Locks:
-    """The locks of a lake, which all who use this catalog share."""
+    """The locks of a lake, shared by all users of this catalog."""
     with _GUARD:
         if not isinstance(catalog.locks, Locks):
             catalog.locks = Locks(catalog, address)

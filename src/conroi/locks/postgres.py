@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 STATEMENT_S = 60.0
 TURN_S = 30.0
-"""So long the server is asked to wait at a time; a longer wait asks again."""
+"""Seconds that the server is asked to wait at a time; a longer wait asks again."""
 KEEPALIVE = {
     "keepalives": 1,
     "keepalives_idle": 10,
@@ -55,7 +55,7 @@ ORDER BY 1, l.granted DESC, 4
 
 
 class HeldInPostgres:
-    """Ours for as long as the server has our connection."""
+    """Held for as long as the server has our connection."""
 
     def __init__(self, database: PostgresDatabase, connection: psycopg.Connection[Row], table: str) -> None:
         self._database = database
@@ -99,7 +99,7 @@ class PostgresLocks:
             self._wait(connection, lock, table, wait_s, cancellation)
             cancellation.when_cancelled(None)
         except BaseException:
-            connection.close()  # which also lets the lock go
+            connection.close()  # which also releases the lock
             raise
         return HeldInPostgres(self._database, connection, table)
 
@@ -150,7 +150,7 @@ class PostgresLocks:
 
 
 def signature(table: str) -> str:
-    """Who we are, as the server shows it: `conroi host:pid table`."""
+    """How the server shows this client: `conroi host:pid table`."""
     host = re.sub(r"[^\w.\-]", "_", socket.gethostname())[:24]
     signed = f"conroi {host}:{os.getpid()} {table}"
     return signed.encode("ascii", "replace")[:_LONGEST_NAME].decode()
