@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def fragment_from_pylance(fragment: FragmentMetadata) -> pb.DataFragment:
-    """A fragment that pylance wrote and nobody committed: its files and row count."""
+    """An uncommitted fragment that pylance wrote: its files and row count."""
     return fragment_from_json(cast("Mapping[str, Any]", fragment.to_json()))
 
 
@@ -46,7 +46,7 @@ def _data_file(facts: Mapping[str, Any]) -> pb.DataFile:
 
 
 def index_from_pylance(index: Index) -> pb.IndexMetadata:
-    """An index (or a segment of one) that pylance built and nobody committed."""
+    """An uncommitted index (or a segment of one) that pylance built."""
     metadata = pb.IndexMetadata(
         uuid=pb.UUID(uuid=uuid.UUID(index.uuid).bytes),
         fields=index.fields,

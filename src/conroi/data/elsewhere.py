@@ -59,7 +59,7 @@ def from_elsewhere(data: object) -> Elsewhere | None:
 
 
 def in_spark(module: str) -> Any:
-    """A module of conroi.spark, which stands above us; imported only when it is used, so that nobody needs Spark."""
+    """A module of conroi.spark, a higher layer; imported only when it is used, since Spark is optional."""
     return import_module(f"conroi.spark.{module}")
 
 

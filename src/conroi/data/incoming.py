@@ -56,7 +56,7 @@ class Once:
         """The data itself."""
         if self._is_taken and is_one_shot(self._data):
             raise RetryableConflict(
-                "Somebody else committed first and the work must be done again, but a stream can be read only once.",
+                "A concurrent commit was first and the work must be done again, but a stream can be read only once.",
                 hint="Do it again with a new stream, or give a table.",
             )
         self._is_taken = True

@@ -99,7 +99,7 @@ class DataWriter:
         return OpenFile(self, name, schema.names, writer)
 
     def new_name(self) -> str:
-        """A name for a data file that nobody else has."""
+        """A unique name for a data file."""
         return data_file_name(self.environment.new_uuid())
 
     def _needs_pylance_to_convert(self, schema: pa.Schema) -> bool:
