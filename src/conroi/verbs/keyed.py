@@ -131,7 +131,7 @@ class KeyGuard:
 
     @cached_property
     def _keys(self) -> pa.Table:
-        """Worked out only when somebody else committed."""
+        """Computed only after a concurrent commit."""
         return self._given() if callable(self._given) else self._given
 
     @cached_property
@@ -236,7 +236,7 @@ def key_stays(pinned: Pinned) -> Guard:
 
 
 def only(snapshot: Snapshot, fragments: Iterable[pb.DataFragment]) -> Snapshot:
-    """The same version with nothing but these new fragments, visible to nobody else."""
+    """The same version with only these new fragments, never visible to other readers."""
     numbered: list[pb.DataFragment] = []
     for number, fragment in enumerate(fragments):
         copy = pb.DataFragment()

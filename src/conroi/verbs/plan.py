@@ -13,7 +13,7 @@ from conroi.data.pinned import Pinned
 from conroi.errors import InvalidInputError
 
 IfMoved: TypeAlias = Literal["fail", "win"]
-"""What an overwrite or a restore does when somebody else commits meanwhile."""
+"""What an overwrite or a restore does after a concurrent commit: raise a conflict, or win."""
 
 
 def must_not_move(if_moved: str, table: str) -> bool:
@@ -22,7 +22,7 @@ def must_not_move(if_moved: str, table: str) -> bool:
         raise InvalidInputError(
             f"if_moved={if_moved!r} is not known.",
             table=table,
-            hint='"fail" refuses if somebody else commits meanwhile, "win" goes ahead.',
+            hint='"fail" refuses if there was a concurrent commit, "win" goes ahead.',
         )
     return if_moved == "fail"
 

@@ -21,7 +21,7 @@ def write_rows(
     table = writer.objects.root
     if isinstance(rows, pa.RecordBatchReader):
         return writer.write(seen.watch(fit(rows, schema, table=table)), progress)
-    checked_columns(rows.schema, schema, table=table)  # before anybody starts to work
+    checked_columns(rows.schema, schema, table=table)  # before any work starts
     written = rows.write(writer, schema, seen.columns, progress)
     seen.add(written.keys)
     return written.files

@@ -19,7 +19,7 @@ AUTO_COMPACT = "conroi.auto_compact"
 
 
 def check_settings(values: Values, table: str) -> None:
-    """Refuse a setting of ours that nobody could act on."""
+    """Reject an invalid value of a conroi setting."""
     limit = values.get(AUTO_COMPACT)
     if limit is not None and not (isinstance(limit, str) and limit.isdecimal() and int(limit) >= 2):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidInputError(

@@ -302,7 +302,7 @@ def _old_columns(pinned: Pinned, fragment_id: int, names: list[str]) -> pa.Recor
 def _without_fields(pinned: Pinned, fragment: pb.DataFragment, gone: list[int]) -> pb.DataFragment:
     """The fragment with these columns marked as gone in its files; files with nothing else left are dropped.
 
-    What else a file has may be a column that was dropped from the table: nobody could open the file for that.
+    Its other columns may have been dropped from the table: then no reader would open the file.
     """
     others = {field.id for field in pinned.manifest.fields} - set(gone)
     changed = pb.DataFragment()
