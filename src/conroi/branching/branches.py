@@ -75,7 +75,7 @@ class Branches:
         return branch
 
     def rename(self, name: str, new_name: str) -> Branch:
-        """Give a branch another name; whoever has it open goes on with it."""
+        """Rename a branch. Lakes that have it open continue to work on it."""
         branch = self._changeable(name)
         free = self._branched.names.free(new_name)
         self._branched.names.give(free, branch)
