@@ -30,7 +30,7 @@ def adopt(catalog: Catalog, object_id: str) -> int:
         refuse_duplicate_keys(files, catalog.snapshot(row), foreign)
         notes = Notes(f"adopt version {foreign.version} of {shown(object_id)}, which was written past the lake")
         wanted = Wanted(object_id, object_id, files, None, row, foreign)
-        with contextlib.suppress(ExpectedVersionMismatch):  # somebody published to it meanwhile: look again
+        with contextlib.suppress(ExpectedVersionMismatch):  # concurrent publication: look again
             Publishing(catalog, Order(state, [wanted], notes=notes)).run()
     raise TooMuchContention(
         f"The table {shown(object_id)!r} is written by its path faster than that can be taken over.",

@@ -148,7 +148,7 @@ class Collecting:
         return found
 
     def _forget_all(self, place: Place) -> None:
-        """Nobody may bring a version of it back."""
+        """Expire all its versions, so that none can be restored."""
         versions = [aged.version for aged in listed_versions(place.objects)]
         if versions:
             Forgetting(place.objects, versions, str(self._environment.new_uuid())).done()

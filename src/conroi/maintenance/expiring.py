@@ -49,7 +49,7 @@ def expire_table(
 
 
 def oldest_ns(older_than: Duration) -> int:
-    """How old a version must be; nobody forgets one that others may still count on without looking."""
+    """Minimum age of a version to expire, in nanoseconds; never less than the grace period."""
     return round(max(seconds_of(older_than, "older_than"), ages().version_s) * 1e9)
 
 

@@ -42,7 +42,7 @@ KEYS_AHEAD = 1000
 def collect_lake(
     catalog: Catalog, *, min_age: Duration = MIN_AGE, dry_run: bool = True, progress: LookedAt | None = None
 ) -> Collected:
-    """Delete files of the lake that nobody refers to."""
+    """Delete unreferenced files of the lake."""
     if catalog.branch is not None:
         raise InvalidInputError(
             "Files are collected for all branches at once.",

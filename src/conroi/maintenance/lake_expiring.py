@@ -166,7 +166,7 @@ def expire_lake(
         repair_lance_tags(catalog)
         note_dropped(catalog, before, needed)
         gone = history.forget(going, now_ns) if going else []
-        spared = [aged for aged in going if aged not in gone]  # somebody came to need them just now
+        spared = [aged for aged in going if aged not in gone]  # they were referenced concurrently
         needed.add(history.rows(spared, ())[0] if spared else ()).add(catalog.state().rows.values())
         going = gone
     work = _Tables(catalog, needed, kept, now_ns, now_ns - age_ns, is_dry_run=dry_run, progress=progress)

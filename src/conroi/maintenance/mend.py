@@ -35,7 +35,7 @@ from conroi.operations import Restore
 _log = logging.getLogger(__name__)
 
 ROUNDS = 10
-"""So often a table is mended again when somebody writes by its path meanwhile."""
+"""Maximum number of attempts to repair a table under concurrent out-of-band writes."""
 
 
 def mend(catalog: Catalog, object_id: str, *, discard: bool = False) -> bool:
@@ -47,9 +47,9 @@ def mend(catalog: Catalog, object_id: str, *, discard: bool = False) -> bool:
         try:
             _Mending(catalog, row).publish(discard=discard)
         except ExpectedVersionMismatch:
-            _log.info("%s was mended by somebody else meanwhile", shown(object_id))
+            _log.info("%s was repaired concurrently by another process", shown(object_id))
     raise IncompatibleConflict(
-        f"The table {shown(object_id)!r} is written by its path faster than it can be mended.",
+        f"The table {shown(object_id)!r} is written by its path faster than it can be repaired.",
         table=shown(object_id),
         hint="Stop who writes by path, and call mend() again.",
     )
@@ -79,7 +79,7 @@ class _Mending:
         built = pending.build()
         pin = self._stage(pending, built)
         if self._files.objects.head(built.located.path) is not None:
-            return  # somebody wrote by path again: once more
+            return  # another out-of-band write: try again
         Publishing(self.catalog, self._order(pin, foreign, discard=discard)).run()
         try:
             finalize(self._files.objects, pin, self.catalog.environment, built.data)

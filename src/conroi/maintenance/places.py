@@ -97,7 +97,7 @@ class Place:
 
 @dataclass
 class Needs:
-    """The names that the manifests of a place need; `problem` says why nobody but they can tell what else."""
+    """The names that the manifests of a place need; `problem` says why they may need more than these."""
 
     names: list[str]
     problem: str | None = None
@@ -129,9 +129,9 @@ def _manifest(place: Place, path: str) -> Manifest | None:
         return None
     except CorruptionError as error:
         if parse_manifest_name(path.rpartition("/")[2]) is None and path not in place.pinned:
-            return None  # somebody is just writing it, or died doing so
+            return None  # it is being written, or its writer crashed
         raise CorruptionError(
-            f"{path} cannot be read, so nobody knows which files it needs; nothing was deleted. {error.message}",
+            f"{path} cannot be read, so it is unknown which files it needs; nothing was deleted. {error.message}",
             table=place.objects.root,
             hint="Run doctor on it, and collect again when it is healthy.",
         ) from error
@@ -171,7 +171,7 @@ def _names_in_transaction(place: Place, path: str) -> list[str]:
 
 
 def garbage(place: Place, horizon: Horizon, needed: Names, others: Names) -> Iterator[tuple[str, ObjectInfo]]:
-    """Every file that nobody needs and that is old enough, with its kind; as they are listed."""
+    """Every unreferenced file past the grace period, with its kind, in listing order."""
     if place.whole:
         yield from (("dropped", info) for info in _whole(place, horizon, needed, others))
         return

@@ -31,7 +31,7 @@ class Replay:
         self._before = before
 
     def all(self, foreign: Sequence[ForeignManifest]) -> Snapshot:
-        """The table with everybody's changes; IncompatibleConflict if they do not fit together."""
+        """The table with the changes of both sides; IncompatibleConflict if they are not compatible."""
         merged, base = self._mine, self._before
         for each in foreign:
             merged = self._explained(each, base, merged, is_alone=len(foreign) == 1)
@@ -74,7 +74,7 @@ class Replay:
     def _refusal(self, foreign: ForeignManifest, why: str) -> IncompatibleConflict:
         version, mine = foreign.version, self._mine.version
         return IncompatibleConflict(
-            f"{foreign.transaction.operation_name}, which somebody committed by path as version {version}, cannot be "
+            f"{foreign.transaction.operation_name}, which was committed by path as version {version}, cannot be "
             f"put on top of the lake's version {mine}. {why}",
             table=self._files.root,
             version=version,

@@ -21,7 +21,7 @@ from conroi.verbs.small import reserve_fragments
 def collect_table(
     files: TableFiles, *, min_age: Duration = MIN_AGE, dry_run: bool = True, progress: LookedAt | None = None
 ) -> Collected:
-    """Delete files of the table that nobody refers to."""
+    """Delete unreferenced files of the table."""
     refuse_lake_table(files, "gc")
     files.head()  # a store may have a version that is not complete; and a folder without a table is not ours to sweep
     return Collecting(

@@ -126,7 +126,7 @@ def _read(objects: Objects, path: str) -> dict[str, Any] | None:
 
 def _unreadable(objects: Objects, path: str) -> CorruptionError:
     return CorruptionError(
-        f"{path} cannot be read, so nobody knows which version it holds; nothing was deleted.",
+        f"{path} cannot be read, so it is unknown which version it holds; nothing was deleted.",
         table=objects.root,
         hint="Delete the tag or branch, and make it again.",
     )
@@ -138,7 +138,7 @@ def _unreadable(objects: Objects, path: str) -> CorruptionError:
 def forget(
     objects: Objects, going: Sequence[Aged], held: Callable[[], Set[int]], environment: Environment
 ) -> list[Aged]:
-    """Delete the manifests, but not those that are found to be `held` once everybody can know that they go."""
+    """Announce the expiry, then delete the manifests, except those that are found to be `held` after that."""
     note = Forgetting(objects, [aged.version for aged in going], str(environment.new_uuid()))
     stays = held()
     gone = [aged for aged in going if aged.version not in stays]

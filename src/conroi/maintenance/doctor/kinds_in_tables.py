@@ -28,7 +28,7 @@ TABLE_GROUPS: tuple[Group, ...] = (
                 "mixed-manifest-names",
                 "error",
                 "manifests have names of both schemes",
-                "A renaming was interrupted: run table.migrate_manifest_names() again while nobody writes.",
+                "A renaming was interrupted: run table.migrate_manifest_names() again without concurrent writers.",
             ),
             Kind(
                 "unknown-reader-flags",
@@ -93,7 +93,7 @@ TABLE_GROUPS: tuple[Group, ...] = (
                 "detached-manifest",
                 "info",
                 "a version is off the line of the others",
-                "Somebody committed it detached; it stays until its file is deleted.",
+                "It was committed detached; it stays until its file is deleted.",
             ),
         ),
     ),

@@ -96,7 +96,7 @@ def pin_of(row: Row) -> Pin | None:
 
 
 def place_of(row: Row) -> str | None:
-    """The folder that has the pinned version: of a table that nobody wrote on its branch yet, another one."""
+    """The folder that has the pinned version: another one for a table that was never written on its branch."""
     try:
         return row.lineage[0][0] if row.is_inherited else row.location
     except ConroiError:

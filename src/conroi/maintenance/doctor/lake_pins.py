@@ -79,7 +79,7 @@ class PinChecks:
             object_id = self._row.object_id
             self._subject.add(
                 "forked-table",
-                f"The lake published version {pin.version}, and somebody else has its name.",
+                f"The lake published version {pin.version}, but its final name holds an out-of-band commit.",
                 version=pin.version,
                 path=pin.manifest,
                 fix=None if self._is_branch else lambda: mend(self._catalog, object_id),

@@ -10,7 +10,7 @@ from conroi.stores.listed import TREE_DIR
 
 
 def check_leftovers(subject: Subject, referred: Set[str]) -> None:
-    """Staged manifests, temporary files and files that no version refers to, if they are not somebody's work."""
+    """Staged manifests, temporary files and unreferenced files, unless a running writer may need them."""
     old = {path for path, info in subject.listed.files.items() if subject.examination.is_old(info)}
     needed = {located.path for located in (subject.head, *subject.also) if located is not None}
     staged = sorted(path for path in subject.listed.staged if path in old - needed)

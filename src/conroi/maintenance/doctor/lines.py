@@ -32,7 +32,7 @@ class VersionFacts:
     path: str
     timestamp_ns: int
     uuid: str
-    """The transaction that made it; '' if nobody knows."""
+    """The transaction that created it; '' if unknown."""
     key: tuple[str, ...]
     transaction: Transaction | None
     """Kept only where asked for."""

@@ -40,9 +40,9 @@ what the lake pins, tags, branches, locks, leftovers, the external store, and th
 **What it costs.** One listing of the whole lake, one request for each manifest, and one look into each data file of
 the newest versions. What many versions share is looked at once.
 
-**Beside running writers.** It takes no lock and stops nobody. What is missing in the listing is looked for again
-before it is called missing, and what is young may be somebody's work: publications and inserts are called unfinished
-after 10 minutes, files are called leftovers after an hour.
+**Beside running writers.** It takes no lock and blocks no writer. What is missing in the listing is looked for again
+before it is reported missing, and young files may belong to a writer: publications and inserts are reported unfinished
+after 10 minutes, files are reported as leftovers after an hour.
 
 **What `fix` does.** It finishes publications, mends forked tables ([lake.md](lake.md)), takes over what was committed
 by path, gives lock ids, tells an external store what is in the folder, and writes hints again. All of that is what

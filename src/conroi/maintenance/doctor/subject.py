@@ -28,7 +28,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 IN_FLIGHT_NS = 10 * 60 * 1_000_000_000
-"""What is younger may be the work of somebody who is still at it, and is not called a leftover."""
+"""Nanoseconds. Anything younger may belong to a running writer, and is not reported as a leftover."""
 ONLY_OLDER = " The newest version is not concerned; expire() lets old ones go."
 AT_ONCE = 32
 """So many files are read at a time where each takes a request."""
@@ -54,7 +54,7 @@ class Examination:
         return self.now_ns - moment_ns > IN_FLIGHT_NS
 
     def is_old(self, file: ObjectInfo) -> bool:
-        """Whether a file that no version refers to is not somebody's work any more, as collectors see it."""
+        """Whether an unreferenced file is past the grace period of garbage collection."""
         return self.now_ns - file.modified_ns > ages().file_s * 1e9
 
     def looked_at(self, what: str, count: int = 1) -> None:
