@@ -66,7 +66,7 @@ def planned(pinned: Pinned, request: Request, change: RowChange) -> Plan | None:
 
 
 def _guards(pinned: Pinned, request: Request, change: RowChange) -> list[Guard]:
-    """Nobody else may bring in a key that we insert: neither by the columns we match on, nor by the table's key."""
+    """No concurrent commit may insert a key that we insert: neither by the match columns, nor by the table's key."""
     guards: list[Guard] = []
     if change.inserted:
         on = request.on

@@ -79,7 +79,7 @@ def others(rows: Positions, count: int) -> Positions:
 
 
 def refuse_doubled(pinned: Pinned, found: Match, source_keys: pa.Table, on: Sequence[str]) -> None:
-    """A key that the table itself has twice: somebody who does not check keys wrote it."""
+    """Refuse a key that the table itself has twice: a writer without key checks wrote it."""
     order = np.sort(found.source_rows)
     doubled = np.unique(order[1:][order[1:] == order[:-1]])
     if len(doubled):

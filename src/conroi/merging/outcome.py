@@ -245,7 +245,7 @@ class Decision:
 
 
 def try_out(pinned: Pinned, request: Request, source: pa.Schema) -> None:
-    """Merge no rows at all, so that a mistake is found before anybody starts to work."""
+    """Merge no rows at all, so that an invalid merge is rejected before any work."""
     rows = source.empty_table()
     none, nowhere = np.empty(0, np.int64), np.empty(0, np.uint64)
     found = Match(nowhere, none, none, nowhere)
