@@ -102,7 +102,7 @@ class BranchNames:
         """Free the name, if it still is the name of this very branch."""
         cell = self._cells.read(branch.name)
         if cell.value is not None and cell.value.get("id") == branch.id:
-            self._cells.swap(cell, None)  # if it moved meanwhile, somebody else took it away
+            self._cells.swap(cell, None)  # if it moved concurrently, another process removed it
 
     def _taken(self, name: str) -> AlreadyExistsError:
         return AlreadyExistsError(

@@ -140,7 +140,7 @@ class Tags:
     def delete(self, name: str) -> None:
         """Forget a tag; the version stays until it is collected."""
         while not self._claim(name, self._there(checked_name(name, self._files.root)), b""):
-            """Somebody moved it meanwhile: look again."""
+            """It was moved concurrently: look again."""
         self._home.delete([_path(name)])
 
     def _staying(self, tag: Tag) -> Tag:
@@ -157,7 +157,7 @@ class Tags:
         return tag
 
     def _claim(self, name: str, before: bytes, after: bytes) -> bool:
-        """Write down what comes after this content; False if somebody else did."""
+        """Record the successor of this content; False if another writer did."""
         try:
             self._home.put_if_absent(_claim_path(name, before), after)
         except NameTaken:
