@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 STEPS = 20
-"""Where somebody watches, the tasks are run as so many jobs, since Spark says nothing of a job before its end."""
+"""Number of jobs that the tasks are split into if progress is shown, since Spark reports a job only at its end."""
 JOBS_AT_A_TIME = 4
 
 Groups = Sequence[Sequence[int]]

@@ -67,7 +67,7 @@ class Joining:
 
 
 def change_of(pinned: Pinned, answers: Sequence[Answer]) -> RowChange:
-    """What all tasks together did. Columns of the new rows are read from their files, if somebody asks."""
+    """The combined result of all tasks. Columns of the new rows are read from their files on access."""
 
     def columns(of_inserted: bool) -> Columns:
         def read(names: Sequence[str]) -> pa.Table:

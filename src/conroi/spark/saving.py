@@ -175,7 +175,9 @@ class ConroiWriter(DataSourceArrowWriter):
         return create(files, rows, key=self._options.key)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Nothing is deleted: a commit whose answer was lost may have landed. What nobody names is collected later."""
+        """Nothing is deleted: a commit whose response was lost may have succeeded. Unreferenced files are collected
+        later.
+        """
 
 
 def planned_task(table: Table, rows: pa.Schema, *, replaces_all: bool) -> WriteTask:

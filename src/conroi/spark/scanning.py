@@ -144,7 +144,7 @@ def read_rows(scan: Scan, target: pa.Schema, ids: Sequence[int] | None) -> Itera
 
 
 def _columns(given: Wanted | None, target: pa.Schema) -> Wanted:
-    """Only what is in the schema: so columns that nobody asks for are not read."""
+    """Only the columns of the schema, so that other columns are not read."""
     return {name: given[name] for name in target.names} if isinstance(given, Mapping) else target.names
 
 

@@ -80,7 +80,9 @@ class ConroiStreamWriter(DataSourceStreamArrowWriter):
         run_once(target, _query(said), batchId, work, message=self._options.get(MESSAGE))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Nothing is deleted: a commit whose answer was lost may have landed. What nobody names is collected later."""
+        """Nothing is deleted: a commit whose response was lost may have succeeded. Unreferenced files are collected
+        later.
+        """
 
 
 def _query(said: Sequence[BatchMessage]) -> str:
@@ -113,5 +115,5 @@ def head_or_new(options: Options, schema: pa.Schema) -> Table:
             return found[0].create_table(found[1], schema, key=key)
         store, storage = options.store, options.storage_options
         return create_table(options.path, schema, key=key, store=store, storage_options=storage, put=options.put)
-    except AlreadyExistsError:  # somebody else was faster
+    except AlreadyExistsError:  # created concurrently
         return options.head()
