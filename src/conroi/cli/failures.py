@@ -29,7 +29,7 @@ def exit_code(error: BaseException) -> int:
 def tell(error: BaseException, *, as_json: bool, debug: bool) -> None:
     """Say it on stderr."""
     if isinstance(error, BrokenPipeError):
-        return  # whoever read us has gone
+        return  # the reader of the pipe has gone
     if debug:
         traceback.print_exception(error)
     facts = failure_facts(error)
