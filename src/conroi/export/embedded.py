@@ -35,7 +35,7 @@ class Embedded:
         return rows_of(str(answer)) if is_question(statement) else []
 
     def send(self, statement: str, form: str, chunks: Iterable[bytes], query_id: str) -> None:  # noqa: ARG002
-        # It has no id: it ends with this process, so that nobody ever has to wait for it.
+        # It has no id: it ends with this process, so no other export ever waits for it.
         with self._begun(statement, form) as stream:
             for chunk in chunks:
                 self._said(stream.append, chunk)

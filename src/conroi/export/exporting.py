@@ -105,17 +105,17 @@ class Exporting:
 
     def _check_alone(self, mine: Begun) -> None:
         if self._journal.unfinished() != [mine] or self._journal.is_overlapped(mine):
-            raise self._interrupted("Somebody else began to export into the table at the same moment.")
+            raise self._interrupted("Another worker started an export into the table at the same time.")
 
     def _check_whole(self, mine: Begun) -> None:
         if self._journal.is_said("removing", mine):
-            raise self._interrupted("Somebody else took this export for dead and removed its rows.")
+            raise self._interrupted("Another worker took this export for crashed and removed its rows.")
 
     def _interrupted(self, what: str) -> InsertInterrupted:
         return InsertInterrupted(
             f"{what} One of them had no lock, or lost it.",
             table=str(self._target),
-            hint="None of the rows stay. Export again, and let everybody use a lake with locks.",
+            hint="None of the rows stay. Export again, and let all workers use a lake with locks.",
         )
 
     def _take_back(self, mine: Begun) -> None:
@@ -126,17 +126,19 @@ class Exporting:
             self._remove(mine)
             self._journal.add("removed", mine, mine.first + SPAN)
 
-    # ------------------------------------------------------------------------ the dead
+    # ------------------------------------------------------------------------ crashed exports
 
     def _end(self, other: Begun) -> None:
-        """The death of a client does not stop its INSERT; it must have ended before anybody else begins."""
+        """Wait for the INSERT of a crashed client: the server continues it, and it must end before another export
+        begins.
+        """
         running = f"SELECT count() FROM system.processes WHERE query_id = {text(other.query_id)}"
         if not self._engine.is_shared or not int(self._engine.ask(running)[0][0]):
             return
-        _log.warning("%s: stopping the INSERT %s, for which nobody waits any more", self._target, other.query_id)
+        _log.warning("%s: stopping the INSERT %s of a crashed client", self._target, other.query_id)
         with contextlib.suppress(ClickHouseError):  # some stages of an INSERT cannot be killed: they end by themselves
             self._engine.ask(f"KILL QUERY WHERE query_id = {text(other.query_id)}")
-        self._wait(running, f"the INSERT {other.query_id}, for which nobody waits any more, still runs")
+        self._wait(running, f"the INSERT {other.query_id} of a crashed client still runs")
 
     def _clear(self, other: Begun, remains: Remains) -> None:
         behind = other.first + SPAN
@@ -153,7 +155,9 @@ class Exporting:
         return self._journal.is_said("end", other)
 
     def _sweep(self) -> None:
-        """Remove what a server had not begun to read when somebody looked; our own rows are in, if we can or not."""
+        """Remove late rows, which a server had not begun to read at the last check; best effort, our own rows are
+        committed.
+        """
         with contextlib.suppress(ConroiError):
             for each in self._journal.lately_removed():
                 self._remove(each)

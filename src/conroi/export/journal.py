@@ -19,10 +19,10 @@ from conroi.export.target import Target
 
 TABLE = "conroi_exports"
 SPAN = 1 << 40
-"""An export that begins owns so many row numbers, and gives back what it did not use when it ends well.
+"""Number of row numbers that an export reserves at its begin; it returns the unused ones when it succeeds.
 
-So the numbers of one that died are never used again: rows of it that come late are in nobody's run, and to remove them
-can remove no others.
+So the numbers of a crashed export are never reused: its late rows are in no other export's range, and removing them
+removes no others.
 """
 Event = Literal["begin", "end", "removing", "removed", "kept"]
 _IS_WHOLE = "countIf(event = 'end') > 0 AND countIf(event = 'removing') = 0"
@@ -69,7 +69,7 @@ class Journal:
         return [Begun(str(export), str(query_id), int(first)) for export, query_id, first in rows]
 
     def is_overlapped(self, mine: Begun) -> bool:
-        """Whether somebody else used numbers from our first on, so that we looked for it too early."""
+        """Whether another export used numbers from our first one on, so that ours was determined too early."""
         ((found,),) = self._engine.ask(
             f"SELECT count() FROM (SELECT export, {_BEHIND} FROM {self._ours} GROUP BY export) "
             f"WHERE export != {text(mine.export)} AND behind > {mine.first}"

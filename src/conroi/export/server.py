@@ -51,7 +51,7 @@ class Server:
     def _post(self, settings: Mapping[str, str], body: bytes | Iterable[bytes]) -> str:
         connection = self._connection()
         try:
-            # http.client sends a stream, whose length nobody knows, in chunks.
+            # http.client sends a stream of unknown length in chunks.
             connection.request("POST", f"/?{urlencode({**self._target.settings, **settings})}", body, self._headers)
             response = connection.getresponse()
             answer = response.read().decode(errors="replace")

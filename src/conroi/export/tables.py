@@ -72,7 +72,7 @@ def checked_order(schema: pa.Schema, order_by: Sequence[str]) -> list[str]:
 
 
 def create(engine: Engine, target: Target, schema: pa.Schema, order_by: Sequence[str], lock: int) -> None:
-    """Make the table; if somebody else made it just now, that one is used."""
+    """Create the table; one that was created concurrently is used instead."""
     is_old = not engine.has_arrow
     columns = [f"{name(f.name)} {column_type(f, is_old=is_old, is_key=f.name in order_by)}" for f in schema]
     columns += [f"{ROW} UInt64", f"{LOCK} UInt64 ALIAS {lock}"]
@@ -95,7 +95,7 @@ def registered(engine: Engine, target: Target, new_lock: int) -> Described:
             engine.ask(f"ALTER TABLE {target.sql} {', '.join(adding)}")
         except ClickHouseError:
             found = describe(engine, target)
-            if found is None or found.lock is None:  # not because somebody was first
+            if found is None or found.lock is None:  # not because of a concurrent worker
                 raise
         else:
             found = describe(engine, target)
