@@ -10,7 +10,7 @@ _START_NS = 1_700_000_000_000_000_000
 
 
 class SeededEnvironment:
-    """Time stands still until somebody sleeps; chance and ids come from the seed.
+    """Virtual clock that advances only by sleep(); random numbers and ids come from the seed.
 
     >>> world = SeededEnvironment(1)
     >>> world.sleep(2.5)
@@ -38,7 +38,7 @@ class SeededEnvironment:
     def sleep(self, seconds: float) -> None:
         """Move the clock, and return at once."""
         if seconds < 0:
-            raise ValueError("nobody can sleep for less than no time")
+            raise ValueError("sleep length must be non-negative")
         with self._lock:
             self._passed_ns += round(seconds * 1e9)
             self.sleeps.append(seconds)

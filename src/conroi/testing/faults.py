@@ -163,7 +163,7 @@ class Gate:
     """A hook at which a writer waits until the test lets it go on.
 
     Give it to `call_before` or `call_after`; then, in the test: `gate.wait_for_arrival()`, do the other writer's work,
-    `gate.open()`. Nobody waits longer than `timeout_s`.
+    `gate.open()`. No wait is longer than `timeout_s`.
     """
 
     def __init__(self, timeout_s: float = 30.0) -> None:
@@ -174,15 +174,15 @@ class Gate:
     def __call__(self, request: Request) -> None:
         self._arrived.set()
         if not self._opened.wait(self._timeout_s):
-            raise TimeoutError(f"nobody opened the gate at {request.verb} {request.path}")
+            raise TimeoutError(f"the gate at {request.verb} {request.path} was not opened in time")
 
     def wait_for_arrival(self) -> None:
         """Return when the writer stands at the gate."""
         if not self._arrived.wait(self._timeout_s):
-            raise TimeoutError("nobody came to the gate")
+            raise TimeoutError("no request arrived at the gate in time")
 
     def open(self) -> None:
-        """Let everybody through, now and later."""
+        """Let all requests through, now and later."""
         self._opened.set()
 
 
