@@ -124,7 +124,7 @@ def detect_naming(file_names: Iterable[str]) -> ManifestNaming | None:
     if len(found) > 1:
         raise CorruptionError(
             "The table has manifests of both naming schemes, V1 and V2.",
-            hint="A migration to V2 was interrupted; run it again while nobody writes.",
+            hint="A migration to V2 was interrupted; run it again without concurrent writers.",
         )
     return found.pop() if found else None
 
