@@ -23,7 +23,7 @@ from conroi.format.rowids import (
 )
 from conroi.format.segments import U64Array
 
-# What readers take for a row whose creation nobody recorded.
+# What readers assume for a row without a recorded creation version.
 _UNKNOWN_VERSION = 1
 
 

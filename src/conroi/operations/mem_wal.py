@@ -47,7 +47,7 @@ def with_compacted(
             raise InvalidInputError(
                 f"Generation {shard.generation} of shard {uuid.UUID(bytes=shard.shard_id.uuid)} is not newer than "
                 f"generation {known.generation}, which the table already has.",
-                hint="Somebody else compacted this shard meanwhile; read its state again.",
+                hint="A concurrent writer compacted this shard; read its state again.",
             )
     return _replaced(indices, at, details, step)
 

@@ -125,7 +125,7 @@ def _stamped(fragment: pb.DataFragment, base: Manifest, version: int) -> pb.Data
 
 
 def _identities(files: Sequence[pb.DataFile]) -> list[pb.DataFile]:
-    """The files without their sizes, which somebody may have filled in meanwhile."""
+    """The files without their sizes, which a concurrent commit may have filled in."""
     copies = [copied(file) for file in files]
     for file in copies:
         file.file_size_bytes = 0

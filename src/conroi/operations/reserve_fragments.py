@@ -15,7 +15,7 @@ _LARGEST_ID = (1 << 32) - 1
 
 @dataclass(frozen=True, slots=True)
 class ReserveFragments:
-    """Raise the highest fragment id by a number; the ids in between belong to whoever committed this."""
+    """Raise the highest fragment id by a number; the ids in between belong to the writer of this commit."""
 
     name: ClassVar[str] = "ReserveFragments"
 
