@@ -64,7 +64,7 @@ CATALOG: Mapping[str, Clause] = {
     ),
     "table/moved": _never("{mine} was only to be made if the table stayed as it was."),
     "table/contended": _again(
-        "{mine} would have gone on top of that, but each time that it tried somebody else was faster once more.",
+        "{mine} would have gone on top of that, but at each attempt a concurrent writer was faster.",
         "Run it again on version {version} with more retries, or write bigger batches.",
     ),
     # ----------------------------------------------------------------------- the columns
@@ -125,7 +125,7 @@ CATALOG: Mapping[str, Clause] = {
     "keys/other-columns": _again(
         "Both insert rows, but under different key columns, so {mine} cannot tell whether a key is there twice."
     ),
-    "keys/same": _again("{mine} brings in rows with the key {names}, and so did somebody else since."),
+    "keys/same": _again("{mine} brings in rows with the key {names}, and so did a concurrent commit."),
     "keys/maybe-same": _again(
         "Both insert rows under a key that must be unique, and {mine} may have a key in common with the other one."
     ),

@@ -118,7 +118,7 @@ _UNRELATED = frozenset(
 
 
 def are_unrelated(mine: str, theirs: str) -> bool:
-    """Whether two operations of these names always fit together, so that nobody needs to look at them."""
+    """Whether two operations of these names are always compatible, so that no check is needed."""
     return (mine, theirs) in _UNRELATED
 
 

@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class Outcome(Enum):
-    """What becomes of my change when another one was committed first."""
+    """Outcome of a conflict check: what happens to my change after a concurrent commit."""
 
     COMPATIBLE = "C"
     """It goes on top as it is."""
@@ -15,7 +15,7 @@ class Outcome(Enum):
     RETRYABLE = "R"
     """It is still wanted, but must be computed again on the newer version."""
     INCOMPATIBLE = "I"
-    """The other commit took away what it was about; somebody has to decide."""
+    """The concurrent commit removed what it changes; the user has to decide."""
 
     @property
     def lands(self) -> bool:

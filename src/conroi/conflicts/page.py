@@ -24,14 +24,15 @@ _WORDS = {
 }
 _INTRODUCTION = """\
 <!-- Rendered by `python -m conroi.conflicts.page`; a test compares. Do not edit by hand. -->
-# When two writers meet
+# Conflict resolution of concurrent writers
 
 Two writers start from the same version. One commits first. What becomes of the other one depends on what the two do.
-Nobody holds a lock: the second writer looks at what was committed since it began, and there are four answers.
+This is optimistic concurrency control: no lock is held. The second writer is checked against every commit since its
+base, with one of four outcomes.
 
-| | answer | what happens |
+| | outcome | what happens |
 |---|---|---|
-| C | compatible | your change goes on top, as when git merges two files that nobody else touched |
+| C | compatible | your change goes on top, as when git merges changes of two different files |
 | B | rebased | it goes on top after a small repair that loses nothing, as when git merges two places of one file |
 | R | retryable | `RetryableConflict`: it must be computed again on the newer version; a table's verbs do so |
 | I | incompatible | `IncompatibleConflict`: what your change was about is gone; you decide |

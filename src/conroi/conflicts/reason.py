@@ -96,7 +96,7 @@ class Reason:
         """One sentence on the commit that came first."""
         deed = _DEEDS.get(self.theirs, ("", "did something that this version of conroi does not know"))[1]
         if self.winner is None:
-            return f"Somebody else {deed} first."
+            return f"A concurrent transaction {deed} first."
         when = _clock(self.winner.timestamp_ns)
         said = f" (“{self.winner.message}”)" if self.winner.message else ""
         return f"Version {self.winner.version} of the table{said}, committed first{when}{self._by}, {deed}."

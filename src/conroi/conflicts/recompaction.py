@@ -69,7 +69,7 @@ def _deleted_in(group: Group, meeting: Meeting) -> dict[int, BitMap]:
 def _source(number: int, meeting: Meeting) -> Source:
     fragment = meeting.staged.base.fragments_by_id[number]
     if number not in meeting.contested:
-        # Nobody touched it: how many rows were copied is all that matters.
+        # No concurrent change: only the number of copied rows matters.
         return Source(fragment.physical_rows, _any_rows(fragment.deletion_file.num_deleted_rows), BitMap())
     before = meeting.deleted_at_base(number)
     if number in meeting.head.fragments_by_id:
