@@ -132,4 +132,4 @@ def locks_page(locks: Iterable[LockInfo]) -> Grid:
         (each.table, "waits" if each.is_waiting else "holds", plain(each.host), str(each.pid), moment(each.since))
         for each in locks
     ]
-    return grid("table|what|host|>process|since", rows, empty="Nobody holds an insert lock, and nobody waits for one.")
+    return grid("table|what|host|>process|since", rows, empty="No insert lock is held or waited for.")
