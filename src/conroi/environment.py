@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 
 class Environment(Protocol):
-    """What the outside world gives: a clock, a pause, chance, and names nobody else has."""
+    """Clock, sleep, randomness and unique ids."""
 
     def now_ns(self) -> int:
         """Wall clock, nanoseconds since 1970."""
@@ -34,7 +34,7 @@ class Environment(Protocol):
         ...
 
     def new_uuid(self) -> uuid.UUID:
-        """An id that nobody else has."""
+        """A unique id."""
         ...
 
 

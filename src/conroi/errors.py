@@ -107,7 +107,7 @@ def about(table: str) -> Generator[None]:
 
 
 class ConflictError(ConroiError):
-    """Somebody else committed first and the two changes do not fit together.
+    """A concurrent transaction committed first, and the two changes are not compatible.
 
     `base_version` is the version your change was made on, `version` the winner's,
     and `reason` says which rule met which operations.
@@ -179,7 +179,7 @@ class TooMuchContention(ConflictError):
 
 
 class LockTimeout(TooMuchContention):
-    """Somebody else held the insert lock for as long as we were willing to wait; nothing was done."""
+    """Another worker held the insert lock for longer than the timeout; nothing was done."""
 
     def __init__(
         self,
@@ -192,7 +192,7 @@ class LockTimeout(TooMuchContention):
     ) -> None:
         super().__init__(message, table=table, hint=hint)
         self.holder = holder
-        """Host and process that hold it; None if nobody could be found."""
+        """Host and process of the holder; None if unknown."""
         self.held_since = held_since
 
 

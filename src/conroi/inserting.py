@@ -184,7 +184,7 @@ class Inserting:
             try:
                 self._remove(note, f"remove an unfinished insert from {self._name}")
             except IncompatibleConflict as error:
-                # Somebody replaced the whole table just now; whether those rows are still there is to be seen again.
+                # The whole table was replaced concurrently; the next attempt checks whether those rows still exist.
                 raise RetryableConflict(error.message, table=error.table, hint="Insert again.") from error
 
     def _remove(self, note: InsertNote, message: str) -> None:

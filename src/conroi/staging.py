@@ -50,7 +50,7 @@ class Statements:
 
     @cached_property
     def current(self) -> Snapshot:
-        """What the next statement sees; worked out only if somebody looks."""
+        """What the next statement sees; computed on first access."""
         unseen: list[Statements] = []
         at: Statements = self
         while at.before_last is not None and "current" not in at.__dict__:
@@ -100,7 +100,7 @@ class Statements:
         return self._private(manifest, number)
 
     def _private(self, manifest: Manifest, number: int) -> Snapshot:
-        """The version after a statement. It keeps the number of the base: nobody else ever sees it."""
+        """The version after a statement. It keeps the number of the base: it is visible to this transaction only."""
         head = manifest.editable_head()
         head.version = number
         naming = self.base.naming if self.base is not None else ManifestNaming.V2

@@ -158,7 +158,7 @@ class Table(ReadableTable):
     ) -> TableTransaction:
         """Begin a transaction on this table alone: `with table.begin("load") as tx: tx.append(…); tx.delete(…)`.
 
-        It starts at the newest version and makes one new one. `strict` refuses if anybody else commits meanwhile.
+        It starts at the newest version and creates one new version. `strict` refuses after any concurrent commit.
         With an `idempotency_key` that was committed before, nothing is done again. With `keep="1h"` the version that it
         starts at is not collected for so long, or until the transaction ends.
         """
@@ -457,7 +457,7 @@ class Table(ReadableTable):
     def migrate_manifest_names(self) -> Table:
         """Give the manifests of an old table (V1, `7.manifest`) the names that new tables have, at its newest version.
 
-        Nobody may write meanwhile. A migration that was interrupted is finished by calling this again.
+        There must be no concurrent writers. An interrupted migration is completed by calling this again.
         """
         migrate_manifest_names(self._files)
         return self.latest()
