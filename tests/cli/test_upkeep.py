@@ -66,7 +66,7 @@ def test_mend_leaves_a_table_that_is_fine_as_it_is(cli: Run, lake: conroi.Lake) 
 
 
 def test_locks_says_who_holds_them(cli: Run, lake: conroi.Lake) -> None:
-    assert cli("locks", "lake").out == "Nobody holds an insert lock, and nobody waits for one.\n"
+    assert cli("locks", "lake").out == "No insert lock is held or waited for.\n"
     lake.set_locks("file")
     with lake.insert_lock("orders"):
         (held,) = cli("locks", "lake", "--json").json

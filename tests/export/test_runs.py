@@ -355,7 +355,7 @@ def test_who_looked_for_the_next_number_before_another_export_is_refused(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Exporting, "_next_row", too_early)
-        with pytest.raises(conroi.InsertInterrupted, match="at the same moment"):
+        with pytest.raises(conroi.InsertInterrupted, match="at the same time"):
             export.clickhouse(some(2), target, lake=local)
     assert runs(target) == [(0, 0, 3)] + [(1, 0, 3)] * (how == "is done")
 

@@ -170,7 +170,7 @@ def test_work_that_began_before_the_mending_is_done_again(tmp_path: Path) -> Non
     tx["t"].delete("n = 1")
     straddling = lance.dataset(path)
     conroi.connect(lake.uri).mend("t")
-    with pytest.raises(conroi.RetryableConflict, match="mended"):
+    with pytest.raises(conroi.RetryableConflict, match="repaired in version"):
         tx.commit()
     with pytest.raises(OSError, match=r"conflict|Incompatible"):
         straddling.delete("n = 2")
