@@ -37,24 +37,24 @@ C = TypeVar("C", bound=type)
 SHOWN_CHARACTERS = 60
 """Longer values are cut in messages."""
 NEAREST = 0.6
-"""How alike a name must be to be offered instead of an unknown one (see difflib)."""
+"""Minimum similarity of a known name to be suggested for an unknown one (see difflib)."""
 
 
 class Problem(NamedTuple):
-    """A value that cannot be taken."""
+    """An invalid value."""
 
     where: str
-    """Where it is inside the argument, such as `['v']`."""
+    """Its position inside the argument, such as `['v']`."""
     value: object
     expected: str
 
 
 Check = Callable[[object], Problem | None]
-"""What is wrong with a value; None if nothing is."""
+"""Returns what is wrong with a value; None if nothing is."""
 
 
 def checked_call(function: Callable[P, T]) -> Callable[P, T]:
-    """A public function that checks its arguments, and whose errors call a table what its users call it."""
+    """Decorator: validates the arguments of a public function, and names tables in its errors as users do."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -99,7 +99,7 @@ def _check(function: Callable[..., object], args: Sequence[object], kwargs: Mapp
 
 
 def checked_calls(owner: C) -> C:
-    """A class whose public methods check their arguments."""
+    """Class decorator: public methods validate their arguments."""
     for name, member in list(vars(owner).items()):
         if isinstance(member, types.FunctionType) and (not name.startswith("_") or name == "__getitem__"):
             setattr(owner, name, checked_call(member))
@@ -130,7 +130,7 @@ class _Checks:
             self.by_name[name] = check_of(wanted)
 
     def refuse(self, function: Callable[..., object], name: str, value: object) -> None:
-        """InvalidInputError if the value cannot be that of this argument."""
+        """InvalidInputError if the value is invalid for this argument."""
         check = self.by_name[name]
         if check is None or value is self._defaults[name]:
             return
@@ -146,7 +146,7 @@ _checks_of = functools.cache(_Checks)
 
 
 def printable(text: object, longest: int = 500) -> str:
-    """Text that came with the data, for a message: not longer than this, and as UTF-8."""
+    """Text from the data, for a message: truncated, and as UTF-8."""
     shown = str(text)
     shown = shown if len(shown) <= longest else shown[: longest - 1] + "…"
     return shown.encode("utf-8", "backslashreplace").decode()
@@ -170,7 +170,7 @@ def _unknown(function: Callable[..., object], name: str, known: Iterable[str]) -
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A sentence that offers the name that is most like this one; empty if none is."""
+    """A sentence that suggests the most similar name; empty if there is none."""
     import difflib
 
     found = difflib.get_close_matches(name, list(known), n=1, cutoff=NEAREST)
@@ -187,11 +187,11 @@ def _hint(problem: Problem) -> str:
 
 
 class _ByName:
-    """Stands for a class that its module imports only for type checkers: values are told by the name of their class."""
+    """Stands for a class that its module imports only for type checkers: values are matched by their class name."""
 
 
 class _RecordStore(Protocol):
-    """What tells a store of records from other objects."""
+    """Identifies a record store."""
 
     def key_of(self, objects: Any) -> str: ...
     def put_if_absent(self, records: Any, expected: Any = None) -> None: ...

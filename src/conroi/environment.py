@@ -18,7 +18,7 @@ class Environment(Protocol):
         ...
 
     def monotonic(self) -> float:
-        """A clock that never goes back, in seconds. It should go on while the machine is suspended."""
+        """Monotonic clock, in seconds. It should include the time in which the machine is suspended."""
         ...
 
     def sleep(self, seconds: float) -> None:
@@ -39,7 +39,7 @@ class Environment(Protocol):
 
 
 class SystemEnvironment:
-    """The real world."""
+    """The real clock, sleep and randomness."""
 
     def __init__(self) -> None:
         self._chance = random.SystemRandom()
@@ -101,10 +101,10 @@ def moment(environment: Environment) -> Moment:
 
 
 def seconds_since(environment: Environment, then: Moment) -> float:
-    """An upper estimate of the time since `then`: the larger of what the two clocks say.
+    """An upper bound of the time since `then`: the larger of what the two clocks say.
 
-    For every decision of the kind "so little time has passed that this cannot have been collected". A steady clock may
-    have stood still while the machine was suspended, and a wall clock may have been set back; each then understates the
+    For every decision of the kind "so little time has passed that this cannot have been collected". A monotonic clock
+    may have stopped while the machine was suspended, and a wall clock may have been set back; each then understates the
     time, and the other one does not. A wall clock that was set forward overstates it, which costs a request.
     """
     return max(environment.monotonic() - then.steady_s, (environment.now_ns() - then.wall_ns) / 1e9)

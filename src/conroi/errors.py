@@ -49,7 +49,7 @@ UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e
 
 
 def visible(text: str, *, lines: bool = True) -> str:
-    """The text with control characters as escapes: names come from other software, and a terminal would obey them.
+    """The text with control characters escaped: names come from other software, and a terminal would obey them.
 
     New lines and tabs stay, unless `lines` is False.
     """
@@ -60,9 +60,9 @@ def visible(text: str, *, lines: bool = True) -> str:
 
 
 class ConroiError(Exception):
-    """The root of all errors of conroi.
+    """Base class of all errors of conroi.
 
-    `table` and `version` say where, `hint` what to do now; each may be None.
+    `table` and `version` say where, `hint` what to do; each may be None.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ def _made_again(kind: type[ConroiError], message: str) -> ConroiError:
 
 @contextmanager
 def about(table: str) -> Generator[None]:
-    """Errors from inside that do not say which table they are about get to say it."""
+    """Context manager that adds the table to errors that do not name one."""
     try:
         yield
     except ConroiError as error:
@@ -109,8 +109,8 @@ def about(table: str) -> Generator[None]:
 class ConflictError(ConroiError):
     """A concurrent transaction committed first, and the two changes are not compatible.
 
-    `base_version` is the version your change was made on, `version` the winner's,
-    and `reason` says which rule met which operations.
+    `base_version` is the version that your change is based on, `version` that of the concurrent commit, and `reason`
+    has the conflict rule and both operations.
     """
 
     def __init__(
@@ -129,15 +129,15 @@ class ConflictError(ConroiError):
 
 
 class RetryableConflict(ConflictError):
-    """The change is right, but must be computed again on the newer version."""
+    """The change is valid, but must be computed again on the newer version."""
 
 
 class IncompatibleConflict(ConflictError):
-    """The other commit took away what this change was about; doing it again blindly would be wrong."""
+    """The concurrent commit removed what this change modifies; repeating it blindly would be wrong."""
 
 
 class ExpectedVersionMismatch(ConflictError):
-    """A table that had to stay at a version has moved."""
+    """A precondition failed: a table is not at its expected version."""
 
     def __init__(
         self,
@@ -154,11 +154,11 @@ class ExpectedVersionMismatch(ConflictError):
         self.expected = expected
         self.actual = actual
         self.is_retryable = is_retryable
-        """Whether only the isolation asked for it, so that the work may be run again; lake.run does."""
+        """Whether only the isolation level required it, so that the work may be run again; lake.run does."""
 
 
 class TooMuchContention(ConflictError):
-    """Every attempt lost its race; nothing was committed."""
+    """Every attempt lost its race against concurrent commits; nothing was committed."""
 
     def __init__(
         self,
@@ -197,14 +197,14 @@ class LockTimeout(TooMuchContention):
 
 
 class InsertInterrupted(ConflictError):
-    """The rows of others came between the pieces of an insert, or another worker took its place.
+    """Rows of other writers were committed between the pieces of an insert, or another worker fenced it off.
 
     None of its rows stay: its own worker removes them, or the next one that inserts.
     """
 
 
 class MergeConflict(ConflictError):
-    """Two branches changed the same things, each in its own way; nothing was merged. `conflicts` lists them all."""
+    """Both branches changed the same things differently; nothing was merged. `conflicts` lists all conflicts."""
 
     def __init__(
         self,
@@ -221,7 +221,7 @@ class MergeConflict(ConflictError):
 
 
 class CommitStateUnknown(ConroiError):
-    """The storage did not say whether the commit landed, and could not be asked.
+    """The response of the storage was lost, and the outcome of the commit could not be determined.
 
     No file of any attempt was deleted. Open the table later and compare `transaction_uuid`
     with `table.history()` before doing the work again.
@@ -241,14 +241,14 @@ class CommitStateUnknown(ConroiError):
 
 
 class CorruptionError(ConroiError):
-    """Bytes on disk are damaged or contradict each other."""
+    """Bytes on disk are damaged or inconsistent."""
 
 
 class ForkedTableError(CorruptionError):
-    """Another writer took a version's final name, past the lake, after the lake had published that version.
+    """An out-of-band writer took a version's final name after the lake had published that version.
 
-    Both versions are there and nothing was overwritten. The lake goes on reading its own; publications to the table
-    are refused until the other change is brought in.
+    Both versions exist and nothing was overwritten. The lake continues to read its own; publications to the table are
+    refused until the other change is merged by lake.mend().
     """
 
 
@@ -257,7 +257,7 @@ class NotFoundError(ConroiError):
 
 
 class VersionExpired(NotFoundError):
-    """The version was collected as an old one, maybe while it was being read."""
+    """The version expired and was garbage-collected, possibly while it was being read."""
 
     def __init__(
         self,
@@ -270,11 +270,11 @@ class VersionExpired(NotFoundError):
     ) -> None:
         super().__init__(message, table=table, version=version, hint=hint)
         self.collected_at = collected_at
-        """By the clock of the storage, a moment at which it was gone; None if that is not known."""
+        """Time by the storage's clock at which it was already collected; None if unknown."""
 
 
 class BaseVersionExpired(RetryableConflict, VersionExpired):
-    """The version on which a transaction or a verb was begun was collected; nothing was committed."""
+    """The base version of a transaction or a verb was garbage-collected; nothing was committed."""
 
     def __init__(
         self,
@@ -292,7 +292,7 @@ class BaseVersionExpired(RetryableConflict, VersionExpired):
 
 
 class InvalidInputError(ConroiError):
-    """What was asked cannot be done as asked; nothing was written."""
+    """The request is invalid; nothing was written."""
 
 
 class AlreadyExistsError(InvalidInputError):
@@ -300,7 +300,7 @@ class AlreadyExistsError(InvalidInputError):
 
 
 class DuplicateKeyError(InvalidInputError):
-    """A key that may be there once would be there twice; `keys` names some."""
+    """A unique key would occur twice; `keys` names some."""
 
     def __init__(
         self,
@@ -316,7 +316,7 @@ class DuplicateKeyError(InvalidInputError):
 
 
 class LocksRequired(InvalidInputError):
-    """The lake wants its inserts to be locked, and this connection cannot lock."""
+    """The lake requires insert locks, and this connection has none."""
 
 
 class UnknownArgumentError(InvalidInputError, TypeError):
@@ -336,4 +336,4 @@ class StoreError(ConroiError):
 
 
 class StoreUnavailable(StoreError):
-    """The storage did not answer, or answered in a way that may pass."""
+    """The storage did not respond, or failed in a way that may pass."""

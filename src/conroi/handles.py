@@ -52,26 +52,26 @@ if TYPE_CHECKING:
 
 
 class Life:
-    """Whether a transaction has ended, and how; its tables know it too."""
+    """State of a transaction: open or ended, and how; shared with its tables."""
 
     def __init__(self, begin: str, began_ns: int) -> None:
         self.ended: str | None = None
         self.began_ns = began_ns
         self.is_done = False
-        """Whether all of it was published before, under the same idempotency key, so that nothing is staged."""
+        """Whether its idempotency key was published before, so that it is a no-op."""
         self.lease: Lease | None = None
-        """Keeps the version that it began with."""
+        """Lease on the base version."""
         self._begin = begin
         self._lock = threading.Lock()
 
     def end(self, how: str) -> None:
-        """End it, which only the first can do."""
+        """End it; only the first call succeeds."""
         with self._lock:
             self.check_open()
             self.ended = how
 
     def release(self) -> None:
-        """Nothing of it needs its version any more. Best effort: the lease ends by itself."""
+        """Release the base version. Best effort: the lease expires by itself."""
         if self.lease is not None:
             with suppress(ConroiError):
                 self.lease.release()
@@ -86,13 +86,13 @@ class Life:
 
 
 class VersionsUpTo:
-    """The versions of a table up to one of them: what there is inside a transaction, whatever is committed since."""
+    """The versions of a table up to its base version: the history visible in a transaction's snapshot."""
 
     def __init__(self, inner: VersionStore, version: int, newest: Callable[[], Located] | None) -> None:
         self._inner = inner
         self._version = version
         self._newest = newest
-        """Where the last of them is; None for a table that has none yet."""
+        """The location of the newest of them; None for a table that has none yet."""
 
     def latest(self) -> Located | None:
         return None if self._newest is None else self._newest()
@@ -118,7 +118,7 @@ class VersionsUpTo:
         raise AssertionError("nothing is put inside a transaction")
 
     def saw(self, located: Located, at: Moment = LONG_AGO) -> None:
-        """What is newest does not matter here."""
+        """No-op: newer versions are not visible here."""
 
 
 class Handle:
@@ -140,13 +140,13 @@ class Handle:
         self.life = life
         self._must_fold = must_fold
         self.past = files if versions is None else replace(files, versions=versions)
-        """The storage with the versions of the transaction's beginning."""
+        """The storage with the versions of the transaction's snapshot."""
         base = 0 if statements.base is None else statements.base.version
         self.tags = TagsAtBeginning(self.past, base, life.began_ns)
         self.is_read = False
-        """Whether anything but its columns was looked at."""
+        """Whether anything but its columns was read."""
         self.is_version_read = False
-        """Whether anything was looked at that a compaction or a new index changes as well."""
+        """Whether anything was read that a compaction or a new index changes as well."""
         self._pinned_at: tuple[Snapshot, Pinned] | None = None
         self._lock = threading.RLock()
 
@@ -159,7 +159,7 @@ class Handle:
             return self._pinned_at[1]
 
     def stage(self, verb: Verb) -> Plan | None:
-        """Do a statement's work and add it; threads take turns, except while rows are only being written."""
+        """Execute a statement and stage its result; serialized between threads, except while rows are only written."""
         if self.life.is_done:
             return None
         is_append = isinstance(verb, Appending) and verb.adds_only_rows
@@ -178,11 +178,11 @@ class Handle:
             return self._add(plan)
 
     def using_base(self) -> AbstractContextManager[None]:
-        """Read the table inside of this: BaseVersionExpired if the version it began with was collected meanwhile."""
+        """Context manager around reads: BaseVersionExpired if the base version was collected meanwhile."""
         return version_in_use(self.files.objects, self.statements.base, is_base=True)
 
     def _pinned_for_append(self, statements: Statements) -> Pinned:
-        """What an append must know is the columns: those of the base, while only rows have changed."""
+        """The columns that an append needs: those of the base, while only rows have changed."""
         if statements.base is None or not statements.has_fields_of_base:
             return self.pinned()
         pinned_at = self._pinned_at
@@ -209,14 +209,14 @@ class Handle:
         return plan
 
     def close(self) -> Statements:
-        """All statements, when the transaction has ended: none is added any more."""
+        """All statements, at the end of the transaction: no more can be added."""
         with self._lock:
             return self.statements
 
 
 @checked_calls
 class TableInTransaction(Table):
-    """A table inside a transaction: its past is that of the transaction's beginning, and nothing is done at once."""
+    """A table inside a transaction: its history is that of the snapshot, and changes are staged."""
 
     _handle: Handle
 
@@ -226,17 +226,17 @@ class TableInTransaction(Table):
 
     @property
     def tags(self) -> Tags:
-        """The tags that the table had when the transaction began; they cannot be changed here."""
+        """The tags of the table in the transaction's snapshot; read-only here."""
         self._handle.life.check_open()
         return self._handle.tags
 
     def versions(self) -> list[int]:
-        """The numbers of the versions that there were when the transaction began, ascending."""
+        """The version numbers in the transaction's snapshot, ascending."""
         self._look_at_versions()
         return super().versions()
 
     def history(self, limit: int | None = None) -> list[past.Commit]:
-        """What was committed up to the transaction's beginning, newest first."""
+        """The commits in the transaction's snapshot, newest first."""
         self._look_at_versions()
         return super().history(limit)
 
@@ -248,7 +248,7 @@ class TableInTransaction(Table):
         as_of: datetime | str | None = None,
         keep: Duration | None = None,
     ) -> Table:
-        """The table at a version that there was when the transaction began, to be read."""
+        """The table at a version of the transaction's snapshot, read-only."""
         past = PastTable(self._handle, self._find(version, tag, as_of))
         past.lease = past._taken(keep)  # noqa: SLF001 (a Table like ourselves)
         return past
@@ -266,7 +266,7 @@ class TableInTransaction(Table):
             raise
 
     def _look_at_versions(self) -> None:
-        """Under serializable no version may be committed until the transaction is."""
+        """Under serializable isolation no version may be committed until the transaction is."""
         self._handle.life.check_open()
         self._handle.is_version_read = True
 
@@ -328,7 +328,7 @@ class TableInTransaction(Table):
 @checked_calls
 @stays_in_process("A table inside a transaction", "Pickle lake[name], or hand over table.to_arrow().")
 class TransactionTable(TableInTransaction):
-    """One table inside a transaction: reads what the transaction has made of it, and its verbs stage."""
+    """One table inside a transaction: reads see the transaction's own changes, and verbs stage changes."""
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
@@ -336,7 +336,7 @@ class TransactionTable(TableInTransaction):
 
     @property
     def _pinned(self) -> Pinned:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """What the next statement sees; asking for it is reading."""
+        """What the next statement sees; counts as a read."""
         self._handle.life.check_open()
         self._handle.is_read = True
         return self._handle.pinned()
@@ -354,7 +354,7 @@ class TransactionTable(TableInTransaction):
 
     @property
     def version(self) -> int:
-        """The version that the table had when the transaction began; 0 for one that is made here."""
+        """The base version of the table; 0 for one that is created here."""
         self._look_at_versions()
         return super().version
 
@@ -366,7 +366,7 @@ class TransactionTable(TableInTransaction):
 
     @property
     def unindexed(self) -> dict[str, int]:
-        """How many rows each index does not have, by its name; they are found by a scan. See optimize_indices()."""
+        """Number of rows not covered by each index, by its name; they are found by a scan. See optimize_indices()."""
         self._look_at_versions()
         return super().unindexed
 
@@ -413,7 +413,7 @@ class TransactionTable(TableInTransaction):
         spark: SparkSession | None = None,
         **how: Unpack[How],
     ) -> Table:
-        """As outside; here "auto" means "rows", which folds with other changes of rows into one Lance operation."""
+        """As Table.update(); here "auto" means "rows", which folds with other row changes into one Lance operation."""
         return super().update(values, where, params=params, mode="rows" if mode == "auto" else mode, spark=spark, **how)
 
     def clone(
@@ -434,7 +434,7 @@ class TransactionTable(TableInTransaction):
         )
 
     def do(self, verb: Verb) -> Plan | None:
-        """The lower layer of merges: any statement."""
+        """Internal interface of merges: any statement."""
         return self._planned(verb, {})[1]
 
     def _planned(self, verb: Verb, how: How) -> tuple[Table, Plan | None]:
@@ -451,7 +451,7 @@ class TransactionTable(TableInTransaction):
 
 @checked_calls
 class PastTable(TableInTransaction):
-    """A past version, seen from inside a transaction: it can only be read."""
+    """A past version, inside a transaction: read-only."""
 
     def __init__(self, handle: Handle, snapshot: Snapshot) -> None:
         self._handle = handle
@@ -466,7 +466,7 @@ class PastTable(TableInTransaction):
 
 
 def _names_rows(columns: Columns | None, filter: Predicate | None) -> bool:
-    """Whether rows are asked for by where they are."""
+    """Whether rows are requested by position."""
     said = [*(columns.values() if isinstance(columns, Mapping) else columns or ()), filter]
     return any("_rowid" in str(each) or "_rowaddr" in str(each) for each in said if each is not None)
 
@@ -481,7 +481,7 @@ def _check_how(how: How) -> None:
 
 
 class _Strict:
-    """A verb whose table must not move until the commit."""
+    """A verb that conflicts with any concurrent commit to its table."""
 
     def __init__(self, verb: Verb) -> None:
         self._verb = verb

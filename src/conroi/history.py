@@ -29,33 +29,33 @@ class Commit:
     version: int
     timestamp: datetime
     operation: str
-    """`Append`, `Delete`, …; `Unknown` if no transaction is left that says."""
+    """`Append`, `Delete`, …; `Unknown` if its transaction does not exist any more."""
     message: str | None
     writer: str
     """The software that wrote it, such as `lance 14.0.2`."""
     transaction_uuid: str | None
     read_version: int | None
-    """The version its author had seen."""
+    """The base version of its author."""
     rows: int
     """Live rows in that version."""
     properties: dict[str, str] = field(default_factory=dict[str, str])
 
 
 def history(files: TableFiles, limit: int | None = None, newest: int | None = None) -> Iterator[Commit]:
-    """Newest first, read as you go."""
+    """The commits, newest first, read lazily."""
     for snapshot in snapshots(files, limit, newest):
         yield _commit(files, snapshot)
 
 
 def snapshots(files: TableFiles, limit: int | None = None, newest: int | None = None) -> Iterator[Snapshot]:
-    """The versions themselves, newest first, read as you go."""
+    """The versions themselves, newest first, read lazily."""
     if limit is not None and limit < 0:
         raise InvalidInputError(f"{limit} versions cannot be listed.", table=files.root, hint="Give 0 or more.")
     yield from islice(_line(files, newest), limit if limit is None else min(limit, sys.maxsize))
 
 
 def _line(files: TableFiles, newest: int | None) -> Iterator[Snapshot]:
-    """The version and those it came from: a detached one from the version it was made on, the others in a row."""
+    """The version and its ancestors: of a detached one its base, of the others all lower numbers."""
     while newest is not None and is_detached(newest):
         snapshot = _by_number(files, newest)
         yield snapshot
@@ -85,7 +85,7 @@ def _commit(files: TableFiles, snapshot: Snapshot) -> Commit:
 def find(
     files: TableFiles, version: int | None = None, tag: str | None = None, as_of: datetime | str | None = None
 ) -> Snapshot:
-    """The version with this number, under this tag, or the newest not after this moment."""
+    """The version with this number, with this tag, or the newest one as of this time."""
     given = [name for name, value in (("version", version), ("tag", tag), ("as_of", as_of)) if value is not None]
     if len(given) != 1:
         raise InvalidInputError(
@@ -117,7 +117,9 @@ def _by_number(files: TableFiles, version: int) -> Snapshot:
 
 
 def moment_ns(as_of: datetime | str, table: str) -> int:
-    """A moment in nanoseconds since 1970: the end of its microsecond, so that the time a version shows finds it."""
+    """A time in nanoseconds since 1970: the end of its microsecond, so that the displayed time of a version finds
+    it.
+    """
     try:
         when = datetime.fromisoformat(as_of) if isinstance(as_of, str) else as_of
         return (when.astimezone(UTC) - _EPOCH) // timedelta(microseconds=1) * 1000 + 999
@@ -130,9 +132,9 @@ def moment_ns(as_of: datetime | str, table: str) -> int:
 
 
 def newest_at(objects: Objects, found: Sequence[Located], moment_ns: int) -> tuple[int, Snapshot | None]:
-    """How many of these versions, oldest first, are not newer than a moment, and the last of those, loaded.
+    """How many of these versions, oldest first, are not newer than a time, and the last of those, loaded.
 
-    By bisection: later versions have later times.
+    By binary search: later versions have later times.
     """
     best: Snapshot | None = None
     low, high = 0, len(found)

@@ -29,17 +29,17 @@ from conroi.transaction import Transaction
 _log = logging.getLogger(__name__)
 
 ATTEMPTS = 5
-"""So often a piece is tried that the remains of others were in the way of."""
+"""Maximum number of attempts to commit a piece while unfinished inserts of other workers are in the way."""
 
 Piece = Sequence[object]
-"""Data that one commit brings in."""
+"""Data of one commit of an insert."""
 Remains = Literal["remove", "keep"]
-"""What becomes of the rows that a dead worker left of an insert that it did not finish."""
+"""What to do with the partial insert of a crashed worker."""
 
 
 @dataclass(frozen=True)
 class Insert:
-    """What is to be inserted, and how."""
+    """An insert request."""
 
     sources: Piece
     chunk_rows: int | None = None
@@ -47,7 +47,7 @@ class Insert:
     message: str | None = None
     remains: Remains = "remove"
     incarnation: str | None = None
-    """Which table of that name is meant; None if any will do."""
+    """The table id that is meant; None for any table of that name."""
 
     def __post_init__(self) -> None:
         if self.chunk_rows is not None and not 1 <= self.chunk_rows < 1 << 63:
@@ -59,7 +59,7 @@ class Insert:
 
 
 def insert(catalog: Catalog, object_id: str, what: Insert) -> int:
-    """Take the table's lock and insert; the answer is how many rows. Every insert of a lake comes through here."""
+    """Acquire the table's lock and insert; returns the number of rows. Every insert of a lake goes through here."""
     with locks_of(catalog).held(object_id, what.wait_s) as holding:
         if what.incarnation is not None and holding.row.incarnation != what.incarnation:
             raise NotFoundError(
@@ -72,13 +72,13 @@ def insert(catalog: Catalog, object_id: str, what: Insert) -> int:
 
 
 def check_remains(remains: str) -> None:
-    """One of the things that can become of them."""
+    """Validate the option."""
     if remains not in get_args(Remains):
         raise InvalidInputError(f"remains={remains!r} is not known.", hint='Give "remove" or "keep".')
 
 
 class Inserting:
-    """One insert on its way, under its lock."""
+    """One insert, under its lock."""
 
     def __init__(self, catalog: Catalog, holding: Holding, what: Insert) -> None:
         self._catalog = catalog
@@ -138,7 +138,7 @@ class Inserting:
     # ------------------------------------------------------------------------ one piece
 
     def _in_spite_of_remains(self, piece: Piece, is_last: bool) -> None:
-        """The first piece also meets what a dead worker left, and removes it in a commit of its own."""
+        """Commit the first piece; a partial insert of a crashed worker is removed first, in a commit of its own."""
         is_reusable = not any(map(is_one_shot, piece))
         for attempt in range(1, ATTEMPTS + 1):
             try:
@@ -199,7 +199,7 @@ class Inserting:
         tx.commit()
 
     def _take_back(self) -> None:
-        """What a failed insert had committed goes at once, if it can; else the next worker removes it."""
+        """Roll back the committed pieces of a failed insert, best effort; else the next worker removes them."""
         landed = self._fence.landed
         if landed is not None and not landed.is_complete:
             with contextlib.suppress(ConroiError):
@@ -207,7 +207,7 @@ class Inserting:
 
 
 def chunks(reader: pa.RecordBatchReader, rows: int) -> Iterator[pa.Table]:
-    """Tables of so many rows; the last may be smaller."""
+    """Tables of this many rows; the last may be smaller."""
     kept: list[pa.RecordBatch] = []
     count = 0
     for batch in reader:

@@ -65,7 +65,7 @@ T = TypeVar("T")
 
 @checked_calls
 class Lake(LakeListing, LakeInserts, LakeScopes, LakeBranches, LakeUpkeep):
-    """A folder of Lance tables with one history: `conroi.connect(uri)` opens one, and makes it on first use.
+    """A catalog of Lance tables in one folder, with atomic multi-table transactions; `conroi.connect(uri)` opens one.
 
     >>> import conroi
     >>> lake = conroi.connect("memory://lake-example")
@@ -85,28 +85,28 @@ class Lake(LakeListing, LakeInserts, LakeScopes, LakeBranches, LakeUpkeep):
         self._pinned = pinned
         self._manifest = manifest
         self.lease: Lease | None = None
-        """Keeps the version of a lake at a version from being collected, if at(…, keep=…) was asked to."""
+        """Lease on the version of a past lake, if at(…, keep=…) was used."""
 
     # ------------------------------------------------------------------------ facts
 
     @property
     def uri(self) -> str:
-        """Where the lake is."""
+        """The location of the lake."""
         return self._catalog.uri
 
     @property
     def version(self) -> int:
-        """The lake's newest version; for a lake at a version, that one."""
+        """The newest version of the lake; for a lake from at(), its version."""
         return self._state().version
 
     @property
     def catalog(self) -> Catalog:
-        """The lower layer, for what publishes through this lake besides its own verbs."""
+        """Internal interface for publishing through this lake."""
         return self._catalog
 
     @property
     def pinned(self) -> LakeState | None:
-        """The state that this lake stays at, as at() gave it; None for the lake itself."""
+        """The state of a lake from at(); None for the lake itself."""
         return self._pinned
 
     def _name_for_errors(self, table: str | None) -> str | None:
@@ -140,7 +140,7 @@ class Lake(LakeListing, LakeInserts, LakeScopes, LakeBranches, LakeUpkeep):
     # ------------------------------------------------------------------------ tables
 
     def __getitem__(self, name: str) -> Table:
-        """The table of this name, pinned at the version that the lake has now."""
+        """The table of this name, pinned at its newest version."""
         sought = known_id(name, (self._pinned or self._catalog.known_state()).rows)
         with about(shown(sought)):
             if self._pinned is not None:
@@ -162,14 +162,15 @@ class Lake(LakeListing, LakeInserts, LakeScopes, LakeBranches, LakeUpkeep):
         return self._catalog.row(sought, state)
 
     def _published(self, name: str) -> Table:
-        """The table as this lake has just published it. The storage is not asked again: it may not answer now, and a
-        failure after the commit would read as a refusal."""
+        """The table as this lake has just published it. No request is sent: a failure after the commit would look
+        like a conflict.
+        """
         with about(name):
             row = self._catalog.row(object_id(name), self._catalog.known_state())
             return Table(table_files(self._catalog, row, self._publisher), self._catalog.snapshot(row))
 
     def files_at(self, folder: str) -> TableFiles | None:
-        """The storage of the table in this folder of the lake; None if the lake has none there."""
+        """The storage of the table in this folder of the lake; None if there is none."""
         for row in self._state().tables():
             if row.location is not None and table_of(row.location) == folder:
                 return table_files(self._catalog, row, self._publisher)
@@ -183,7 +184,7 @@ class Lake(LakeListing, LakeInserts, LakeScopes, LakeBranches, LakeUpkeep):
         tag: str | None = None,
         as_of: datetime | str | None = None,
     ) -> Table:
-        """The table of this name; with a version or tag of its own, or as it was at a moment, that version."""
+        """The table of this name; optionally at a version, at a tag, or as of a time."""
         if version is None and tag is None and as_of is None:
             return self[name]
         row = self._catalog.row(object_id(name), self._state())
@@ -205,10 +206,10 @@ class Lake(LakeListing, LakeInserts, LakeScopes, LakeBranches, LakeUpkeep):
         message: str | None = None,
         progress: Progress | None = None,
     ) -> Table:
-        """Make a table from a pyarrow schema (empty) or from data. Namespaces in its name are made with it.
+        """Create a table from a pyarrow schema (empty) or from data. Namespaces in its name are created with it.
 
-        `schema` gives data the types of its columns, vectors from lists among them. With `exist_ok=True` a table that
-        is there is opened and no row is written; AlreadyExistsError if its columns or its key are others.
+        `schema` sets the types of the data's columns, including fixed-size vectors. With `exist_ok=True` an existing
+        table is opened and no row is written; AlreadyExistsError if its columns or its key differ.
         """
         try:
             with self.begin(message or f"create {name}") as tx:
@@ -232,12 +233,12 @@ class Lake(LakeListing, LakeInserts, LakeScopes, LakeBranches, LakeUpkeep):
         return self._published(name)
 
     def drop_table(self, name: str, *, message: str | None = None) -> None:
-        """Take a table out of the lake; `lake.at(older)` still has it."""
+        """Drop a table; older versions of the lake (`lake.at(older)`) still have it."""
         with self.begin(message or f"drop {name}") as tx:
             tx.drop_table(name)
 
     def rename_table(self, name: str, new_name: str, *, message: str | None = None) -> Table:
-        """Give a table another name."""
+        """Rename a table."""
         self._refuse_pinned()
         _ = self[name]  # loaded before the commit
         with self.begin(message or f"rename {name} to {new_name}") as tx:
@@ -245,10 +246,12 @@ class Lake(LakeListing, LakeInserts, LakeScopes, LakeBranches, LakeUpkeep):
         return self._published(new_name)
 
     def mend(self, name: str, *, discard: bool = False) -> Table:
-        """Bring a forked table together again (see ForkedTableError): what was written by its path, on top of the lake.
+        """Repair a table that diverged after an out-of-band write (see ForkedTableError): rebase that write onto the
+        lake.
 
-        Where the two changes do not fit together, IncompatibleConflict says why; `discard=True` then goes on from the
-        lake's version. The other one stays readable by path under its number. A table that is fine stays as it is.
+        If the two changes are incompatible, IncompatibleConflict says why; `discard=True` then continues from the
+        lake's version. The other version stays readable by path under its number. A table that has not diverged is
+        unchanged.
         """
         self._refuse_pinned()
         with about(name):
@@ -256,7 +259,7 @@ class Lake(LakeListing, LakeInserts, LakeScopes, LakeBranches, LakeUpkeep):
         return self._published(name)
 
     def doctor(self, *, fix: bool = False, deep: bool = False, progress: Progress | None = None) -> Diagnosis:
-        """Look at everything the lake is made of, and say what is wrong; `fix` puts right what is safe.
+        """Check the integrity of the lake and report findings; `fix` repairs what is safe.
 
         Nothing is deleted, and nothing changes without `fix`. `deep` also reads all rows of all versions. `progress` is
         called with the number of things looked at so far.
@@ -287,13 +290,13 @@ class Lake(LakeListing, LakeInserts, LakeScopes, LakeBranches, LakeUpkeep):
         branch: str | None = None,
         keep: Duration | None = None,
     ) -> Transaction:
-        """Begin a transaction: `with lake.begin("nightly") as tx:`; all of it happens, or nothing.
+        """Begin a transaction: `with lake.begin("nightly") as tx:`. It is committed atomically, or rolled back.
 
-        `expect` names tables that must be at a version when it commits. With an `idempotency_key` that was published
-        before, nothing is done again. `retries` is how often to try again when others publish to the same tables (5),
-        and `timeout` for how many seconds (30); with a timeout alone, only that counts. `branch` begins it on another
-        branch of the lake. With `keep="1h"` the version that it reads is not collected for so long, or until it ends;
-        `tx.lease.renew()` prolongs that.
+        It reads one snapshot of all tables. `expect` gives versions that tables must have at commit. With an
+        `idempotency_key` that was committed before, it is a no-op. `retries` is the number of retries after conflicts
+        on the same tables (5), and `timeout` their time limit in seconds (30); with a timeout alone, only that counts.
+        `branch` begins it on another branch of the lake. `keep="1h"` protects its snapshot from garbage collection for
+        this time, or until it ends; `tx.lease.renew()` extends that.
         """
         if branch is not None:
             return self.branch(branch).begin(
@@ -328,10 +331,10 @@ class Lake(LakeListing, LakeInserts, LakeScopes, LakeBranches, LakeUpkeep):
         idempotency_key: str | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> T:
-        """Call `work(tx)` in a transaction and commit; if others were first, do both again in a new transaction.
+        """Call `work(tx)` in a transaction and commit; after a retryable conflict, run both again in a new transaction.
 
-        It ends with the last conflict when `retries` lost races (10) or `timeout` seconds are used up; with a timeout
-        alone, only that counts.
+        It raises the last conflict after `retries` lost races (10) or `timeout` seconds; with a timeout alone, only
+        that counts.
         """
         environment = self._catalog.environment
         budget = Budget(environment, retries, timeout)
@@ -359,9 +362,9 @@ class Lake(LakeListing, LakeInserts, LakeScopes, LakeBranches, LakeUpkeep):
                 return done
 
     def query(self, text: str, params: QueryParams | None = None) -> QueryResult:
-        """One SELECT of DuckDB's SQL over the lake's tables, all at one version; `params` fill in `?` or `$name`.
+        """Run one SELECT in DuckDB's SQL over a snapshot of all tables; `params` fill in `?` or `$name`.
 
-        Nothing but the tables can be read, and nothing be written. Wants the extra `conroi[duckdb]`.
+        Only the tables can be read, and nothing can be written. Needs the extra `conroi[duckdb]`.
 
         >>> import conroi
         >>> lake = conroi.connect("memory://query-example")
@@ -372,9 +375,10 @@ class Lake(LakeListing, LakeInserts, LakeScopes, LakeBranches, LakeUpkeep):
         return query(self.current(), text, params)
 
     def sql(self, spark: SparkSession, query: str) -> DataFrame | Statement:
-        """One statement of Spark SQL over the lake's tables: a query at one version of all, or a change of one table.
+        """Run one statement of Spark SQL: a query over a snapshot of all tables, or a change of one table.
 
-        SELECT gives a DataFrame; INSERT, UPDATE, DELETE and MERGE INTO are a transaction each, and say what they did.
+        SELECT returns a DataFrame; INSERT, UPDATE, DELETE and MERGE INTO are one transaction each, and return a
+        summary.
         """
         return in_spark("sql").lake_sql(self, spark, query)
 
@@ -388,10 +392,10 @@ class Lake(LakeListing, LakeInserts, LakeScopes, LakeBranches, LakeUpkeep):
         as_of: datetime | str | None = None,
         keep: Duration | None = None,
     ) -> Lake:
-        """The lake as it was: by version, by tag, or at a moment. It can only be read.
+        """The lake as of a version, a tag, or a time (time travel). Read-only.
 
-        With `keep="1h"` the version and all that it lists are not collected for so long: `past.lease` can be renewed,
-        released, and used as a `with` block.
+        `keep="1h"` protects the version and all its table versions from garbage collection for this time: `past.lease`
+        can be renewed, released, and used as a `with` block.
         """
         past = self._at(version, tag, as_of)
         past.lease = past._leased(past.version, keep)  # noqa: SLF001 (a Lake like ourselves)
@@ -412,13 +416,13 @@ class Lake(LakeListing, LakeInserts, LakeScopes, LakeBranches, LakeUpkeep):
         return Lake(self._catalog, self._manifest, pinned=state)
 
     def current(self) -> Lake:
-        """The lake as it is now, with all tables at one version; it can only be read, and stays as it is."""
+        """A read-only snapshot of the lake, with all tables at their newest versions."""
         if self._pinned is not None:
             return self
         return Lake(self._catalog, self._manifest, pinned=self._catalog.current())
 
     def history(self, limit: int | None = None) -> list[LakeCommit]:
-        """What was published, newest first."""
+        """The commits of the lake, newest first."""
         published = self._catalog.heads.history(self._state().version, limit)
         return Listing(map(lake_commit, published), lake_history_page)
 
@@ -434,7 +438,7 @@ class Lake(LakeListing, LakeInserts, LakeScopes, LakeBranches, LakeUpkeep):
             raise self._catalog.heads.read_only()
 
     def __reduce__(self) -> Reduced:
-        """Another process opens the lake again; credentials come from its environment."""
+        """Pickle as an address; the other process opens the lake again, with credentials from its environment."""
         return reduced_lake(self)
 
     def __repr__(self) -> str:
@@ -459,12 +463,12 @@ def connect(
     create: bool = True,
     environment: Environment = SYSTEM,
 ) -> Lake:
-    """Open the lake at a path or URI, or a branch of it; an empty place becomes a new lake.
+    """Open the lake at a path or URI, or a branch of it; an empty location becomes a new lake.
 
-    With `create=False` a place without a lake is NotFoundError. No lake is made inside a table or another lake.
-    `durable=True` syncs on local disk before a commit answers. `locks` is the address of the database in which inserts
-    are locked, `postgresql://…`. Files outside the lake to which a table refers are not read, unless they are below one
-    of `allow_bases`.
+    With `create=False` a location without a lake is NotFoundError. No lake is created inside a table or another lake.
+    `durable=True` syncs to local disk before a commit returns. `locks` is the address of the database for insert locks,
+    `postgresql://…`. Files outside the lake that a table references are not read, unless they are below one of
+    `allow_bases`.
     """
     checked_address(locks)
     catalog, manifest = open_catalog(

@@ -36,7 +36,7 @@ class LakeBranches:
 
     @property
     def branch_name(self) -> str:
-        """The branch that this lake is; `main` if it is not on another one."""
+        """The name of this lake's branch; `main` for the main branch."""
         return self._catalog.identity.name
 
     @property
@@ -56,7 +56,7 @@ class LakeBranches:
         return BranchedLake(main, files)
 
     def branch(self, name: str) -> Lake:
-        """A branch as a lake of its own: everything that works on a lake works there, and main does not see it."""
+        """A branch as a lake of its own; its commits are not visible on main until it is merged."""
         branched = self._branched()
         return self._opened(*branched.opened(branched.names.get(name)))
 
@@ -70,7 +70,7 @@ class LakeBranches:
         return Lake(catalog, files, pinned=pinned)
 
     def resolve(self, of: Lake | int | str) -> Lake:
-        """A lake by what people call it: a branch, a tag, a version of this lake, or a lake itself.
+        """The lake of a reference: a branch, a tag, a version of this lake, or a lake itself.
 
         A name that is both a branch and a tag is the branch.
         """
@@ -94,7 +94,7 @@ class LakeBranches:
 
     @property
     def tags(self) -> Tags:
-        """Names for versions of the lake, on whatever branch; a new one names a version of this branch."""
+        """Tags: names for versions of the lake, on any branch; a new one names a version of this branch."""
         branched = self._branched()
         files = branched.manifest if self._manifest is None else self._manifest
         tags = LakeTags(files, self.version, home=branched.manifest.objects, branch=self._catalog.branch)
@@ -102,7 +102,7 @@ class LakeBranches:
         return tags
 
     def _at_tag(self, name: str) -> Lake:
-        """The lake at the version that the tag names, on the branch that it is on."""
+        """The lake at the version and branch of the tag."""
         tag = self.tags.get(name)
         branched = self._branched()
         branches = {branch.lance_name: branch for branch in self.branches}
@@ -118,9 +118,9 @@ class LakeBranches:
     # ------------------------------------------------------------------------ comparing and merging
 
     def diff(self, a: Lake | int | str, b: Lake | int | str, *, keys: bool = True) -> LakeDiff:
-        """What one state of the lake has that another has not, by table: rows, columns and (`keys`) changed keys.
+        """The differences between two states of the lake, by table: rows, columns and (`keys`) changed keys.
 
-        Each is a branch, a tag, a version of this lake, or a lake. Only what differs is read.
+        Each is a branch, a tag, a version of this lake, or a lake. Only files that differ are read.
         """
         from conroi.branching.diff import lake_diff
 
@@ -136,10 +136,10 @@ class LakeBranches:
         message: str | None = None,
         author: str | None = None,
     ) -> LakeMerge:
-        """Bring what was done on a branch into another (by default this one): all tables in one commit, or none.
+        """Three-way merge of a branch into another (by default this one): all tables in one commit, or none.
 
-        Where both changed the same thing, MergeConflict lists it by table and key, unless `prefer` says whose change
-        counts: "source", "target", or a function that gets each conflict and answers one of the two.
+        Where both changed the same thing, MergeConflict lists it by table and key, unless `prefer` decides: "source",
+        "target", or a function that gets each conflict and returns one of the two.
         """
         from conroi.branching.merging import merge
 

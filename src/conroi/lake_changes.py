@@ -22,33 +22,33 @@ if TYPE_CHECKING:
 
 Rows = Mapping[str, "Row"]
 MAINTENANCE = frozenset({"Rewrite", "CreateIndex", "ReserveFragments"})
-"""Operations that leave the rows as they are, in other files perhaps."""
+"""Operations that leave the rows unchanged, possibly in other files."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableChange:
-    """What one version of a lake did to one table."""
+    """The change of one table by one version of a lake."""
 
     name: str
     what: str
     """`created`, `dropped`, `renamed from …`, or the Lance operation, such as `Append`."""
     before: int | None
-    """The version the table had; None for a new one."""
+    """The previous version of the table; None for a new one."""
     version: int | None
-    """The version it got; None for one that was dropped."""
+    """The new version of the table; None for a dropped one."""
     rows_added: int | None = 0
-    """None if it is not known any more."""
+    """None if unknown, because versions were collected."""
     rows_removed: int | None = 0
     rebased_over: tuple[int, ...] = ()
-    """The versions of others that it was put on top of."""
+    """The concurrent versions that it was rebased over."""
 
 
 @dataclass(frozen=True, slots=True)
 class LakeChange:
-    """One version of a lake, with what it did to each table."""
+    """One version of a lake, with its changes by table."""
 
     entry: LakeCommit
-    """What history() says of it."""
+    """Its entry in history()."""
     tables: tuple[TableChange, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -163,7 +163,7 @@ def _version(row: Row | None) -> int | None:
 
 
 def row_changes(before: Manifest | None, after: Manifest) -> tuple[int, int]:
-    """How many rows came and went; a row that was written anew counts as both, as a changed line does in git."""
+    """How many rows were added and removed; an updated row counts as both, as a changed line does in git."""
     old = {} if before is None else before.fragments_by_id
     new = after.fragments_by_id
     added = sum(_live(each) for number, each in new.items() if number not in old)
@@ -176,7 +176,7 @@ def _live(fragment: Any) -> int:
 
 
 def rebased_over(version: int, transaction: Transaction | None) -> tuple[int, ...]:
-    """The versions that others committed while this one was made."""
+    """The concurrent versions that were committed while this one was prepared."""
     if transaction is None or transaction.read_version == 0 or transaction.read_version >= version:
         return ()
     made_on = int(transaction.properties.get(BASE_PROPERTY) or transaction.read_version)

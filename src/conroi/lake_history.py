@@ -18,11 +18,11 @@ class LakeCommit:
     message: str | None
     author: str | None
     tables: dict[str, int | None] = field(default_factory=dict[str, "int | None"])
-    """The tables it changed, with the version each got; None for one that was dropped."""
+    """The tables that it changed, with their new versions; None for a dropped one."""
     properties: dict[str, str] = field(default_factory=dict[str, str])
     idempotency_key: str | None = None
     operation: str = ""
-    """What was done to `__manifest`; anything but `Update` was another software."""
+    """The operation on `__manifest`; anything but `Update` is by other software."""
 
 
 def lake_commit(published: Published) -> LakeCommit:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @checked_calls
 class LakeInserts:
-    """What a lake can do about inserts and their locks."""
+    """Inserts of a lake, and their locks."""
 
     _catalog: Catalog
     _manifest: TableFiles | None
@@ -50,12 +50,13 @@ class LakeInserts:
         message: str | None = None,
         remains: Remains = "remove",
     ) -> Table:
-        """Add rows as one unbroken run, in one commit or, with `chunk_rows`, in pieces of at most so many rows.
+        """Insert rows with consecutive row ids, in one commit or, with `chunk_rows`, in pieces of at most this many
+        rows.
 
         The rows of a Spark DataFrame are written by executors, in one job.
 
-        `wait_s` bounds the wait for the insert lock, where the lake has locks. Rows that a dead worker left of an
-        insert that it did not finish are removed first; `remains="keep"` keeps them.
+        `wait_s` is the timeout of the insert lock in seconds, where the lake has locks. The partial insert of a crashed
+        worker is removed first; `remains="keep"` keeps it.
         """
         return self.concat(name, [data], chunk_rows=chunk_rows, wait_s=wait_s, message=message, remains=remains)
 
@@ -69,7 +70,7 @@ class LakeInserts:
         message: str | None = None,
         remains: Remains = "remove",
     ) -> Table:
-        """Add the rows of many sources, in this order, as one unbroken run."""
+        """Insert the rows of several sources, in this order, with consecutive row ids."""
         self._refuse_pinned()
         insert(self._catalog, object_id(name), Insert(list(sources), chunk_rows, wait_s, message, remains))
         return self._published(name)
@@ -90,12 +91,12 @@ class LakeInserts:
         If the rows then turn out to be unreadable, the new table stays, empty: other workers may already wait for it.
         """
         self._refuse_pinned()
-        Insert([], chunk_rows, wait_s, message, remains)  # refused before the table is made
+        Insert([], chunk_rows, wait_s, message, remains)  # refused before the table is created
         rows: Any = data
         if name not in self:
             source = from_elsewhere(data) or to_reader(data)
             rows = source if is_one_shot(data) else data
-            with contextlib.suppress(AlreadyExistsError):  # another worker made it just now
+            with contextlib.suppress(AlreadyExistsError):  # created concurrently by another worker
                 cast("Lake", self).create_table(name, source.schema, key=key, stable_row_ids=True)
         return self.insert(name, rows, chunk_rows=chunk_rows, wait_s=wait_s, message=message, remains=remains)
 
@@ -107,11 +108,11 @@ class LakeInserts:
         return InsertLock(locks_of(self._catalog), object_id(name), wait_s)
 
     def locks(self) -> list[LockInfo]:
-        """Who holds insert locks of this lake, and who waits for them."""
+        """The holders of insert locks of this lake, and the workers that wait for them."""
         return locks_of(self._catalog).listing()
 
     def set_locks(self, mode: Mode) -> None:
-        """Record which insert locks the lake wants: "postgresql", "file" (one machine) or "none"."""
+        """Set the kind of insert locks of the lake: "postgresql", "file" (one machine) or "none"."""
         self._refuse_pinned()
         checked_mode(mode)
         if self._manifest is not None:

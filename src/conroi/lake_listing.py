@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @checked_calls
 class LakeListing:
-    """What a lake can do about its list."""
+    """Namespaces and registration of tables."""
 
     _catalog: Catalog
 
@@ -38,12 +38,12 @@ class LakeListing:
         def _refuse_pinned(self) -> None: ...
 
     def create_namespace(self, name: str, *, message: str | None = None) -> None:
-        """Make a namespace; `lake.create_table("sales.orders", …)` makes `sales` by itself."""
+        """Create a namespace; `lake.create_table("sales.orders", …)` creates `sales` by itself."""
         key = object_id(name)
         self._publish_new({key: Row(key, NAMESPACE)}, message or f"create namespace {name}")
 
     def drop_namespace(self, name: str, *, message: str | None = None) -> None:
-        """Take an empty namespace out of the lake."""
+        """Drop an empty namespace."""
         key = object_id(name)
         state = self._state()
         row = state.rows.get(key)
@@ -52,7 +52,7 @@ class LakeListing:
         self._publish_rows({key: None}, message or f"drop namespace {name}", state)
 
     def register(self, name: str, location: str, *, message: str | None = None) -> Table:
-        """Bring a Lance table that is in a folder of this lake into its list, at its newest version."""
+        """Register an existing Lance table in a folder of this lake, at its newest version."""
         key = object_id(name)
         location = self._checked_location(location)
         row = found_row(self._catalog, key, location)
@@ -83,11 +83,11 @@ class LakeListing:
         return location
 
     def deregister(self, name: str, *, message: str | None = None) -> str:
-        """Take a table out of the list and leave its folder alone; the answer is where that is.
+        """Remove a table from the catalog and keep its folder; returns the folder's location.
 
-        All that the lake has of it is in the folder first, so ExpectedVersionMismatch if a concurrent writer commits.
-        From then on expire() and gc() leave the folder alone, also where older versions of the lake still list the
-        table; those read it for as long as the owner of the folder keeps its versions.
+        Everything that the lake has of it is finalized in the folder first, so ExpectedVersionMismatch after a
+        concurrent commit. From then on expire() and gc() ignore the folder, also where older versions of the lake still
+        list the table; those can read it for as long as the owner of the folder keeps its versions.
         """
         row = self._catalog.row(object_id(name), self._state())
         expected: dict[str, int] = {}
@@ -102,7 +102,7 @@ class LakeListing:
         return location_of(row)
 
     def adopt(self, message: str | None = None) -> list[str]:
-        """Bring every Lance table in the lake's folder that it does not know into its list; the answer: their names."""
+        """Register every unregistered Lance table in the lake's folder; returns their names."""
         known = {row.location for row in self._state().rows.values()}
         found: dict[str, Row | None] = {}
         for folder in self._folders():
@@ -119,7 +119,7 @@ class LakeListing:
         return sorted(names)
 
     def _publish_new(self, rows: Mapping[str, Row | None], message: str) -> None:
-        """Names that must be free: at first here, and then until they are published."""
+        """Publish names that must be free, checked here and again at the commit."""
         state = self._catalog.state()
         for key in rows:
             if key in state.rows:

@@ -37,7 +37,7 @@ class Scannable(Protocol):
 
 
 class Tables(Protocol):
-    """What a query is asked of: a lake at one version, or a transaction."""
+    """The subject of a query: a snapshot of a lake, or a transaction."""
 
     def tables(self) -> list[str]: ...
     def __contains__(self, name: str) -> bool: ...
@@ -46,7 +46,7 @@ class Tables(Protocol):
 
 @stays_in_process("The result of a query", "Hand over result.to_arrow().")
 class QueryResult:
-    """The answer of a query: a stream that is read once, or, from the first to_arrow() on, a table."""
+    """The result of a query: a stream that is read once, or, after the first to_arrow(), a table."""
 
     def __init__(
         self, reader: pa.RecordBatchReader, connection: duckdb.DuckDBPyConnection, scans: Sequence[Scan] = ()
@@ -59,7 +59,7 @@ class QueryResult:
 
     @cached_property
     def columns(self) -> list[str]:
-        """The names of the columns; one that comes again gets a number."""
+        """The names of the columns; a duplicate gets a number."""
         names: list[str] = []
         for name in self._types.names:
             again = (f"{name}_{number}" for number in count(1))
@@ -99,7 +99,7 @@ class QueryResult:
             raise self._typed(error) from error
 
     def to_arrow(self) -> pa.Table:
-        """The rows as an Arrow table, which is kept."""
+        """The rows as an Arrow table, which is cached."""
         if self._table is None:
             self._table = pa.Table.from_batches(list(self.to_batches()), self.schema)
         return self._table
@@ -122,7 +122,7 @@ class QueryResult:
         return cast("Any", self.to_reader()).__arrow_c_stream__(requested_schema)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """The rows as dicts, as long as more are asked for."""
+        """The rows as dicts, read lazily."""
         for batch in self.to_batches():
             yield from batch.to_pylist()
 
@@ -131,14 +131,14 @@ class QueryResult:
         return f"QueryResult({columns}); to_arrow(), to_pandas() and to_pylist() give the rows"
 
     def _typed(self, error: Exception) -> ConroiError:
-        """What a scan ran into, if one did: on its way through DuckDB an error loses its type."""
+        """The original error of a scan: on its way through DuckDB an error loses its type."""
         for failure in (failure for scan in self._scans for failure in scan.failures):
             return failure
         return InvalidInputError(_first_line(error), hint="Check the query; a value may not fit its type.")
 
 
 def query(source: Tables, text: str, params: QueryParams | None = None) -> QueryResult:
-    """The answer to one SELECT."""
+    """The result of one SELECT."""
     connection = _connected()
     import duckdb
 
@@ -162,7 +162,7 @@ def query(source: Tables, text: str, params: QueryParams | None = None) -> Query
 
 
 def _connected() -> duckdb.DuckDBPyConnection:
-    """A database of its own in memory, which reaches no file and no network and cannot be told to."""
+    """A private in-memory database without access to files and network."""
     try:
         import duckdb
     except ImportError as error:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class Job:
     """The tables of one job, named `j_<id>_…`: shared between its workers, dropped when the job ends.
 
-    Inserts into them are locked like any other. Only who leaves the `with` block drops them.
+    Inserts into them are locked like any other. Only the worker that leaves the `with` block drops them.
     """
 
     def __init__(self, lake: Lake, job_id: str) -> None:
@@ -34,7 +34,7 @@ class Job:
         self.id = job_id
 
     def name(self, table: str) -> str:
-        """What a table of this job is called in the lake."""
+        """The name of a job's table in the lake."""
         return f"j_{self.id}_{table}"
 
     def __getitem__(self, table: str) -> Table:
@@ -88,7 +88,7 @@ class LakeScopes:
 
     @contextlib.contextmanager
     def temp_table(self, schema_or_data: pa.Schema | Data, *, stable_row_ids: bool = True) -> Generator[str]:
-        """A table of this worker alone, not locked, dropped when the `with` block ends; the block gets its name."""
+        """A temporary table of this worker, not locked, dropped at the end of the `with` block; yields its name."""
         name = f"tmp_{self._catalog.environment.new_uuid().hex}"
         cast("Lake", self).create_table(name, schema_or_data, stable_row_ids=stable_row_ids)
         try:
@@ -102,7 +102,9 @@ class LakeScopes:
         return Job(cast("Lake", self), job_id)
 
     def copy(self, name: str, new_name: str) -> Table:
-        """A new table with the rows of another. Not locked: two copies to one name are the pipeline's mistake."""
+        """A new table with the rows of another. Not locked: two concurrent copies to one name are the pipeline's
+        mistake.
+        """
         source = self[name]
         rows = pa.RecordBatchReader.from_batches(source.schema, source.to_batches())
         return cast("Lake", self).create_table(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @checked_calls
 class LakeUpkeep:
-    """Forgetting and collecting."""
+    """Retention and garbage collection of a lake."""
 
     _catalog: Catalog
     _manifest: TableFiles | None
@@ -35,7 +35,7 @@ class LakeUpkeep:
         def _refuse_pinned(self) -> None: ...
 
     def _leased(self, version: int, keep: Duration | None) -> Lease | None:
-        """A lease on a version of the lake for so long."""
+        """A lease on a version of the lake."""
         if keep is None:
             return None
         objects, heads = self._lease_objects(), self._catalog.heads
@@ -59,11 +59,13 @@ class LakeUpkeep:
         )
 
     def _lease_objects(self) -> Objects:
-        """Where leases are: beside the list of the branch, or in the lake's folder if a store has the history."""
+        """The storage of leases: beside the branch's `__manifest`, or in the lake's folder if a store has the
+        history.
+        """
         return self._catalog.root if self._manifest is None else self._manifest.objects
 
     def leases(self) -> list[LeaseInfo]:
-        """The leases on versions of the lake that have not ended, by the storage's own clock.
+        """The active leases on versions of the lake, by the storage's own clock.
 
         Those on versions of one table are in `table.leases()`.
         """
@@ -77,10 +79,10 @@ class LakeUpkeep:
         dry_run: bool = True,
         progress: Callable[[int], None] | None = None,
     ) -> Expired:
-        """Forget versions of the lake that others followed so long ago, and versions of tables that only they had.
+        """Expire versions of the lake that were superseded this long ago, and table versions that only they pin.
 
-        The newest `keep`, tagged ones and what branches need stay. By default it only says what it would do.
-        `progress` is called with the number of tables looked at. See docs/maintenance.md.
+        The newest `keep`, tagged ones and what branches need stay. By default it is a dry run. `progress` is called
+        with the number of tables processed. See docs/maintenance.md.
         """
         from conroi.maintenance.lake_expiring import expire_lake
 
@@ -94,10 +96,10 @@ class LakeUpkeep:
         dry_run: bool = True,
         progress: Callable[[int], None] | None = None,
     ) -> Collected:
-        """Delete files that no version refers to any more and that are older than this.
+        """Garbage collection: delete unreferenced files that are older than this.
 
-        What running writers have staged is safe if it is younger; a writer that takes longer finds out before it
-        commits, and does its work again. `progress` is called with the number of folders looked at.
+        Files staged by running writers are safe while they are younger; a writer that takes longer detects the deletion
+        before it commits, and repeats its work. `progress` is called with the number of folders processed.
         """
         from conroi.maintenance.lake_collecting import collect_lake
 

@@ -105,7 +105,7 @@ def lake_around(
     allow_bases: Bases | None = None,
     environment: Environment = SYSTEM,
 ) -> tuple[Lake, str] | None:
-    """The lake that a path is in, and the folder in it; None if the folder above is no lake."""
+    """The lake that contains a path, and the folder in it; None if the parent folder is not a lake."""
     if isinstance(uri, str) and uri.lower().startswith("s3+ddb://"):
         return None
     found = split_inside(uri, storage_options)
@@ -140,7 +140,7 @@ def lake_around(
 
 
 def _branch_around(uri: Uri, **settings: Any) -> tuple[Lake, str] | None:
-    """The branch of a lake that a path is in: the folder of a table on a branch is below that of the table."""
+    """The lake branch that contains a path: the folder of a table on a branch is below that of the table."""
     path = os.fspath(uri).rstrip("/")
     table = table_of(path)
     found = None if table == path else lake_around(table, **settings)
@@ -162,7 +162,7 @@ def clone_target(
     put: Put,
     environment: Environment,
 ) -> tuple[TableFiles, tuple[Lake, tuple[str, str]] | None]:
-    """The place for a clone; in the folder of a lake also the lake, and under which name and from where to list it."""
+    """The location for a clone; in the folder of a lake also the lake, and how to register it."""
     found = lake_around(uri, store=store, storage_options=storage_options, durable=durable, environment=environment)
     if found is None:
         files = table_files(
@@ -191,7 +191,7 @@ def clone_target(
 
 
 def refuse_lake_commit(uri: Uri, commit_lock: CommitLock | None, put: Put) -> None:
-    """A table of a lake becomes real together with others: by the lake's own commit, which has neither option."""
+    """Tables of a lake are committed by the lake, which supports neither option."""
     if commit_lock is not None or put != "conditional":
         raise InvalidInputError(
             "This table belongs to a lake, which commits for it.",
@@ -218,13 +218,14 @@ def open_table(
 ) -> Table:
     """Open a Lance table at its newest version, or at another by number or tag; of a lake's table, also on a branch.
 
-    `store` is the external manifest store that the table is under, if it is under one: `sqlite:///file.db`,
+    `store` is the external manifest store of the table, if it has one: `sqlite:///file.db`,
     `postgresql://user:password@host/database` or `dynamodb://table?region=…`; all its writers must name it.
-    `storage_options` also reach pylance. `durable=True` syncs on local disk before a commit answers. `commit_lock`
-    (called with the version, gives a context manager) makes commits safe on storage without conditional writes.
+    `storage_options` are passed to pylance too. `durable=True` syncs to local disk before a commit returns.
+    `commit_lock` (called with the version, returns a context manager) makes commits safe on storage without conditional
+    writes.
 
-    Files outside the table (or its lake) to which it refers are not read, unless they are below one of `allow_bases`: a
-    shallow clone needs the folder of the table that it was made from.
+    Files outside the table (or its lake) that it references are not read, unless they are below one of `allow_bases`: a
+    shallow clone needs the folder of its source table.
 
     >>> import conroi
     >>> made = conroi.create_table("memory://open-example", [{"id": 1}])
@@ -268,11 +269,11 @@ def create_table(
     progress: Progress | None = None,
     environment: Environment = SYSTEM,
 ) -> Table:
-    """Make a Lance table from a pyarrow schema (empty) or from data.
+    """Create a Lance table from a pyarrow schema (empty) or from data.
 
-    `key` declares the column or columns by which rows are told apart; they may not be null. With `stable_row_ids` rows
-    keep their id when they are updated or compacted. A path inside a lake makes a table of that lake. `schema` gives
-    data the types of its columns. With `exist_ok=True` a table that is there is opened and no row is written.
+    `key` declares the primary key column or columns; they may not be null. With `stable_row_ids` rows keep their id
+    when they are updated or compacted. A path inside a lake creates a table of that lake. `schema` sets the types of
+    the data's columns. With `exist_ok=True` an existing table is opened and no row is written.
     """
     lake = lake_around(uri, store=store, storage_options=storage_options, durable=durable, environment=environment)
     if lake is not None:
@@ -351,11 +352,11 @@ def commit(
     detached: bool = False,
     allow_bases: Bases | None = None,
 ) -> CommitResult:
-    """The lower layer: commit any transaction, also one that came as bytes (`conroi.format.decode_transaction`).
+    """Low-level interface: commit any transaction, also a serialized one (`conroi.format.decode_transaction`).
 
-    The files it names must be written already. It is checked against everything committed since its `read_version`;
-    a read version of 0 creates the table. Which rows a Delete or an Update takes out is read from its deletion files,
-    so two that take different rows of one fragment both land.
+    The files it references must be written already. It is checked for conflicts with everything committed since its
+    `read_version`; a read version of 0 creates the table. The rows that a Delete or an Update removes are read from its
+    deletion files, so two that remove different rows of one fragment are compatible.
     """
     files = table_files(
         uri,

@@ -34,7 +34,7 @@ class ProcessBound:
         self._used_in: int | None = None
 
     def enter(self, table: str) -> None:
-        """Note that this process uses it; UnsupportedError in a child of a process that did."""
+        """Record that this process uses it; UnsupportedError in a child of a process that did."""
         process = os.getpid()
         if self._used_in is None:
             self._used_in = process
@@ -51,7 +51,7 @@ Handle = TypeVar("Handle", bound=type)
 
 
 def stays_in_process(what: str, instead: str) -> Callable[[Handle], Handle]:
-    """A class decorator: its objects are not pickled, because they stand for something that this process does."""
+    """Class decorator: its objects cannot be pickled, because they stand for resources of this process."""
 
     def refuse(_handle: object, _protocol: object) -> NoReturn:
         raise UnsupportedError(f"{what} cannot be pickled: it belongs to this process.", hint=instead)
@@ -64,7 +64,7 @@ def stays_in_process(what: str, instead: str) -> Callable[[Handle], Handle]:
 
 
 class Running(Generic[T]):
-    """A task that a thread of a pool does, or that was done in place."""
+    """A task of a thread pool, or one that was executed in place."""
 
     def __init__(self, task: Callable[[], T], future: Future[T]) -> None:
         self._task = task
@@ -72,16 +72,16 @@ class Running(Generic[T]):
         self._process = os.getpid()
 
     def result(self) -> T:
-        """Its result, or its error. In a forked child, where no thread does it, it is done now."""
+        """Its result, or its error. In a forked child, where no thread executes it, it is executed now."""
         return self._future.result() if self._process == os.getpid() else self._task()
 
     def when_done(self, call: Callable[[], object]) -> None:
-        """Call this as soon as it is done, at once if it is."""
+        """Call this when it is done, immediately if it is."""
         self._future.add_done_callback(lambda _: call())
 
 
 class Pool:
-    """A bounded pool of threads, made when it is first needed, in each process anew."""
+    """A bounded thread pool, created on first use, per process."""
 
     def __init__(self, name: str, threads: int) -> None:
         self._name = name
@@ -89,11 +89,11 @@ class Pool:
         self._made: tuple[int, ThreadPoolExecutor] | None = None
 
     def start(self, task: Callable[[], T]) -> Running[T]:
-        """Do it in a thread; in place if no thread can be had."""
+        """Execute in a thread; in place if no thread is available."""
         return self.try_start(task) or Running(task, _done_in_place(task))
 
     def try_start(self, task: Callable[[], T]) -> Running[T] | None:
-        """Do it in a thread; None if no thread can be had, because the interpreter shuts down."""
+        """Execute in a thread; None if no thread is available, because the interpreter shuts down."""
         try:
             return Running(task, self._executor().submit(task))
         except RuntimeError:
@@ -122,7 +122,7 @@ _LATER = Pool("conroi-later", 8)
 
 
 def together(tasks: Sequence[Callable[[], object]], *, is_local: bool) -> None:
-    """Do all tasks, at the same time where each takes a request; the first error is raised when all have ended."""
+    """Execute all tasks, in parallel where each takes a request; the first error is raised when all have ended."""
     if is_local or len(tasks) < 2:
         for task in tasks:
             task()
@@ -142,17 +142,17 @@ def _error_of(running: Running[object]) -> BaseException | None:
 
 
 def aside(task: Callable[[], T]) -> Running[T]:
-    """Do it while the caller does other things; it mints no ids and reads no clock, so races can be replayed."""
+    """Execute in the background of the caller; generates no ids and reads no clock, so races can be replayed."""
     return _WAVE.start(task)
 
 
 def later(task: Callable[[], T]) -> Running[T]:
-    """Do it off the path of the caller; a process that ends waits for it."""
+    """Execute in the background after the call has returned; a process that ends waits for it."""
     return _LATER.start(task)
 
 
 def in_parallel(function: Callable[[T], R], items: Iterable[T], at_once: int) -> Iterator[R]:
-    """The results in the order of the items, with so many calls under way at once."""
+    """The results in the order of the items, with this many calls in parallel."""
     given = list(items)
     with ThreadPoolExecutor(max(1, min(at_once, len(given))), thread_name_prefix="conroi-parallel") as executor:
         try:
@@ -163,7 +163,7 @@ def in_parallel(function: Callable[[T], R], items: Iterable[T], at_once: int) ->
 
 
 class ProcessLock:
-    """A re-entrant lock that a forked child finds free, whatever threads of the parent did."""
+    """A re-entrant lock that is free in a forked child, whatever threads of the parent did."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -212,7 +212,7 @@ class ThreadQueue:
 
     @contextmanager
     def turn(self) -> Generator[None]:
-        """Wait for our turn, and have it."""
+        """Wait for our turn, and hold it."""
         if self._process != os.getpid():
             self._start_over()
         if getattr(self._holding, "is_mine", False):

@@ -30,7 +30,7 @@ NOT_SECRET = {
     "aws_endpoint_url", "allow_http", "aws_allow_http", "client_allow_http", "virtual_hosted_style_request",
     "aws_virtual_hosted_style_request",
 }  # fmt: skip
-"""The storage options that say where, and not who."""
+"""Storage options that hold locations, not credentials."""
 
 
 def reduced_lake(lake: Lake) -> Reduced:
@@ -85,7 +85,7 @@ def _alone(uri: str, options: Mapping[str, str], durable: bool, version: int) ->
 
 
 def _without_credentials(options: Mapping[str, str] | None) -> dict[str, str]:
-    """What may be in a pickle; an address with a name or password in it may not."""
+    """The options that may be in a pickle; an address with a user name or password may not."""
     return {
         name: value for name, value in (options or {}).items() if name.lower() in NOT_SECRET and "@" not in str(value)
     }

@@ -38,7 +38,7 @@ class ReadableTable(RowReader):
         self._files = self._pinned.files
 
     lease: Lease | None = None
-    """Keeps this version from being collected, if at(…, keep=…) was asked to."""
+    """Lease on this version, if at(…, keep=…) was used."""
 
     def _name_for_errors(self, table: str | None) -> str:
         return self.name if table is None or table == self._files.root else table
@@ -47,12 +47,12 @@ class ReadableTable(RowReader):
 
     @property
     def uri(self) -> str:
-        """Where the table is."""
+        """The location of the table."""
         return self._files.root
 
     @property
     def name(self) -> str:
-        """What the table is called, in errors too: its name in its lake; if it stands alone, its address."""
+        """The name of the table, also in errors: its name in its lake; of a standalone table, its address."""
         return self._files.name
 
     @property
@@ -67,17 +67,17 @@ class ReadableTable(RowReader):
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The declared key columns; empty if there is no key."""
+        """The primary key columns; empty if there is no key."""
         return key_columns(self._pinned.manifest.fields)
 
     @property
     def config(self) -> dict[str, str]:
-        """The table's settings."""
+        """The table's configuration."""
         return dict(self._pinned.manifest.head.config)
 
     @property
     def metadata(self) -> dict[str, str]:
-        """The notes on the table."""
+        """The metadata of the table."""
         return dict(self._pinned.manifest.head.table_metadata)
 
     @property
@@ -87,7 +87,7 @@ class ReadableTable(RowReader):
 
     @property
     def naming(self) -> ManifestNaming:
-        """How the manifests of this table are named."""
+        """The naming scheme of the table's manifests."""
         return self._pinned.snapshot.naming
 
     @property
@@ -102,38 +102,38 @@ class ReadableTable(RowReader):
 
     @property
     def unindexed(self) -> dict[str, int]:
-        """How many rows each index does not have, by its name; they are found by a scan. See optimize_indices()."""
+        """Number of rows not covered by each index, by its name; they are found by a scan. See optimize_indices()."""
         known = self._pinned.manifest.fragments_by_id
         lacking = unindexed(self._pinned.manifest)
         return {name: count_rows(known[number] for number in fragments) for name, fragments in lacking.items()}
 
     @property
     def pinned(self) -> Pinned:
-        """The lower layer, for what reads this very version besides the verbs here."""
+        """Internal interface for reads of this very version."""
         return self._pinned
 
     # ------------------------------------------------------------------------- the past
 
     @property
     def _past(self) -> TableFiles:
-        """The storage with the versions that this table knows of; inside a transaction those of its beginning."""
+        """The storage with the versions visible here; inside a transaction those of its snapshot."""
         return self._files
 
     def versions(self) -> list[int]:
-        """The numbers of all versions that can be opened, ascending."""
+        """The numbers of all existing versions, ascending."""
         return [located.version for located in self._past.versions.all()]
 
     def history(self, limit: int | None = None) -> list[past.Commit]:
-        """What was committed up to this version, newest first."""
+        """The commits up to this version, newest first."""
         return Listing(past.history(self._past, limit, newest=self.version), table_history_page)
 
     @property
     def tags(self) -> Tags:
-        """Names for versions."""
+        """Tags: names for versions."""
         return Tags(self._past, self.version)
 
     def _taken(self, keep: Duration | None) -> Lease | None:
-        """A lease on this version for so long."""
+        """A lease on this version."""
         if keep is None:
             return None
         versions, version = self._files.versions, self.version

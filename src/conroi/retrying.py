@@ -40,31 +40,31 @@ def checked_timeout(timeout: float) -> float:
 
 
 class Budget:
-    """How often, and until when, work is done again: a number of retries, a deadline, or both."""
+    """Retry budget: a number of retries, a deadline, or both."""
 
     def __init__(self, environment: Environment, retries: int | None, timeout: float | None) -> None:
         self._environment = environment
         self._started = environment.monotonic()
         self._timeout_s = None if timeout is None else checked_timeout(timeout)
         self.left = (DEFAULT_RETRIES if timeout is None else UNLIMITED) if retries is None else checked_retries(retries)
-        """Retries that are left."""
+        """Remaining retries."""
         self.attempts = 0
 
     @property
     def timeout_s(self) -> float | None:
-        """The time that is left, in seconds; None if there is no deadline."""
+        """The remaining time, in seconds; None without a deadline."""
         waited = self._environment.monotonic() - self._started
         return None if self._timeout_s is None else max(0.0, self._timeout_s - waited)
 
     def spend(self, conflict: ConroiError) -> bool:
-        """Count a failed attempt; whether the work may be done again."""
+        """Count a failed attempt; whether another one is allowed."""
         self.attempts += 1
         self.left -= 1 + (conflict.conflicts if isinstance(conflict, TooMuchContention) else 0)
         return may_run_again(conflict) and self.left >= 0 and self.timeout_s != 0.0
 
 
 def may_run_again(conflict: ConroiError) -> bool:
-    """Whether nothing was committed only because others were first, so that a new transaction may succeed."""
+    """Whether the error is only a lost race, so that a new transaction may succeed."""
     if isinstance(conflict, ExpectedVersionMismatch):
         return conflict.is_retryable
     if isinstance(conflict, TooMuchContention):
@@ -85,7 +85,7 @@ def retry(
 def retry(
     function: Callable[P, T] | None = None, /, *, retries: int = DEFAULT_RETRIES, environment: Environment = SYSTEM
 ) -> Callable[P, T] | Callable[[Callable[P, T]], Callable[P, T]]:
-    """Call a function again after a RetryableConflict, and after nothing else.
+    """Decorator: call a function again after a RetryableConflict, and after no other error.
 
     The function should open its tables inside, so that each call sees the newest version.
 

@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Columns = Sequence[str] | Mapping[str, str]
-"""Names of columns, or new columns by expression."""
+"""Names of columns, or computed columns by expression."""
 
 
 @checked_calls
 class RowReader:
-    """Reads the rows of one version."""
+    """Reads of one version."""
 
     _files: TableFiles
     _pinned: Pinned
@@ -52,7 +52,7 @@ class RowReader:
     # ------------------------------------------------------------------------- rows
 
     def count_rows(self, filter: Predicate | None = None, *, params: Params | None = None) -> int:
-        """How many rows there are; without a filter, from metadata alone."""
+        """The number of rows; without a filter, from metadata alone."""
         if filter is None and params is None:
             return count_rows(self._pinned.manifest.fragments)
         where = checked_predicate(bound(filter, params, self.name), table=self.uri)
@@ -73,7 +73,7 @@ class RowReader:
         complete: bool = False,
         params: Params | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """The rows, batch by batch; `complete` leaves out those of an insert that is not finished.
+        """The rows, batch by batch; `complete` excludes those of an unfinished insert.
 
         `params` are the values of `:name` in the filter: `to_batches(filter="id = :id", params={"id": 3})`.
         """
@@ -93,7 +93,7 @@ class RowReader:
         complete: bool = False,
         params: Params | None = None,
     ) -> pa.Table:
-        """The rows as an Arrow table; `complete` leaves out those of an insert that is not finished.
+        """The rows as an Arrow table; `complete` excludes those of an unfinished insert.
 
         `params` are the values of `:name` in the filter: `to_arrow(filter="id = :id", params={"id": 3})`.
 
@@ -129,7 +129,7 @@ class RowReader:
         with_row_id: bool = False,
         params: Params | None = None,
     ) -> pa.RecordBatchReader:
-        """The rows as a stream of Arrow batches, which is read while it is used and never held as a whole."""
+        """The rows as a stream of Arrow batches, read lazily."""
         where = bound(filter, params, self.name)
         scanner = self._scanner(columns, where, limit=limit, batch_size=batch_size, with_row_id=with_row_id)
         scan = self.scan
@@ -137,16 +137,16 @@ class RowReader:
             return scan.guarded(scanner.to_reader())
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """The rows as a stream for any library that takes Arrow: pyarrow, pandas, polars, DuckDB, and our own verbs."""
+        """The rows as an Arrow C stream, for any Arrow library: pyarrow, pandas, polars, DuckDB, and our own verbs."""
         return cast("Any", self.to_reader()).__arrow_c_stream__(requested_schema)
 
     def stored_rows(self) -> pa.RecordBatchReader:
-        """All rows as a stream that other tables can take, blobs with their bytes: `lake["a"].append(lake["b"])`."""
+        """All rows as a stream for other tables, blobs with their bytes: `lake["a"].append(lake["b"])`."""
         return self.scan.stored_rows()
 
     @property
     def scan(self) -> Scan:
-        """The lower layer of streams and lazy scans: this very version, for a reader that opens it later."""
+        """Internal interface of streams and lazy scans: this very version, for a reader that opens it later."""
         return Scan(self._pinned)
 
     def to_pandas(
@@ -166,13 +166,13 @@ class RowReader:
         return frame
 
     def to_polars_lazy(self) -> pl.LazyFrame:
-        """The rows as a lazy frame of polars: columns, filters and limits of a query are pushed down to the scan."""
+        """The rows as a polars LazyFrame: projections, filters and limits are pushed down to the scan."""
         return self.scan.to_polars_lazy()
 
     def to_duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
-        """The rows as a relation of DuckDB: columns and filters of a query are pushed down to the scan.
+        """The rows as a DuckDB relation: projections and filters are pushed down to the scan.
 
-        Without a connection it belongs to DuckDB's default one. Wants the extra `conroi[duckdb]`.
+        Without a connection it belongs to DuckDB's default one. Needs the extra `conroi[duckdb]`.
         """
         return self.scan.to_duckdb(connection)
 
@@ -186,8 +186,8 @@ class RowReader:
     ) -> DataFrame:
         """The rows as a Spark DataFrame of this very version, whatever is committed before it is used.
 
-        Spark reads every column of it, so name those that are needed. `params` are the values of `:name` in the filter.
-        Wants the extra `conroi[spark]`.
+        Spark reads all its columns, so select those that are needed. `params` are the values of `:name` in the filter.
+        Needs the extra `conroi[spark]`.
         """
         return in_spark("reading").to_spark(self._pinned, spark, columns, bound(filter, params, self.name))
 
@@ -197,7 +197,7 @@ class RowReader:
 
     @contextmanager
     def _reading(self) -> Generator[None]:
-        """pylance's errors as ours; VersionExpired if this version was collected meanwhile."""
+        """Map pylance's errors to ours; VersionExpired if this version was collected meanwhile."""
         with version_in_use(self._files.objects, self._pinned.snapshot), pylance_errors(self.uri):
             yield
 
@@ -215,18 +215,20 @@ class RowReader:
     # ------------------------------------------------------------------------- some rows
 
     def head(self, rows: int = 5, columns: Columns | None = None) -> pa.Table:
-        """The first rows, in the order of a scan."""
+        """The first rows, in scan order."""
         return self.to_arrow(columns, limit=lookup.checked_count(rows, self.name))
 
     def sample(self, rows: int, columns: Sequence[str] | None = None, *, seed: int | None = None) -> pa.Table:
-        """So many rows by chance, or all if there are fewer; with a `seed`, the same ones of the same version again."""
+        """A random sample of this many rows, or all if there are fewer; a `seed` makes it reproducible for the same
+        version.
+        """
         self._by_position()
         count = lookup.checked_count(rows, self.name)
         positions = lookup.random_positions(count, self.count_rows(), seed, self._files.environment)
         return self.take(positions, columns)
 
     def take(self, positions: Sequence[int] | Any, columns: Sequence[str] | None = None) -> pa.Table:
-        """The rows at these positions of a scan, counted from 0, in the order given."""
+        """The rows at these positions in scan order, counted from 0, in the given order."""
         self._by_position()
         with self._reading():
             return lookup.take(self._pinned, positions, columns)
@@ -242,11 +244,11 @@ class RowReader:
         params: Params | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> pa.Table:
-        """The rows nearest to a vector, with `_distance`, or the best ones for a text, with `_score`; best first.
+        """Nearest-neighbour search for a vector, with `_distance`, or full-text search, with `_score`; best first.
 
-        `column` may be left out where only one fits. A text needs an index of kind INVERTED; a vector is looked for
-        with or without an index. Rows that no index has are searched too. `filter` comes first: the answer has the best
-        of the rows for which it holds. `options` are pylance's for vectors, such as `{"nprobes": 20}`.
+        `column` may be omitted if only one fits. Text search needs an index of kind INVERTED; vector search works with
+        or without an index. Rows not covered by an index are searched too. `filter` is applied first (prefilter): the
+        result has the best of the matching rows. `options` are pylance's for vectors, such as `{"nprobes": 20}`.
 
         >>> import conroi, pyarrow as pa
         >>> schema = pa.schema({"id": pa.int64(), "vec": pa.list_(pa.float32(), 2)})
@@ -262,10 +264,10 @@ class RowReader:
             return asked.run(self._pinned)
 
     def _by_position(self) -> None:
-        """Rows are asked for by where they are, which a compaction changes."""
+        """Rows are requested by position, which a compaction changes."""
 
     def _by_index(self) -> None:
-        """Rows are asked for through indices, which other commits change without changing rows."""
+        """Rows are requested through indices, which other commits change without changing rows."""
 
 
 def _expressions(columns: Mapping[str, str], table: str) -> dict[str, str]:

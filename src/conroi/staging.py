@@ -35,15 +35,15 @@ _ROW_CHANGES = (Append, Delete, Update)
 
 @dataclass(frozen=True)
 class Statements:
-    """The statements on one table so far, and what the table looks like after them."""
+    """The staged statements on one table, and the table after them."""
 
     files: TableFiles
     base: Snapshot | None
-    """The version they started from; None for a table that the transaction makes."""
+    """Their base version; None for a table that the transaction creates."""
     plans: tuple[Plan, ...] = ()
     before_last: Statements | None = None
     session: PrivateSession = field(default_factory=PrivateSession)
-    """What pylance keeps of the table, for all statements."""
+    """pylance's session of the table, shared by all statements."""
 
     def __post_init__(self) -> None:
         self.session.base = self.base
@@ -64,12 +64,12 @@ class Statements:
         return snapshot
 
     def then(self, plan: Plan) -> Statements:
-        """One statement more."""
+        """With one more statement."""
         return replace(self, plans=(*self.plans, plan), before_last=self)
 
     @cached_property
     def has_fields_of_base(self) -> bool:
-        """Whether the table is there and its columns are still those it had."""
+        """Whether the table exists and its columns are unchanged."""
         return self.base is not None and all(isinstance(plan.staged.operation, _ROW_CHANGES) for plan in self.plans)
 
     @property
@@ -110,10 +110,10 @@ class Statements:
     # ------------------------------------------------------------------------ at the end
 
     def folded(self) -> Plan | None:
-        """One plan that does it all; None if there is nothing to do.
+        """One plan for all statements; None if there is nothing to do.
 
-        Where Lance has an operation for it, that can be put on top of what others commit. Else it is the result as it
-        is, which fits only the version that the statements were made on.
+        Where Lance has an operation for it, that can be rebased over concurrent commits. Otherwise it is the result as
+        it is, which fits only the base version of the statements.
         """
         if len(self.plans) < 2:
             return self.plans[0] if self.plans else None
@@ -129,12 +129,12 @@ class Statements:
 
     @property
     def is_one_operation(self) -> bool:
-        """Whether Lance has one operation for all statements on a table that is there."""
+        """Whether Lance has one operation for all statements on an existing table."""
         done = [plan.staged.operation for plan in self.plans]
         return len(done) < 2 or all(map(_moves_rows, done))
 
     def _several(self, done: Sequence[Operation]) -> Plan:
-        """The result as it is; others see the nearest operation that Lance has."""
+        """The result as it is, with the nearest operation that Lance has in its transaction."""
         before = None if self.base is None else self.base.manifest
         restored = next((plan.restored for plan in reversed(self.plans) if plan.restored is not None), None)
         plan = replace(self._plan(folded(before, self.current.manifest, done), None), restored=restored)
@@ -160,7 +160,7 @@ class Statements:
         )
 
     def _row_changes(self) -> Plan:
-        """All row changes as one: what became of the base's fragments, and the fragments that are new."""
+        """All row changes as one: the changed fragments of the base, and the new fragments."""
         assert self.base is not None
         before = self.base.manifest.fragments_by_id
         after = self.current.manifest.fragments_by_id
@@ -185,7 +185,7 @@ class Statements:
         return " OR ".join(f"({predicate})" for predicate in found)
 
     def _affected(self) -> dict[int, BitMap]:
-        """The rows of the base that the statements took out."""
+        """The rows of the base that the statements removed."""
         assert self.base is not None
         rows: dict[int, BitMap] = {}
         for plan in self.plans:
@@ -195,7 +195,7 @@ class Statements:
         return rows
 
     def _filter(self) -> pb.KeyExistenceFilter | None:
-        """What tells a pylance merge after us which keys we inserted; if not one statement knows all, any conflicts."""
+        """The key filter for a later pylance merge; if no statement has all keys, one that conflicts with any."""
         inserting = [p for p in self.plans if not isinstance(p.staged.operation, Delete)]
         found = [p.staged.operation.inserted_rows for p in inserting if isinstance(p.staged.operation, Update)]
         filters = [each for each in found if each is not None]
@@ -306,7 +306,7 @@ def _created_with_rows(plans: Sequence[Plan]) -> Plan:
 
 
 def _only_on(base: Manifest) -> Guard:
-    """The guard of what fits only this version; having one also means that every newer commit is looked at."""
+    """The precondition of a result that fits only this version; it also makes every newer commit be checked."""
 
     def check(head: Snapshot, winners: Sequence[Winner]) -> None:  # noqa: ARG001
         if head.version != base.version:

@@ -58,7 +58,7 @@ class Table(ReadableTable):
     """One Lance table, pinned at one version.
 
     Every verb takes `message`, `properties`, `retries`, `strict` and `expect` besides its own arguments. It starts at
-    the newest version, commits, and returns the Table at the version it made (or found, if there was nothing to do).
+    the newest version, commits, and returns the Table at its new version (or at the newest one, if it was a no-op).
 
     >>> import conroi
     >>> orders = conroi.create_table("memory://orders", [{"id": 1, "amount": 5.0}], key="id")
@@ -83,14 +83,16 @@ class Table(ReadableTable):
         return Table(self._files, done.snapshot, self._pinned), done.work
 
     def _at_head(self, head: Snapshot) -> Pinned:
-        """Our own handle, with what it has open, if the head is the version we are pinned at."""
+        """This handle, with its open resources, if it is pinned at the newest version."""
         is_contended = self._files.publisher is None and self._files.turns.is_contended()
         if head is self._pinned.snapshot and not is_contended:
             return self._pinned
         return Pinned(self._files, head, self._pinned, is_contended=is_contended)
 
     def __reduce__(self) -> Reduced:
-        """Another process opens the table again, at this version; credentials come from its environment."""
+        """Pickle as an address and a version; the other process opens the table again, with credentials from its
+        environment.
+        """
         return reduced_table(self)
 
     # ------------------------------------------------------------------------- which version
@@ -107,19 +109,20 @@ class Table(ReadableTable):
         as_of: datetime | str | None = None,
         keep: Duration | None = None,
     ) -> Table:
-        """The table at a past version: by number, by tag, or as it was at a moment.
+        """The table as of a version, a tag, or a time (time travel).
 
-        With `keep="1h"` the version is not collected for so long: `table.lease` can be renewed and released.
+        `keep="1h"` protects the version from garbage collection for this time: `table.lease` can be renewed and
+        released.
         """
         past = Table(self._files, self._find(version, tag, as_of))
         past.lease = past._taken(keep)
         return past
 
     def diff(self, a: Table | int | str, b: Table | int | str | None = None, *, keys: bool = True) -> TableDiff:
-        """What version `b` of the table (by default this one) has that version `a` has not, and the other way round.
+        """The differences between version `a` and version `b` of the table (by default this one).
 
         Each is a version, a tag, or the table at a version. Columns and row counts are compared and, for a table with a
-        key, which keys were inserted, updated and deleted; `keys=False` only counts. Only what differs is read.
+        key, which keys were inserted, updated and deleted; `keys=False` only counts. Only files that differ are read.
 
         >>> import conroi
         >>> orders = conroi.create_table("memory://diff-example", [{"id": 1, "v": "a"}], key="id")
@@ -158,9 +161,9 @@ class Table(ReadableTable):
     ) -> TableTransaction:
         """Begin a transaction on this table alone: `with table.begin("load") as tx: tx.append(…); tx.delete(…)`.
 
-        It starts at the newest version and creates one new version. `strict` refuses after any concurrent commit.
-        With an `idempotency_key` that was committed before, nothing is done again. With `keep="1h"` the version that it
-        starts at is not collected for so long, or until the transaction ends.
+        It starts at the newest version and creates one new version. `strict` refuses after any concurrent commit. With
+        an `idempotency_key` that was committed before, it is a no-op. `keep="1h"` protects its base version from
+        garbage collection for this time, or until the transaction ends.
         """
         from conroi.table_transaction import TableTransaction
 
@@ -190,9 +193,9 @@ class Table(ReadableTable):
         progress: Progress | None = None,
         **how: Unpack[How],
     ) -> Table:
-        """Add rows. With `evolve_schema` columns that are new are added, and types widened, in the same version.
+        """Append rows. With `evolve_schema` new columns are added, and types widened, in the same version.
 
-        `base` names another root in which their files go: see add_base(). Nothing there is ever collected.
+        `base` names another root for their files: see add_base(). Files there are never garbage-collected.
         """
         return self._do(verbs.Appending(data, evolve_schema=evolve_schema, base=base, progress=progress), how)
 
@@ -204,7 +207,9 @@ class Table(ReadableTable):
         wait_s: float | None = None,
         message: str | None = None,
     ) -> Table:
-        """Add rows as one unbroken run, under the table's insert lock: see lake.insert(). For tables of a lake."""
+        """Insert rows with consecutive row ids, under the table's insert lock: see lake.insert(). For tables of a
+        lake.
+        """
         from conroi.table_inserting import insert_into
 
         done = insert_into(self._files, data, chunk_rows=chunk_rows, wait_s=wait_s, message=message)
@@ -221,10 +226,10 @@ class Table(ReadableTable):
         progress: Progress | None = None,
         **how: Unpack[How],
     ) -> Table:
-        """Replace all rows, or those for which `where` holds; `config` sets settings in the same version.
+        """Replace all rows, or those that match `where`; `config` changes the configuration in the same version.
 
-        If another writer commits meanwhile that is an ExpectedVersionMismatch, since their rows would be lost;
-        `if_moved="win"` goes ahead regardless. Without `where`, Arrow data brings its schema's metadata.
+        A concurrent commit is an ExpectedVersionMismatch, since its rows would be lost; `if_moved="win"` overwrites
+        regardless. Without `where`, the schema metadata of Arrow data is stored too.
         """
 
         rows, settings = Once(data), checked_texts(config or {})
@@ -246,7 +251,7 @@ class Table(ReadableTable):
     def delete(
         self, where: Predicate, *, params: Params | None = None, spark: SparkSession | None = None, **how: Unpack[How]
     ) -> Table:
-        """Delete the rows for which the condition holds; with `spark`, executors look for them.
+        """Delete the rows that match the condition; with `spark`, executors search for them.
 
         `params` are the values of `:name` in the condition: `delete("id = :id", params={"id": 3})`.
         """
@@ -264,23 +269,23 @@ class Table(ReadableTable):
         spark: SparkSession | None = None,
         **how: Unpack[How],
     ) -> Table:
-        """Set columns by SQL expression, `{"v": "v + 1"}`, in the rows for which the condition holds.
+        """Set columns by SQL expression, `{"v": "v + 1"}`, in the rows that match the condition.
 
         Numbers, dates, bytes and other Python values stand for themselves; a text value is `conroi.literal("new")`,
         or a parameter: `update({"s": ":new"}, "id = :id", params={"new": "it's", "id": 3})`.
 
-        `mode` is "rows" (write the rows anew), "columns" (write only the changed columns, of all rows in the fragments
-        concerned) or "auto", the cheaper one. With `spark`, executors do the work.
+        `mode` is "rows" (rewrite the rows), "columns" (rewrite only the changed columns, of all rows in the affected
+        fragments) or "auto", the cheaper one. With `spark`, executors do the work.
         """
         values, where = bound_values(values, where, params, self.name)
         work = None if spark is None else in_spark("changing").OnExecutors(spark)
         return self._do(lambda at: verbs.update(at, values, where, mode=mode, rewriting=work), how)
 
     def merge(self, source: Data, on: str | Sequence[str], *, evolve_schema: bool = False) -> MergeBuilder:
-        """Bring rows in by key: add `when_…` clauses, then `execute()`. Null keys match nothing.
+        """Merge (upsert) rows by key: add `when_…` clauses, then `execute()`. Null keys match nothing.
 
-        With `evolve_schema=True` the table first gets the columns that it lacks, and wider types where the source has
-        them, in a version of their own; inside a transaction that is one version with the rows.
+        With `evolve_schema=True` missing columns are added to the table first, and types widened, in a version of their
+        own; inside a transaction that is one version with the rows.
         """
         rows = source_rows(source, self.schema, evolve=evolve_schema)
         found = checked_on(on, self.name)
@@ -308,7 +313,7 @@ class Table(ReadableTable):
         )
 
     def drop_columns(self, columns: Sequence[str], **how: Unpack[How]) -> Table:
-        """Forget columns."""
+        """Drop columns."""
         return self._do(lambda at: verbs.drop_columns(at, columns), how)
 
     def rename_columns(self, names: Mapping[str, str], **how: Unpack[How]) -> Table:
@@ -327,17 +332,19 @@ class Table(ReadableTable):
         progress: Progress | None = None,
         **how: Unpack[How],
     ) -> Table:
-        """Compute whole columns anew, by SQL `{"v": "v * 2"}` or by a function over batches; also of some fragments."""
+        """Recompute whole columns, by SQL `{"v": "v * 2"}` or by a function over batches; optionally of some
+        fragments.
+        """
         return self._do(lambda at: verbs.replace_column_data(at, columns, fragments=fragments, progress=progress), how)
 
     def declare_key(self, key: str | Sequence[str], **how: Unpack[How]) -> Table:
-        """Declare the column or columns by which rows are told apart, after checking that they do tell them apart."""
+        """Declare a primary key on existing columns, after checking that their values are unique."""
         return self._do(lambda at: verbs.declare_key(at, key), how)
 
     # ------------------------------------------------------------------------- settings
 
     def set_config(self, values: Values, *, replace: bool = False, **how: Unpack[How]) -> Table:
-        """Change settings; None deletes one, `replace` drops those not given."""
+        """Change the configuration; None deletes an entry, `replace` drops those not given."""
         return self._do(lambda at: verbs.set_config(at, values, replace=replace), how)
 
     def set_metadata(
@@ -349,21 +356,21 @@ class Table(ReadableTable):
         replace: bool = False,
         **how: Unpack[How],
     ) -> Table:
-        """Change notes on the table, its schema, or single columns; None deletes one."""
+        """Change metadata of the table, its schema, or single columns; None deletes an entry."""
         return self._do(
             lambda at: verbs.set_metadata(at, table=table, schema=schema, fields=fields, replace=replace), how
         )
 
     def add_base(self, path: str, *, name: str | None = None, is_table_root: bool = False, **how: Unpack[How]) -> Table:
-        """Name another place where files of this table may be."""
+        """Add another storage location in which files of this table may be."""
         return self._do(lambda at: verbs.add_base(at, path, name=name, is_table_root=is_table_root), how)
 
     def update_mem_wal_state(self, compacted: Mapping[str | UUID, int], **how: Unpack[How]) -> Table:
-        """Record how far a write-ahead log is in the table: by the UUID of each shard, its newest generation."""
+        """Record the progress of a write-ahead log: by the UUID of each shard, its newest generation."""
         return self._do(lambda at: verbs.update_mem_wal_state(at, compacted), how)
 
     def reserve_fragments(self, count: int, **how: Unpack[How]) -> Table:
-        """Set fragment ids aside, for software that must know them before it commits."""
+        """Reserve fragment ids, for software that must know them before it commits."""
         return self._do(lambda at: verbs.reserve_fragments(at, count), how)
 
     # ------------------------------------------------------------------------- indices
@@ -378,7 +385,7 @@ class Table(ReadableTable):
         options: Mapping[str, Any] | None = None,
         **how: Unpack[How],
     ) -> Table:
-        """Index a column: scalar (BTREE, BITMAP, …), full text (INVERTED) or vector (IVF_PQ, …).
+        """Create an index on a column: scalar (BTREE, BITMAP, …), full text (INVERTED) or vector (IVF_PQ, …).
 
         `options` are pylance's own, such as `{"num_partitions": 16, "metric": "cosine"}`.
         """
@@ -387,13 +394,13 @@ class Table(ReadableTable):
         )
 
     def drop_index(self, name: str, **how: Unpack[How]) -> Table:
-        """Forget an index."""
+        """Drop an index."""
         return self._do(lambda at: verbs.drop_index(at, name), how)
 
     def optimize_indices(self, names: Sequence[str] | None = None, **how: Unpack[How]) -> Table:
-        """Bring indices up to date with rows that they do not have yet (see `unindexed`): all, or those named.
+        """Extend indices to the rows that they do not cover yet (see `unindexed`): all, or those named.
 
-        Scalar and text indices are built anew; vector indices get a segment for the rows they lack.
+        Scalar and text indices are rebuilt; vector indices get a segment for the missing rows.
         """
         return self._do(lambda at: verbs.optimize_indices(at, names), how)
 
@@ -409,11 +416,12 @@ class Table(ReadableTable):
         spark: SparkSession | None = None,
         **how: Unpack[How],
     ) -> Table:
-        """Rewrite small fragments and deleted rows into full fragments; with `sort_by`, all rows in that order.
+        """Rewrite small fragments and fragments with deleted rows into full ones; with `sort_by`, all rows in that
+        order.
 
-        Most kinds of indices cannot follow rows to other fragments: those that lose rows are brought up to date in a
-        version of their own right after, unless `optimize_indices=False`. With `spark`, executors rewrite the
-        fragments (but they do not sort).
+        Most kinds of indices cannot follow rows to other fragments: indices that lose rows are brought up to date in a
+        version of their own right after, unless `optimize_indices=False`. With `spark`, executors rewrite the fragments
+        (but they do not sort).
         """
         if spark is not None and sort_by is not None:
             raise InvalidInputError(
@@ -450,12 +458,12 @@ class Table(ReadableTable):
         if_moved: IfMoved = "fail",
         **how: Unpack[How],
     ) -> Table:
-        """Make a past version the newest again; what came between stays in the history."""
+        """Make a past version the newest again; the versions in between stay in the history."""
         target = self._find(version, tag, as_of)
         return self._do(lambda at: verbs.restore(at, target, if_moved=if_moved), how)
 
     def migrate_manifest_names(self) -> Table:
-        """Give the manifests of an old table (V1, `7.manifest`) the names that new tables have, at its newest version.
+        """Rename the manifests of an old table (V1, `7.manifest`) to naming scheme V2.
 
         There must be no concurrent writers. An interrupted migration is completed by calling this again.
         """
@@ -463,9 +471,9 @@ class Table(ReadableTable):
         return self.latest()
 
     def doctor(self, *, fix: bool = False, deep: bool = False, progress: Progress | None = None) -> Diagnosis:
-        """Look at everything the table is made of, and say what is wrong; `fix` puts right what is safe.
+        """Check the integrity of the table and report findings; `fix` repairs what is safe.
 
-        Of a table in a lake, that is what concerns this table. `deep` also reads all rows of all versions.
+        For a table in a lake, only what concerns this table. `deep` also reads all rows of all versions.
         """
         from conroi.maintenance.doctor import examine_table
 
@@ -473,9 +481,9 @@ class Table(ReadableTable):
             return examine_table(self._files, fix=fix, deep=deep, progress=progress)
 
     def expire(self, older_than: Duration = OLDER_THAN, *, keep: int = KEEP, dry_run: bool = True) -> Expired:
-        """Forget versions that others followed so long ago; the newest `keep` and tagged ones stay.
+        """Expire versions that were superseded this long ago; the newest `keep` and tagged ones stay.
 
-        By default it only says what it would do. For a table that stands alone; a lake has lake.expire().
+        By default it is a dry run. For a standalone table; a lake has lake.expire().
         """
         from conroi.maintenance.expiring import expire_table
 
@@ -483,15 +491,15 @@ class Table(ReadableTable):
             return expire_table(self._files, older_than=older_than, keep=keep, dry_run=dry_run)
 
     def leases(self) -> list[LeaseInfo]:
-        """The leases on versions of this table that have not ended, by the storage's own clock."""
+        """The active leases on versions of this table, by the storage's own clock."""
         return live_leases(self._files.objects, self._files.environment)
 
     def gc(
         self, *, min_age: Duration = MIN_AGE, dry_run: bool = True, progress: Callable[[int], None] | None = None
     ) -> Collected:
-        """Delete files that no version refers to any more and that are older than this; by default only say which.
+        """Garbage collection: delete unreferenced files that are older than this; by default a dry run.
 
-        For a table that stands alone; a lake has lake.gc().
+        For a standalone table; a lake has lake.gc().
         """
         from conroi.maintenance.table_collecting import collect_table
 
@@ -509,10 +517,10 @@ class Table(ReadableTable):
         commit_lock: CommitLock | None = None,
         put: Put = "conditional",
     ) -> Table:
-        """A new table with the rows of this version: sharing its files, or (`deep`) with copies of its own.
+        """A new table with the rows of this version: shallow, sharing its files, or (`deep`) with copies of its own.
 
-        A deep clone of any table will do: of clones, of tables on branches, of tables with files under other roots. In
-        the folder of a lake a deep clone becomes a table of the lake; a shallow one is refused there.
+        Any table can be cloned deeply: clones, tables on branches, tables with files under other roots. In the folder
+        of a lake a deep clone becomes a table of the lake; a shallow one is refused there.
         """
         from conroi.opening import clone_target
 
@@ -532,7 +540,7 @@ class Table(ReadableTable):
 
 
 def _indexed(table: Table, names: Sequence[str], message: str | None) -> Table:
-    """The table with these indices brought up to date; never an error, since the compaction before it has happened."""
+    """The table with these indices brought up to date; never raises, since the compaction is already committed."""
     try:
         return table.optimize_indices(names, message=message or "indices after a compaction")
     except ConroiError as error:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def insert_into(
     files: TableFiles, data: Data, *, chunk_rows: int | None, wait_s: float | None, message: str | None
 ) -> Snapshot:
-    """Insert into this very table; the answer is its version afterwards, for which the storage is not asked again."""
+    """Insert into this very table; returns its new version, without another request."""
     if not isinstance(files, LakeTableFiles) or files.catalog is None:
         raise InvalidInputError(
             "insert() is for tables of a lake.", table=files.root, hint="Use append(), which is one commit."
@@ -30,7 +30,7 @@ def insert_into(
 
 
 def unfinished(files: TableFiles, snapshot: Snapshot) -> tuple[int, int] | None:
-    """The row ids of an insert that is not complete in this version; None if there is none."""
+    """The row ids of an unfinished insert in this version; None if there is none."""
     if not isinstance(files, LakeTableFiles) or files.catalog is None:
         return None
     row = files.catalog.known_state().table(files.object_id)

@@ -27,20 +27,20 @@ from conroi.verbs.plan import all_of
 
 @dataclass(frozen=True, slots=True)
 class TableTransactionResult:
-    """What a transaction on one table did."""
+    """Result of a transaction on one table."""
 
     version: int
-    """The version that it made, or found if there was nothing to do."""
+    """Its new version, or the newest one if it was a no-op."""
     attempts: int = 0
     rebased: tuple[int, ...] = ()
-    """The versions of others that it was put on top of."""
+    """The concurrent versions that it was rebased over."""
     was_done_before: bool = False
-    """Whether a commit with the same idempotency key was there already."""
+    """Whether a commit with the same idempotency key already existed."""
 
 
 @checked_calls
 class TableTransaction(TransactionTable):
-    """Statements on one table that happen together or not at all. Made by `table.begin()`.
+    """A transaction on one table: its statements are committed together or not at all. Made by `table.begin()`.
 
     Statements that add, delete or change rows fold into one Lance operation. What cannot be one, such as a new column
     and a setting, is refused as soon as it is tried; in a lake, `lake.begin()` can do that too.
@@ -74,7 +74,7 @@ class TableTransaction(TransactionTable):
         self._begun_at = moment(files.environment)
         self._result: TableTransactionResult | None = None
         self._once = None if idempotency_key is None else OnceKey(files, idempotency_key)
-        # After the base was read: what is committed later is met when this is.
+        # After the base was read: later commits are checked for conflicts when this one commits.
         self._earlier = None if self._once is None else self._once.done_at()
         self._life.is_done = self._earlier is not None
         # A detached version is in no line of versions that could be bounded.
@@ -83,7 +83,7 @@ class TableTransaction(TransactionTable):
         super().__init__(Handle(files.root, files, statements, self._life, versions=known, must_fold=True))
 
     def hold(self, lease: Lease | None) -> None:
-        """The lower layer of begin(keep=…): a lease that ends with the transaction."""
+        """Internal interface of begin(keep=…): a lease that ends with the transaction."""
         self.lease = self._life.lease = lease
 
     def __enter__(self) -> TableTransaction:
@@ -97,12 +97,12 @@ class TableTransaction(TransactionTable):
             self.commit() if kind is None else self.rollback()
 
     def rollback(self) -> None:
-        """End without committing. What was written stays as garbage for collection."""
+        """Roll back. Files that were written are left to garbage collection."""
         self._life.end("was rolled back")
         self._life.release()
 
     def commit(self) -> TableTransactionResult:
-        """Make all statements the table's next version; afterwards the transaction is dead, won or lost."""
+        """Commit all statements as the table's next version; afterwards the transaction is closed in any case."""
         self._life.end("has committed")
         try:
             with about(self.uri):
@@ -147,7 +147,7 @@ class TableTransaction(TransactionTable):
 
     @property
     def result(self) -> TableTransactionResult:
-        """What the transaction did, once it has committed."""
+        """The result, once it has committed."""
         if self._result is None:
             raise ClosedError(
                 f"The transaction {self._life.ended or 'has not committed yet'}, so it has no result.",

@@ -56,23 +56,23 @@ Isolation = Literal["snapshot", "serializable"]
 
 @dataclass(frozen=True)
 class TransactionResult:
-    """What a transaction did."""
+    """Result of a transaction."""
 
     version: int
-    """The version of the lake that it made, or found if there was nothing to do."""
+    """Its new version of the lake, or the newest one if it was a no-op."""
     tables: Mapping[str, int] = field(default_factory=dict[str, int])
-    """The versions of the tables that it changed, by name."""
+    """The new versions of the tables that it changed, by name."""
     attempts: int = 0
     rebased: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
-    """By table, the versions of others that it was put on top of."""
+    """By table, the concurrent versions that it was rebased over."""
     was_done_before: bool = False
-    """Whether a publication with the same idempotency key was there already."""
+    """Whether a publication with the same idempotency key already existed."""
 
 
 @checked_calls
 @stays_in_process("A transaction", "Hand over the lake, and begin one in the other process.")
 class Transaction(LowerLayer):
-    """Changes to any number of tables of a lake that happen together or not at all. Made by `lake.begin()`.
+    """A multi-table transaction: changes to any number of tables of a lake, committed atomically. See `lake.begin()`.
 
     >>> import conroi
     >>> lake = conroi.connect("memory://transaction-example")
@@ -106,7 +106,7 @@ class Transaction(LowerLayer):
         self._began_with = catalog.state()
         self._life = Life("lake.begin()", catalog.environment.now_ns())
         self._base = self._began_with.seen_at(self._life.began_ns)
-        """What it reads: a table that the lake has not pinned yet is that of this moment."""
+        """Its snapshot: a table that the lake has not pinned yet is read as of this time."""
         self._notes = notes
         self._isolation = isolation
         self._timeout_s = PATIENCE_S if timeout is None else checked_timeout(timeout)
@@ -115,7 +115,7 @@ class Transaction(LowerLayer):
         self._uuid = str(catalog.environment.new_uuid())
         self._names = Names(self._base)
         self._handles: dict[str, Handle] = {}
-        """By the name that the table has now."""
+        """By the current name of the table."""
         self._opening: dict[str, threading.Lock] = {}
         self._reads: dict[str, Expectation] = {}
         """Of tables that were read and then dropped, and of those that have no version yet."""
@@ -125,9 +125,9 @@ class Transaction(LowerLayer):
         self._own_rows: dict[str, Row | None] = {}
         self._unchanged: dict[str, Row | None] = {}
         self._present: set[str] = set()
-        """Names of the base that were found to be there."""
+        """Names of the snapshot that were looked up and found."""
         self._missed: set[str] = set()
-        """Names that were looked for and not found."""
+        """Names that were looked up and not found."""
         self._is_listed = False
         self._lock = threading.RLock()
         self._result: TransactionResult | None = None
@@ -156,29 +156,33 @@ class Transaction(LowerLayer):
             return self._found(object_id(name)) is not None
 
     def tables(self) -> list[str]:
-        """The names of all tables, with what this transaction made and dropped."""
+        """The names of all tables, including this transaction's own changes."""
         with self._lock:
             self._life.check_open()
             self._is_listed = True
             return [shown(key) for key in self._names.all()]
 
     def query(self, text: str, params: QueryParams | None = None) -> QueryResult:
-        """One SELECT of DuckDB's SQL: see lake.query(). It sees what this transaction did."""
+        """Run one SELECT in DuckDB's SQL: see lake.query(). It sees the transaction's own changes."""
         self._life.check_open()
         return query(self, text, params)
 
     def sql(self, spark: SparkSession, query: str) -> DataFrame | Statement:
-        """One statement of Spark SQL: see lake.sql(). A query sees what this transaction did; a change joins it."""
+        """Run one statement of Spark SQL: see lake.sql(). A query sees the transaction's own changes; a change
+        joins it.
+        """
         return in_spark("sql").transaction_sql(self, spark, query)
 
     def _found(self, key: str) -> Named | None:
-        """The table of this name; under serializable the answer, yes or no, must still be true at the commit."""
+        """The table of this name; under serializable isolation the result, found or not, must still hold at the
+        commit.
+        """
         named = self._names.get(key)
         (self._missed if named is None else self._present).add(key)
         return named
 
     def _check_free(self, key: str) -> None:
-        """AlreadyExistsError if the name cannot be given to a table, which is an answer too."""
+        """AlreadyExistsError if the name cannot be given to a table; counts as a read."""
         try:
             self._names.check_free(key)
         except AlreadyExistsError:
@@ -186,7 +190,7 @@ class Transaction(LowerLayer):
             raise
 
     def _handle(self, key: str) -> Handle:
-        """Opened once; a failed opening is not remembered."""
+        """Opened once; a failed opening is not cached."""
         with self._lock:
             self._life.check_open()
             found = self._handles.get(key)
@@ -219,7 +223,7 @@ class Transaction(LowerLayer):
         return Handle(name, files, statements, self._life, versions=versions)
 
     def _unwritten(self, key: str, row: Row) -> None:
-        """A table that is only declared was looked for: it must not have been written when the transaction commits."""
+        """A declared table without versions was read: it must still have none at the commit."""
         if row.pin is None:
             with self._lock:
                 self._reads[key] = Expectation(key, 0, row.incarnation, is_explicit=False)
@@ -237,7 +241,7 @@ class Transaction(LowerLayer):
         exist_ok: bool = False,
         progress: Progress | None = None,
     ) -> TransactionTable:
-        """Make a table, in the same commit as everything else; see lake.create_table()."""
+        """Create a table, in the same commit as everything else; see lake.create_table()."""
         self._life.check_open()
         wanted = object_id(name)
         if self.is_done and self._names.get(wanted) is not None:
@@ -267,7 +271,7 @@ class Transaction(LowerLayer):
         return self[name]
 
     def drop_table(self, name: str) -> None:
-        """Take a table out of the lake; older versions of the lake still have it."""
+        """Drop a table; older versions of the lake still have it."""
         self._life.check_open()
         key = known_id(name, self._base.rows)
         if self.is_done:
@@ -284,7 +288,7 @@ class Transaction(LowerLayer):
                 self._dropped.append(handle)
 
     def rename_table(self, name: str, new_name: str) -> None:
-        """Give a table another name; its data stay where they are."""
+        """Rename a table; its data stay where they are."""
         self._life.check_open()
         key, wanted = known_id(name, self._base.rows), object_id(new_name)
         if self.is_done:
@@ -308,9 +312,9 @@ class Transaction(LowerLayer):
     # ------------------------------------------------------------------------ what must hold
 
     def expect(self, name: str, version: int | None = None) -> None:
-        """The table must be at this version when the transaction commits; by default at the one it began with.
+        """Precondition: the table must be at this version at the commit; by default at its base version.
 
-        All that is expected is kept: two versions of one table are InvalidInputError.
+        All preconditions are kept: two versions of one table are InvalidInputError.
         """
         self._life.check_open()
         key = object_id(name)
@@ -342,7 +346,9 @@ class Transaction(LowerLayer):
             self._expects.append(wanted)
 
     def _isolation_expects(self) -> list[Expectation]:
-        """Under `serializable`, every table that was read, and every name that was looked for, found or not."""
+        """Under `serializable` isolation, every table that was read, and every name that was looked up, found or
+        not.
+        """
         if self._isolation == "snapshot":
             return []
         found = dict(self._reads)
@@ -363,14 +369,14 @@ class Transaction(LowerLayer):
         return Expectation(key, version, is_explicit=False, is_presence=True)
 
     def _tags_expects(self) -> list[TagsExpectation]:
-        """Under `serializable`, the tags of every table of which they were looked at."""
+        """Under `serializable` isolation, the tags of every table of which they were read."""
         if self._isolation == "snapshot":
             return []
         looked = [(handle, handle.tags.seen) for handle in (*self._handles.values(), *self._dropped)]
         return [TagsExpectation(handle.name, handle.files, tuple(seen)) for handle, seen in looked if seen is not None]
 
     def _read_expectation(self, key: str) -> Expectation | None:
-        """That a table which was opened is still there, and is what it was as far as it was looked at."""
+        """That a table which was opened still exists, and is unchanged as far as it was read."""
         handle, named = self._handles.get(key), self._names.get(key)
         if handle is None or named is None or named.was is None:
             return None
@@ -403,12 +409,12 @@ class Transaction(LowerLayer):
             self.rollback()
 
     def rollback(self) -> None:
-        """End without committing. What was written stays as garbage for collection."""
+        """Roll back. Files that were written are left to garbage collection."""
         self._life.end("was rolled back")
         self._life.release()
 
     def commit(self) -> TransactionResult:
-        """Publish everything at once; afterwards the transaction is dead, won or lost."""
+        """Commit all changes atomically; afterwards the transaction is closed in any case."""
         with self._lock:  # whatever another thread does from here on is refused
             self._life.end("has committed")
         try:
@@ -438,7 +444,7 @@ class Transaction(LowerLayer):
         )
 
     def _nothing_to_do(self, order: Order) -> TransactionResult:
-        """A transaction that only read: what it expected is checked all the same."""
+        """A read-only transaction: its preconditions are checked all the same."""
         publishing = Publishing(self._catalog, order)
         is_expecting = order.expects or order.tags or order.listing is not None
         publishing.check(self._catalog.state() if is_expecting else self._began_with)
@@ -487,7 +493,7 @@ class Transaction(LowerLayer):
 
     @property
     def result(self) -> TransactionResult:
-        """What the transaction did, once it has committed."""
+        """The result, once it has committed."""
         if self._result is None:
             raise ClosedError(
                 f"The transaction {self._life.ended or 'has not committed yet'}, so it has no result.",
@@ -502,16 +508,16 @@ class Transaction(LowerLayer):
 
     @property
     def lease(self) -> Lease | None:
-        """Keeps the version that it reads from being collected, if begin(keep=…) was asked to; renew() prolongs it."""
+        """Lease on its snapshot, if begin(keep=…) was used; renew() extends it."""
         return self._life.lease
 
     def hold(self, lease: Lease | None) -> None:
-        """The lower layer of begin(keep=…): a lease that ends with the transaction."""
+        """Internal interface of begin(keep=…): a lease that ends with the transaction."""
         self._life.lease = lease
 
     @property
     def base_version(self) -> int:
-        """The version of the lake that this transaction reads."""
+        """The version of the lake that this transaction reads (its snapshot)."""
         return self._base.version
 
     def __repr__(self) -> str:

@@ -27,7 +27,7 @@ from conroi.verbs.plan import Plan
 
 @checked_calls
 class LowerLayer:
-    """Rows, notes and tables that come in by another way than a verb."""
+    """Internal interface of a transaction: rows, properties and tables that do not come from a verb."""
 
     _catalog: Catalog
     _publisher: LakePublisher
@@ -48,7 +48,7 @@ class LowerLayer:
         def _check_free(self, key: str) -> None: ...
 
     def amend(self, amendment: Amendment) -> None:
-        """The lower layer of locks: a note for a table's row, with what must hold of the row until it is published."""
+        """Internal interface of locks: a change to a table's row, with a precondition on the row at the commit."""
         with self._lock:
             self._life.check_open()
             self._amendments.append(amendment)
@@ -88,7 +88,7 @@ class LowerLayer:
             self._handles[row.object_id] = self._new_handle(name, row, files, statements)
 
     def bring_table(self, row: Row, plan: Callable[[LakeTableFiles], Plan]) -> None:
-        """The lower layer of merges: make a table that another branch has; `plan` says how it begins."""
+        """Internal interface of merges: create a table that another branch has; `plan` gives its first version."""
         self._life.check_open()
         files = table_files(self._catalog, row, self._publisher)
         mark_created(self._catalog, row)
@@ -99,7 +99,7 @@ class LowerLayer:
             self._handles[row.object_id] = self._new_handle(shown(row.object_id), row, files, statements)
 
     def arrange(self, moves: Mapping[str, str | None]) -> None:
-        """The lower layer of merges: new names of tables by their old ones, None for those dropped, all at once.
+        """Internal interface of merges: new names of tables by their old ones, None for those dropped, all at once.
 
         It comes before any table is opened; names may be swapped.
         """
@@ -109,13 +109,13 @@ class LowerLayer:
             self._names.arrange(moves)
 
     def set_row(self, object_id: str, row: Row | None) -> None:
-        """The lower layer of merges: a row that is published as it is, with no new version; None takes one out."""
+        """Internal interface of merges: a row that is published as it is, with no new version; None removes one."""
         with self._lock:
             self._life.check_open()
             self._own_rows[object_id] = row
 
     def expect_row(self, object_id: str) -> None:
-        """The lower layer of merges: the row must not change until the transaction commits."""
+        """Internal interface of merges: the row must not change until the transaction commits."""
         with self._lock:
             self._life.check_open()
             self._unchanged[object_id] = self._base.rows.get(object_id)
