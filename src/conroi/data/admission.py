@@ -35,23 +35,24 @@ from conroi.stores.objects import Objects, reach_of
 
 _FOLDERS = (DATA_DIR, DELETIONS_DIR, INDICES_DIR)
 _SEEN: BoundedCache[frozenset[str]] = BoundedCache(64 * 1024 * 1024)
-"""By root: the files of the version that was looked at last."""
+"""By root: the files of the version that was validated last."""
 _NAME_BYTES = 160
-"""What a path takes in memory."""
+"""Size of a path in memory, in bytes."""
 _COUNTED: BoundedCache[int] = BoundedCache(4 * 1024 * 1024)
 """By path: the rows of files that were opened for their count."""
 PLAUSIBLE_ROWS = 1 << 24
-"""Up to so many rows the count of a fragment is taken as it stands.
+"""Number of rows up to which the count of a fragment is trusted.
 
 pylance makes addresses for as many rows as the manifest says, without a look at the file if no column is needed: 2^32
-of them take 32 GiB. The files of fragments with more are opened once in a process."""
+of them take 32 GiB. The files of fragments with more are opened once in a process.
+"""
 
 Place: TypeAlias = tuple[Objects, str]
 """Files, and the folder in them that has the data files."""
 
 
 def admit(objects: Objects, snapshot: Snapshot, rows_in_file: Callable[[Objects, str], int]) -> None:
-    """Raise unless pylance may read this version; CorruptionError, or InvalidInputError for a base.
+    """Raise unless pylance may read this version: CorruptionError, or InvalidInputError for a base.
 
     `rows_in_file` opens a data file and tells how many rows it has.
     """

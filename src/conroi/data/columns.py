@@ -33,7 +33,7 @@ def column_batches(
     *,
     keeps_deleted: bool = True,
 ) -> pa.RecordBatchReader:
-    """The new columns of one fragment, in the types they come out with.
+    """The new columns of one fragment, in the types they are computed with.
 
     Without `keeps_deleted`, deleted rows get the values of a row that is there: what they had may not fit a new type.
     """
@@ -76,7 +76,7 @@ def _repeated(row: pa.RecordBatch, times: int) -> pa.RecordBatch:
 
 
 def column_types(pinned: Pinned, columns: Mapping[str, str]) -> pa.Schema:
-    """The new columns as their expressions would come out; no row is read."""
+    """The types of the new columns by their expressions; no row is read."""
     with pylance_errors(pinned.root):
         wanted = {name: expression(value, pinned.root) for name, value in columns.items()}
         return _without_row_id(pinned.dataset.scanner(columns=wanted, with_row_id=True).to_reader()).schema

@@ -53,7 +53,7 @@ class Comparison:
     values: tuple[Value, ...]
 
     def fits(self, type_: pa.DataType) -> bool:
-        """Whether it can be answered for a column of this type, with no question about conversions."""
+        """Whether it can be evaluated for a column of this type without conversions."""
         if pa.types.is_string(type_) or pa.types.is_large_string(type_):
             return self.operator in ("=", "IN") and all(isinstance(value, str) for value in self.values)
         if not pa.types.is_integer(type_) or pa.types.is_uint64(type_):

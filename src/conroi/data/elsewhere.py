@@ -15,7 +15,7 @@ from conroi.data.writing import DataWriter, Progress, WrittenFiles
 
 @dataclass(frozen=True)
 class WrittenElsewhere:
-    """Files that others wrote for us, and the keys of their rows."""
+    """Files that a distributed engine wrote for us, and the keys of their rows."""
 
     files: WrittenFiles
     keys: Sequence[pa.Table] = field(default_factory=list[pa.Table])
@@ -25,7 +25,7 @@ class WrittenElsewhere:
 class Elsewhere(ABC):
     """Rows that can be written without passing through this process.
 
-    No protocol: a DataFrame answers to any name, since it might be a column's.
+    Not a protocol: a DataFrame has an attribute of any name, since it might be a column's.
     """
 
     @property
@@ -37,10 +37,10 @@ class Elsewhere(ABC):
     def write(
         self, writer: DataWriter, schema: pa.Schema, key: Sequence[str], progress: Progress | None = None
     ) -> WrittenElsewhere:
-        """Write them as files of the writer's table; asked again for the same, the same files."""
+        """Write them as files of the writer's table; idempotent for the same request."""
 
     def in_pieces(self, writer: DataWriter, schema: pa.Schema, key: Sequence[str], rows: int) -> Sequence[Elsewhere]:
-        """Write them at once, and hand them out in pieces of at most so many rows, in their order."""
+        """Write them at once, and yield them in pieces of at most this many rows, in their order."""
         del writer, schema, key, rows
         return [self]  # what is written already stays as it is
 
@@ -50,7 +50,7 @@ class Elsewhere(ABC):
 
 
 def from_elsewhere(data: object) -> Elsewhere | None:
-    """The data as rows from elsewhere, if that is what it is."""
+    """The data as remote rows, if it is a DataFrame."""
     if isinstance(data, Elsewhere):
         return data
     if type(data).__module__.partition(".")[0] != "pyspark":
@@ -64,5 +64,5 @@ def in_spark(module: str) -> Any:
 
 
 def kept(data: object) -> object:
-    """The data, for one verb: what is written elsewhere is remembered, so that it is written only once."""
+    """The data, for one verb: remote rows are cached, so that they are written only once."""
     return from_elsewhere(data) or data

@@ -18,7 +18,7 @@ from conroi.data.stored import stored_columns, wanted
 
 
 def find_rows(pinned: Pinned, where: Predicate | None) -> dict[int, BitMap]:
-    """The offsets of the rows for which the condition holds, by fragment."""
+    """The offsets of the rows that match the condition, by fragment."""
     simple = comparisons(where) if isinstance(where, str) else None
     found = None if simple is None else _among_kept(pinned, simple)
     return scan_rows(pinned, where) if found is None else found
@@ -33,7 +33,7 @@ def scan_rows(pinned: Pinned, where: Predicate | None, fragment_ids: Sequence[in
 
 
 def _among_kept(pinned: Pinned, simple: list[Comparison]) -> dict[int, BitMap] | None:
-    """From columns that are kept in memory, or are small enough to be; None if that is not for them to say."""
+    """From cached columns, or columns small enough to be cached; None if that is impossible."""
     names = list(dict.fromkeys(comparison.column for comparison in simple))  # one may be compared twice
     what = wanted(pinned, names)
     fragments = pinned.manifest.fragments

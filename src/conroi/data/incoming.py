@@ -46,7 +46,7 @@ def carries_metadata(data: object) -> bool:
 
 
 class Once:
-    """Data for work that may be done again: a stream that was used up refuses, instead of being empty."""
+    """Data for work that may be repeated: a consumed stream is refused, instead of being empty."""
 
     def __init__(self, data: object) -> None:
         self._data = kept(data)

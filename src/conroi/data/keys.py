@@ -17,12 +17,12 @@ from conroi.data.pylance import pylance_errors
 from conroi.data.quoting import quoted
 
 SAMPLE = 5
-"""So many keys an error message names."""
+"""Maximum number of keys in an error message."""
 FEW_KEYS = 200
-"""Up to so many keys are looked up one by one where the key has an index."""
+"""Number of keys up to which they are looked up one by one through an index on the key."""
 
 MANY_ROWS = 50_000
-"""From so many on it pays to set up a join."""
+"""Number of rows from which a join pays off."""
 
 
 def key_columns_of(table: pa.Table, columns: Sequence[str]) -> pa.Table:
@@ -39,7 +39,7 @@ def _column(table: pa.Table, path: str) -> pa.ChunkedArray[Any]:
 
 
 def is_comparable(type_: pa.DataType) -> bool:
-    """Whether rows can be told apart by values of this type."""
+    """Whether rows can be identified by values of this type."""
     storage = type_.storage_type if isinstance(type_, pa.BaseExtensionType) else type_
     return not pa.types.is_nested(storage)
 
@@ -230,7 +230,7 @@ def _has_index(pinned: Pinned, column: str) -> bool:
 
 
 def repeated(keys: pa.Table) -> pa.Table:
-    """The keys that are there more than once; those with a null are never the same as another."""
+    """The duplicate keys; a key with a null never equals another."""
     if keys.num_columns == 1 and len(pc.unique(keys.column(0))) == keys.num_rows:
         return keys.slice(0, 0)
     counted = keys.group_by(keys.column_names, use_threads=False).aggregate([([], "count_all")])
@@ -246,7 +246,7 @@ def _complete(keys: pa.Table) -> pa.ChunkedArray[Any]:
 
 
 def in_common(mine: pa.Table, theirs: pa.Table) -> pa.Table:
-    """The keys (k0, k1, …) that both have."""
+    """The intersection of two sets of keys (k0, k1, …)."""
     names = [name for name in mine.column_names if name != "_rowaddr"]
     if not mine.num_rows or not theirs.num_rows:
         return mine.select(names).slice(0, 0)

@@ -20,9 +20,9 @@ from conroi.format import lance_pb2 as pb
 from conroi.stores.cache import BoundedCache
 
 FEW_KEYS = 1000
-"""Up to so many keys are looked up one by one in parts that are in order; more are compared with all."""
+"""Number of keys up to which they are looked up one by one in sorted parts; more are compared with all."""
 _SMALL_ROWS = 4096
-"""A part of so few rows is compared whole."""
+"""Number of rows up to which a part is compared whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +38,13 @@ class Part:
 
 
 PARTS: BoundedCache[Part] = BoundedCache(64 * 1024 * 1024)
-"""By table, files and fields, the newest state that was asked for."""
+"""Cache: by table, files and fields, the newest state that was requested."""
 
 
 def live_keys(
     pinned: Pinned, fragments: Sequence[pb.DataFragment], columns: Sequence[str], among: pa.Table | None = None
 ) -> pa.Table | None:
-    """The columns, as k0, k1, …, of the rows that are there, with `_rowaddr`; None if only a scan can tell.
+    """The columns, as k0, k1, …, of the live rows, with `_rowaddr`; None if only a scan can tell.
 
     With `among`, rows whose key is not among these may be left out.
     """

@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Pinned:
-    """One table at one version: what every verb starts from."""
+    """One table at one version: the starting point of every verb."""
 
     files: TableFiles
     snapshot: Snapshot
     earlier: InitVar[Pinned | None] = None
-    """The same table at a version before: what did not change since need not be worked out again."""
+    """The same table at an earlier version: results for unchanged parts are reused."""
     private: PrivateSession | None = None
-    """Inside a transaction: what pylance keeps for all versions of the table that only the transaction sees."""
+    """Inside a transaction: pylance's session for all private versions of the table."""
     is_contended: bool = False
-    """Others write at the same time, so what depends on the newest version is best left to the commit."""
+    """Other writers are active, so work that depends on the newest version is best left to the commit."""
 
     def __post_init__(self, earlier: Pinned | None) -> None:
         object.__setattr__(self, "files", self.files.holding(self.snapshot))
@@ -95,7 +95,7 @@ class Pinned:
         keys_checked: bool = False,
         unwritten: frozenset[int] = frozenset(),
     ) -> Staged:
-        """The operation as made on this version; `keys_checked` if a guard compares the keys it brings in."""
+        """The operation on this version; `keys_checked` if a guard compares the keys that it inserts."""
         return Staged(
             operation=operation,
             base=self.manifest,
@@ -114,13 +114,13 @@ class Pinned:
 
 @lru_cache(maxsize=256)
 def _schema(columns: bytes) -> pa.Schema:
-    """Worked out once for all versions that have these columns."""
+    """Cached for all versions that have these columns."""
     head = pb.ManifestHead.FromString(columns)
     return schema_from_fields(head.fields, head.schema_metadata)
 
 
 def unknown_column(pinned: Pinned, column: str) -> NotFoundError:
-    """The error for a column that is not there."""
+    """The error for a column that does not exist."""
     return NotFoundError(
         f"The table has no column {column!r}.",
         table=pinned.root,

@@ -55,7 +55,7 @@ class PrivateSession:
 
     def __init__(self, base: Snapshot | None = None) -> None:
         self.base = base
-        """The version that the transaction began with."""
+        """The base version of the transaction."""
         self._session: Any = None
         self.newest: Any = None
         """The dataset that was opened last: as long as there is one, pylance keeps its connections."""
@@ -193,9 +193,9 @@ def _message_for_pylance(objects: Objects, snapshot: Snapshot) -> bytes:
 _INVALID_INPUT = "Invalid user input: "
 _NOT_SUPPORTED = "Not supported: "
 _SHOWN = 2_000
-"""So much of a message is shown."""
+"""Maximum length of a displayed message."""
 _LONGEST = 20_000
-"""So much of a message is looked at: it may quote an expression of any length."""
+"""Maximum length of a message that is analysed: it may quote an expression of any length."""
 _MISSING_FILE = re.compile(r"(not found:|no such file)[^\n]{0,1000}\.(lance|manifest|arrow|bin|txn|idx|blob)\b")
 """What pylance says of a missing file, in an OSError, a ValueError or an ArrowInvalid."""
 _SOURCE_POSITION = re.compile(r",? *(/[\w./\-]+|[\w\-]+(/[\w.\-]+)+)\.rs:\d+:\d+")
@@ -207,7 +207,7 @@ _PYLANCE = ProcessBound("read or written Lance data", "connects to a lake or ope
 
 @contextmanager
 def pylance_errors(table: str) -> Generator[None]:
-    """Turn what pylance raises into typed errors; ours pass through."""
+    """Map pylance's errors to typed errors; ours pass through."""
     _PYLANCE.enter(table)
     try:
         yield

@@ -46,18 +46,18 @@ def addresses_in(rows: Rows) -> pa.ChunkedArray[Any]:
 
 @dataclass(frozen=True)
 class TakenOut:
-    """What is left of fragments after rows were taken out of them."""
+    """Fragments after the deletion of rows."""
 
     updated: tuple[pb.DataFragment, ...]
     """Fragments with a new deletion vector."""
     removed: tuple[int, ...]
-    """Fragments none of whose rows is left."""
+    """Fragments without live rows."""
     unwritten: frozenset[int] = frozenset()
     """Of those with a new deletion vector, the ones for which it is still to be written."""
 
 
 def take_out(files: TableFiles, manifest: Manifest, version: int, rows: Rows, *, later: bool = False) -> TakenOut:
-    """Write the deletion vectors by which these rows are gone; `later` leaves that to the commit."""
+    """Write the deletion vectors that delete these rows; `later` leaves that to the commit."""
     unions = {fragment: _union(files, manifest, fragment, gone) for fragment, gone in rows.items() if gone}
     removed = [f for f, gone in unions.items() if len(gone) >= manifest.fragments_by_id[f].physical_rows]
     left = {fragment: gone for fragment, gone in unions.items() if fragment not in set(removed)}

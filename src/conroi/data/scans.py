@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Base:
-    """The version on which a transaction was begun, for scans of what only the transaction sees."""
+    """The base version of a transaction, for scans of its private versions."""
 
     objects: Objects
     snapshot: Snapshot | None
     check_open: Callable[[], None]
-    """ClosedError once the transaction has ended: what it staged may be gone then."""
+    """ClosedError once the transaction has ended: its staged files may be gone then."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Scan:
     pinned: Pinned
     base: Base | None = None
     failures: list[ConroiError] = field(default_factory=list[ConroiError])
-    """What went wrong while an engine read: on its way through the engine an error loses its type."""
+    """Errors during a read by an engine: on its way through the engine an error loses its type."""
 
     def reader(self, columns: Any = None, filter: Any = None, **options: Any) -> pa.RecordBatchReader:
         """A stream of the rows. `columns`, `filter` and `options` are those of pylance's scanner."""
@@ -78,7 +78,7 @@ class Scan:
 
     @contextmanager
     def reading(self) -> Generator[None]:
-        """pylance's errors as ours; VersionExpired if the version was collected meanwhile."""
+        """Map pylance's errors to ours; VersionExpired if the version was collected meanwhile."""
         with ExitStack() as stack:
             if self.base is not None:
                 stack.enter_context(version_in_use(self.base.objects, self.base.snapshot, is_base=True))

@@ -24,17 +24,17 @@ from conroi.stores.cache import BoundedCache
 
 Column: TypeAlias = "pa.Array[Any]"
 Place: TypeAlias = tuple[str, ...]
-"""The files of a fragment that hold the wanted columns: one name for each column."""
+"""The files of a fragment that hold the requested columns: one name for each column."""
 
 COLUMNS: BoundedCache[Column] = BoundedCache(64 * 1024 * 1024)
-"""By table, file and field: the column."""
+"""Cache: by table, file and field, the column."""
 FEW_FILES = 6
-"""So many files are read one by one; for more, one scan is faster."""
+"""Number of files up to which they are read one by one; for more, one scan is faster."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """Columns of a table, by their lasting numbers."""
+    """Columns of a table, by field id."""
 
     names: tuple[str, ...]
     ids: tuple[int, ...]
@@ -42,11 +42,11 @@ class Wanted:
 
     @cached_property
     def kinds(self) -> tuple[tuple[int, str], ...]:
-        """What makes two questions for columns the same, whatever the columns are called."""
+        """Cache key of a request for columns, independent of their names."""
         return tuple((number, str(type_)) for number, type_ in zip(self.ids, self.types, strict=True))
 
     def fits(self, fragments: Sequence[pb.DataFragment]) -> bool:
-        """Whether the columns of these fragments are small enough to be kept."""
+        """Whether the columns of these fragments are small enough to be cached."""
         width = row_width(pa.schema(zip(self.names, self.types, strict=True)))
         return width * sum(fragment.physical_rows for fragment in fragments) <= COLUMNS.most_bytes // 2
 
@@ -92,13 +92,13 @@ def stored_columns(
 
 
 def keep(root: str, place: Place, what: Wanted, columns: Sequence[Column]) -> None:
-    """Remember columns of one fragment."""
+    """Cache columns of one fragment."""
     for path, number, column in zip(place, what.ids, columns, strict=True):
         COLUMNS.put((root, path, number), column, column.nbytes)
 
 
 def remember(pinned: Pinned, fragments: Sequence[pb.DataFragment], rows: pa.Table, names: Sequence[str]) -> None:
-    """Remember columns of rows that were just written to these fragments, so that they are never read."""
+    """Cache columns of rows that were just written to these fragments, so that they are never read."""
     what = wanted(pinned, names)
     if what is None or not what.fits(fragments) or not _has_types(rows, what):
         return

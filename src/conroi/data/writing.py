@@ -23,7 +23,7 @@ ROWS_PER_FILE = 1_048_576
 """As many rows as pylance puts into one fragment."""
 
 MOST_ROWS = 1 << 31
-"""Enough for all rows of a fragment in one file."""
+"""Row limit of a file: enough for all rows of a fragment."""
 MOST_BYTES = 1 << 40
 
 Progress = Callable[[int], None]
@@ -32,7 +32,7 @@ Progress = Callable[[int], None]
 
 @dataclass
 class WrittenFiles:
-    """Fragments without ids, and the names of their files (to be forgotten if the commit never happens)."""
+    """Fragments without ids, and the names of their files (garbage if the commit never happens)."""
 
     fragments: list[pb.DataFragment] = field(default_factory=list[pb.DataFragment])
     rows: int = 0
