@@ -23,7 +23,9 @@ from conroi.verbs.rows import write_rows
 
 
 class Appending:
-    """The verb, called again on a newer version if need be: what it wrote is kept while the schema stays the same."""
+    """The append verb, executed again on a newer version if necessary: its files are reused while the schema is
+    unchanged.
+    """
 
     def __init__(
         self,
@@ -41,11 +43,11 @@ class Appending:
 
     @property
     def adds_only_rows(self) -> bool:
-        """Whether what it does depends on nothing of the table but its columns and key."""
+        """Whether it depends only on the table's columns and key."""
         return not self._evolve_schema
 
     def __call__(self, pinned: Pinned) -> Plan | None:
-        """Add the rows; None if there are none."""
+        """Append the rows; None if there are none."""
         # The ids of new columns must be free on the version that this becomes part of, not only on the first one.
         columns = list(pinned.manifest.fields), next_field_id(pinned) if self._evolve_schema else 0
         if self._written is None or self._written[0] != columns:

@@ -21,7 +21,7 @@ from conroi.stores.objects import Objects
 
 
 def clone(pinned: Pinned, target: TableFiles, *, deep: bool) -> Snapshot:
-    """Make the new table. A shallow one names the files where they are; a deep one gets copies of all of them."""
+    """Create the new table. A shallow clone references the files where they are; a deep one copies all of them."""
     begun_at = moment(target.environment)
     if not deep:
         share_reach(target.objects, pinned.files.objects)

@@ -119,7 +119,7 @@ def _add_null_columns(pinned: Pinned, new: list[pa.Field[Any]]) -> Plan:
 def with_new_fields(
     pinned: Pinned, new: list[pa.Field[Any]], fields: Sequence[pb.Field] | None = None
 ) -> list[pb.Field]:
-    """The table's fields (or `fields`) and the new ones, whose ids were never used, not even by dropped columns."""
+    """The table's fields (or `fields`) and the new ones, with ids that were never used, not even by dropped columns."""
     taken = set(pinned.schema.names)
     for field in new:
         check_column_name(field.name, table=pinned.root)
@@ -151,7 +151,7 @@ def numbered_from(pinned: Pinned, first_id: int, new: Sequence[pa.Field[Any]]) -
 
 
 def next_field_id(pinned: Pinned) -> int:
-    """Above every id in the schema and in any data file, so that the data of a dropped column never comes back."""
+    """Above every id in the schema and in any data file, so that the data of a dropped column never reappears."""
     manifest = pinned.manifest
     return max(max_field_id(manifest.fields, manifest.fragments), manifest.head.max_allocated_field_id) + 1
 
@@ -179,7 +179,7 @@ def _project(pinned: Pinned, fields: Sequence[pb.Field]) -> Project:
 
 
 def drop_columns(pinned: Pinned, columns: Sequence[str]) -> Plan:
-    """Forget columns (`a`, or `a.b` inside a struct); their data stays in the files until they are rewritten."""
+    """Drop columns (`a`, or `a.b` inside a struct); their data stays in the files until they are rewritten."""
     if isinstance(columns, str) or not columns:
         raise InvalidInputError(
             f"{columns!r} is not a list of columns.",
@@ -231,7 +231,7 @@ def _refuse_empty_parents(pinned: Pinned, before: Sequence[pb.Field], after: Seq
 
 
 def rename_columns(pinned: Pinned, names: Mapping[str, str]) -> Plan:
-    """Give columns new names: `{"old": "new"}`, or `{"a.old": "new"}` inside a struct. Data and indices stay."""
+    """Rename columns: `{"old": "new"}`, or `{"a.old": "new"}` inside a struct. Data and indices stay."""
     if not names:
         raise no_column(pinned)
     for name in names.values():
@@ -243,7 +243,7 @@ def rename_columns(pinned: Pinned, names: Mapping[str, str]) -> Plan:
 
 
 def _refuse_taken_names(pinned: Pinned, fields: Sequence[pb.Field]) -> None:
-    """Also a name that is given away in the same call: who has seen the old schema would take one for the other."""
+    """Also a name that is freed in the same call: a reader of the old schema would confuse the two."""
     owners = {(field.parent_id, field.name): field.id for field in pinned.manifest.fields}
     for field in fields:
         if owners.setdefault((field.parent_id, field.name), field.id) != field.id:

@@ -38,23 +38,23 @@ from conroi.verbs.reuse import fragment_reuse_index, needs_reuse_index
 from conroi.verbs.update import MovedRows
 
 ReserveIds = Callable[[int], range]
-"""Commits a reservation of so many fragment ids and says which."""
+"""Commits a reservation of this many fragment ids and returns them."""
 
 
 @dataclass(frozen=True)
 class CompactOptions:
-    """What is worth rewriting."""
+    """Which fragments to rewrite."""
 
     rows_per_fragment: int = ROWS_PER_FILE
     deleted_share: float = 0.1
-    """Fragments with a larger share of deleted rows are rewritten even if they are big enough."""
+    """Fragments with a larger share of deleted rows are rewritten even if they are large enough."""
     spares_indices: bool = False
-    """Leave fragments alone whose rows an index would lose: one that cannot follow them to another fragment."""
+    """Skip fragments whose rows an index would lose because it cannot follow them to another fragment."""
 
 
 @dataclass(frozen=True)
 class Rewritten:
-    """Some fragments, and those that hold their rows now."""
+    """Source fragments of a rewrite, and the new ones with their rows."""
 
     old_ids: Sequence[int]
     new: Sequence[pb.DataFragment]
@@ -82,7 +82,7 @@ def compact(
     progress: Progress | None = None,
     rewrite: RewriteGroups = rewrite_here,
 ) -> Plan | None:
-    """Rewrite what is worth it, keeping the order of rows; None if nothing is."""
+    """Rewrite what is worth it, preserving the order of rows; None if nothing is."""
     if options.rows_per_fragment < 1:
         raise InvalidInputError(
             f"{options.rows_per_fragment} rows per fragment cannot be.", table=pinned.root, hint="Give 1 or more."
@@ -240,7 +240,7 @@ _VERSIONS: Sequence[tuple[Kept, Give]] = (
     (lambda fragment: fragment.inline_last_updated_at_versions, _give_updated),
 )
 _UNKNOWN_VERSION = 1
-"""What readers take for a row of which no version was recorded."""
+"""What readers assume for a row without a recorded version."""
 
 
 def _versions_of(fragments: Sequence[pb.DataFragment], kept: Kept) -> list[bytes] | None:

@@ -53,10 +53,9 @@ def create(
     schema: pa.Schema | None = None,
     claim: Callable[[], None] | None = None,
 ) -> Change:
-    """Write the data, if there is any, and say how the table begins.
+    """Write the data, if any, and return the table's first operation.
 
-    `schema` gives the data its types. `claim` is called before anything is written, when what was asked for is known to
-    be possible.
+    `schema` gives the data its types. `claim` is called before anything is written, after the request was validated.
     """
     if data_format not in DATA_FORMATS:
         raise InvalidInputError(
@@ -106,7 +105,7 @@ def check_same_table(
     *,
     table: str,
 ) -> None:
-    """AlreadyExistsError if a table that is there has another key or other columns than the one that was asked for.
+    """AlreadyExistsError if the existing table has another key or other columns than requested.
 
     Data may lack columns that the table has got since, but not have others.
     """
@@ -184,7 +183,7 @@ def new_fields(schema: pa.Schema, *, table: str, data_format: str, first_id: int
 
 
 def with_key(schema: pa.Schema, key: str | Sequence[str] | None, *, table: str) -> pa.Schema:
-    """The schema with these columns marked as the table's key; key columns are never null."""
+    """The schema with these columns marked as the primary key; key columns are never null."""
     if key is None:
         return schema
     columns = [key] if isinstance(key, str) else list(key)

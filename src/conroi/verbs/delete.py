@@ -15,7 +15,7 @@ Finding = Callable[[Pinned, Predicate], Rows]
 
 
 def delete(pinned: Pinned, where: Predicate, *, find: Finding = find_rows) -> Plan | None:
-    """Take out the rows for which the condition holds; None if there are none."""
+    """Delete the rows that match the condition; None if there are none."""
     rows = find(pinned, checked_predicate(where, table=pinned.root))
     if not rows:
         return None

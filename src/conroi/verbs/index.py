@@ -114,7 +114,7 @@ def _tokenizer_errors(pinned: Pinned, tokenizer: object) -> Generator[None]:
 
 
 def optimize_indices(pinned: Pinned, names: Sequence[str] | None = None) -> Plan | None:
-    """Index the rows that indices do not have: all indices, or those of these names; None if there are no such rows.
+    """Index the rows that indices do not cover: all indices, or those of these names; None if there are no such rows.
 
     Scalar and text indices are built anew, as one segment: readers before pylance 14 know no other. Vector indices get
     a segment for the rows that they lack.
@@ -236,7 +236,7 @@ _WITH_SETTINGS = {
 
 
 def no_such_index(pinned: Pinned, name: str) -> NotFoundError:
-    """The error for an index that is not there."""
+    """The error for an index that does not exist."""
     names = sorted({index.name for index in pinned.manifest.indices})
     return NotFoundError(
         f"The table has no index {name!r}.",

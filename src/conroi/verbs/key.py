@@ -19,7 +19,7 @@ from conroi.verbs.plan import Plan
 
 
 def declare_key(pinned: Pinned, key: str | Sequence[str]) -> Plan | None:
-    """Mark columns as the key, after looking at every row: none may be null, and no key may be there twice."""
+    """Declare a primary key, after checking every row: no key may be null or occur twice."""
     columns = (key,) if isinstance(key, str) else tuple(key)
     current = key_columns(pinned.manifest.fields)
     if current and current == columns:

@@ -30,14 +30,14 @@ from conroi.operations import Rewrite
 
 
 class KeysSeen:
-    """The keys of rows that pass by on their way into data files."""
+    """Collects the keys of rows while they are written to data files."""
 
     def __init__(self, columns: Sequence[str]) -> None:
         self.columns = tuple(columns)
         self._parts: list[pa.Table] = []
 
     def watch(self, reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
-        """The same stream; without key columns, the very same."""
+        """The same stream, watched; unchanged without key columns."""
         if not self.columns:
             return reader
         return pa.RecordBatchReader.from_batches(reader.schema, self._watched(reader))
@@ -48,16 +48,16 @@ class KeysSeen:
             yield batch
 
     def add(self, parts: Iterable[pa.Table]) -> None:
-        """Keys of rows that passed by elsewhere, as another KeysSeen gave them."""
+        """Add keys of rows that were written by a distributed engine."""
         self._parts.extend(parts)
 
     def keys(self) -> pa.Table | None:
-        """All keys seen; None if the table has no key or no row passed."""
+        """All collected keys; None if the table has no key or there were no rows."""
         return pa.concat_tables(self._parts) if self._parts else None
 
 
 def refuse_repeated(keys: pa.Table | None, columns: Sequence[str], table: str) -> None:
-    """A key that comes in twice."""
+    """Refuse a key that occurs twice in the input."""
     again = None if keys is None else repeated(keys)
     if again is not None and again.num_rows:
         raise DuplicateKeyError(
@@ -81,9 +81,9 @@ def is_key_among(columns: Iterable[str], pinned: Pinned) -> bool:
 def checked_new_keys(
     pinned: Pinned, seen: KeysSeen, leaving: pa.ChunkedArray[Any] | None = None, *, mine: str = "Update"
 ) -> Guard | None:
-    """Refuse keys that come in twice or are in the table; the guard that keeps it so until the commit.
+    """Refuse duplicate keys, in the input or with the table; returns the guard that repeats the check at commit.
 
-    `leaving` are the addresses of rows that the same change takes out, `mine` is the name of its operation.
+    `leaving` are the addresses of rows that the same change deletes, `mine` is the name of its operation.
     """
     keys = seen.keys()
     if keys is None:
@@ -102,7 +102,7 @@ def checked_new_keys(
 
 
 def _present(pinned: Pinned, keys: pa.Table, columns: Sequence[str], leaving: pa.ChunkedArray[Any] | None) -> pa.Table:
-    """The table's keys, without those that leave; maybe only those among `keys`."""
+    """The table's keys, without those that are deleted; possibly only those among `keys`."""
     present = scan_keys(pinned, columns, among=keys)
     if leaving is None or not len(leaving):
         return present
@@ -110,7 +110,7 @@ def _present(pinned: Pinned, keys: pa.Table, columns: Sequence[str], leaving: pa
 
 
 class KeyGuard:
-    """Looks up keys in what is new at the head; what it has looked at it does not look at again."""
+    """Commit-time key check: looks up keys in what is new at the head; each fragment is checked once."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class KeyGuard:
 
     @cached_property
     def _checked(self) -> set[tuple[str | bytes, ...]]:
-        """What was looked at: at first the base, because the work was done on it."""
+        """The fragments that were checked: at first those of the base."""
         return {self._key_files(fragment) for fragment in self._base.fragments}
 
     def __call__(self, head: Snapshot, winners: Sequence[Winner]) -> None:
@@ -154,7 +154,7 @@ class KeyGuard:
         self._checked |= {self._key_files(fragment) for fragment in new}
 
     def _follow_rewrites(self, winners: Sequence[Winner]) -> None:
-        """Rows that were only copied need no second look."""
+        """Rows that were only copied by a compaction need no second check."""
         for winner in winners:
             if isinstance(winner.operation, Rewrite):
                 for group in winner.operation.groups:
@@ -162,7 +162,7 @@ class KeyGuard:
                         self._checked |= {self._key_files(fragment) for fragment in group.new_fragments}
 
     def _key_files(self, fragment: pb.DataFragment) -> tuple[str | bytes, ...]:
-        """What holds the key: names of files are never used twice, so the same names mean the same keys."""
+        """The files that hold the key: file names are never reused, so equal names mean equal keys."""
         files = (file.path for file in fragment.files if not set(self._field_ids).isdisjoint(file.fields))
         return (*files, *fragment.overlays)
 
@@ -197,7 +197,7 @@ class KeyGuard:
 
 
 def _who_wrote(files: Iterable[str], winners: Sequence[Winner]) -> Winner | None:
-    """The commit that brought one of these files; if they are only copies, the last one that may have written rows."""
+    """The concurrent commit that added one of these files; for copies, the last one that may have written rows."""
     names = [file.encode() for file in files]
     writers = [winner for winner in winners if not isinstance(winner.operation, Rewrite)]
     for winner in writers:
@@ -208,7 +208,7 @@ def _who_wrote(files: Iterable[str], winners: Sequence[Winner]) -> Winner | None
 
 
 def key_stays(pinned: Pinned) -> Guard:
-    """The guard for a change that brings its own schema: a key that was declared meanwhile must not get lost."""
+    """The guard of a change with its own schema: a key that was declared concurrently must not get lost."""
     base, key = pinned.version, key_columns(pinned.manifest.fields)
 
     def check(head: Snapshot, winners: Sequence[Winner]) -> None:

@@ -92,7 +92,7 @@ def overwrite_where(
     if_moved: IfMoved = "fail",
     progress: Progress | None = None,
 ) -> Plan | None:
-    """Replace the rows for which the condition holds by rows for which it holds too, in one version."""
+    """Replace the rows that match the condition by rows that match it too, in one version."""
     predicate = checked_predicate(where, table=pinned.root)
     with pylance_errors(pinned.root):
         found = pinned.dataset.scanner(columns=[], filter=predicate, with_row_address=True).to_table()
@@ -119,7 +119,7 @@ def overwrite_where(
 
 
 def _refuse_strays(pinned: Pinned, fragments: list[pb.DataFragment], where: Predicate) -> None:
-    """New rows outside the condition would be doubled by running the same load again."""
+    """New rows outside the condition would be duplicated by running the same load again."""
     if not fragments:
         return
     alone = only(pinned.snapshot, fragments)

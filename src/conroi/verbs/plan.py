@@ -17,7 +17,7 @@ IfMoved: TypeAlias = Literal["fail", "win"]
 
 
 def must_not_move(if_moved: str, table: str) -> bool:
-    """Whether the table must stay as it is until the commit."""
+    """Whether any concurrent commit is a conflict."""
     if if_moved not in ("fail", "win"):
         raise InvalidInputError(
             f"if_moved={if_moved!r} is not known.",
@@ -29,21 +29,21 @@ def must_not_move(if_moved: str, table: str) -> bool:
 
 @runtime_checkable
 class Preparing(Protocol):
-    """A verb that can do a part of its work on whatever version, so that the rest takes less time in its turn."""
+    """A verb that can do a part of its work on any version, to shorten its turn."""
 
     def prepare(self, pinned: Pinned) -> None: ...
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A verb's work, done but not committed."""
+    """The work of a verb, done but not committed."""
 
     staged: Staged
     must_not_move: bool = False
     guard: Guard | None = None
     restored: Snapshot | None = None
     counts: Mapping[str, int] = field(default_factory=dict[str, int])
-    """What the user may want to know: rows added, deleted, updated."""
+    """Statistics for the user: rows added, deleted, updated."""
 
     def change(self, base: Snapshot, *, uuid: str, properties: Mapping[str, str], must_not_move: bool) -> Change:
         return Change(
@@ -59,7 +59,7 @@ class Plan:
 
 
 def all_of(guards: Sequence[Guard]) -> Guard | None:
-    """One guard for all of them; None if there is none."""
+    """One guard that combines all of them; None if there is none."""
     if not guards:
         return None
 

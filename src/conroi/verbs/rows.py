@@ -17,7 +17,7 @@ def write_rows(
     seen: KeysSeen,
     progress: Progress | None = None,
 ) -> WrittenFiles:
-    """Make the rows fit the schema and write them; `seen` gets to know their keys."""
+    """Align the rows with the schema and write them; `seen` collects their keys."""
     table = writer.objects.root
     if isinstance(rows, pa.RecordBatchReader):
         return writer.write(seen.watch(fit(rows, schema, table=table)), progress)

@@ -15,7 +15,7 @@ from conroi.verbs.plan import Plan
 Values = Mapping[str, str | None]
 """New values by key; None deletes a key."""
 AUTO_COMPACT = "conroi.auto_compact"
-"""How many small fragments of about the same size a table may have before its writers merge them."""
+"""Setting: the number of small fragments of about the same size above which writers compact them."""
 
 
 def check_settings(values: Values, table: str) -> None:
@@ -30,7 +30,7 @@ def check_settings(values: Values, table: str) -> None:
 
 
 def set_config(pinned: Pinned, values: Values, *, replace: bool = False) -> Plan:
-    """Settings that Lance and conroi act on, such as `lance.*`."""
+    """Configuration that Lance and conroi act on, such as `lance.*`."""
     check_settings(values, pinned.root)
     return Plan(pinned.staged(UpdateConfig(config=_update_map(pinned, values, replace))))
 
@@ -43,7 +43,7 @@ def set_metadata(
     fields: Mapping[str, Values] | None = None,
     replace: bool = False,
 ) -> Plan:
-    """Notes on the table, its schema, or single columns."""
+    """Metadata of the table, its schema, or single columns."""
     if table is None and schema is None and not fields:
         raise InvalidInputError("No metadata was given.", table=pinned.root, hint="Pass table=, schema= or fields=.")
     operation = UpdateConfig(

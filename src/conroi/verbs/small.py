@@ -16,13 +16,13 @@ from conroi.verbs.plan import IfMoved, Plan, must_not_move
 
 
 def restore(pinned: Pinned, target: Snapshot, *, if_moved: IfMoved = "fail") -> Plan:
-    """Make an older version the newest again; what came between stays in the history."""
+    """Make an older version the newest again; the versions in between stay in the history."""
     staged = pinned.staged(Restore(version=target.version))
     return Plan(staged, must_not_move=must_not_move(if_moved, pinned.root), restored=target)
 
 
 def reserve_fragments(pinned: Pinned, count: int) -> Plan:
-    """Set fragment ids aside for fragments that must know theirs before they are committed."""
+    """Reserve ids for fragments that must know theirs before they are committed."""
     if not 0 < count < 1 << 31:
         raise InvalidInputError(
             f"{count} fragment ids cannot be reserved.", table=pinned.root, hint="Give a number from 1 to 2147483647."
@@ -31,7 +31,7 @@ def reserve_fragments(pinned: Pinned, count: int) -> Plan:
 
 
 def add_base(pinned: Pinned, path: str, *, name: str | None = None, is_table_root: bool = False) -> Plan:
-    """Name another place where files of this table may be."""
+    """Add another storage location for files of this table."""
     if not path.strip():
         raise InvalidInputError(
             "A base needs a path.", table=pinned.root, hint="Give an absolute path or a URI such as s3://bucket/folder."
@@ -60,7 +60,7 @@ def update_mem_wal_state(pinned: Pinned, compacted: Mapping[str | UUID, int]) ->
 
 
 def drop_index(pinned: Pinned, name: str) -> Plan:
-    """Forget an index; its files stay until they are collected."""
+    """Drop an index; its files stay until they are collected."""
     gone = tuple(index for index in pinned.manifest.indices if index.name == name)
     if not gone:
         raise no_such_index(pinned, name)

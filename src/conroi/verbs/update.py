@@ -45,7 +45,7 @@ def update(
     mode: Mode = "auto",
     rewriting: Rewriting | None = None,
 ) -> Plan | None:
-    """Set columns by expression in the rows for which the condition holds; None if there are none."""
+    """Set columns by expression in the rows that match the condition; None if there are none."""
     work = Here() if rewriting is None else rewriting
     expressions = _checked_values(pinned, values)
     predicate = None if where is None else checked_predicate(where, table=pinned.root)
@@ -71,7 +71,7 @@ def update(
 
 @dataclass(frozen=True)
 class NewRows:
-    """Rows that were written anew, in their order where they were."""
+    """Rewritten rows, in their original order."""
 
     fragments: Sequence[pb.DataFragment]
     leaving: Rows
@@ -80,14 +80,14 @@ class NewRows:
 
 
 class Rewriting(Protocol):
-    """Does the part of an update that reads and writes rows."""
+    """The part of an update that reads and writes rows."""
 
     def find(self, pinned: Pinned, where: Predicate | None) -> Rows:
-        """The rows for which the condition holds."""
+        """The rows that match the condition."""
         ...
 
     def new_rows(self, pinned: Pinned, expressions: Mapping[str, str], where: Predicate | None) -> NewRows:
-        """Write those rows anew."""
+        """Rewrite those rows."""
         ...
 
     def new_columns(
@@ -99,7 +99,7 @@ class Rewriting(Protocol):
 
 @dataclass(frozen=True)
 class Here:
-    """Does it in this process, for the whole table or for some fragments."""
+    """Execution in this process, for the whole table or for some fragments."""
 
     fragment_ids: Sequence[int] | None = None
 
@@ -214,7 +214,7 @@ def _rows_plan(pinned: Pinned, expressions: Mapping[str, str], new: NewRows) -> 
 
 
 class MovedRows:
-    """A stream of rows on their way into new fragments; remembers where each came from."""
+    """A stream of rows into new fragments, which records their original addresses."""
 
     def __init__(self, pinned: Pinned, scanned: pa.RecordBatchReader) -> None:
         self._pinned = pinned
