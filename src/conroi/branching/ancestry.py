@@ -25,21 +25,25 @@ from conroi.format.documents import Document, parse_json
 from conroi.refs.branches import MAIN, MAIN_BRANCH, Branch
 
 MERGES = "__merges"
-"""The row of a lake in which it is noted what was merged into it; pylance takes it for an empty namespace."""
+"""The row of a lake that records what was merged into it; pylance takes it for an empty namespace."""
 
 MOST_MISSED = 20
-"""How many versions of a source that has nothing new are looked at before the merge is simply remembered."""
+"""Maximum number of source versions without changes that are examined before the merge is simply recorded."""
 T = TypeVar("T")
 Lineage: TypeAlias = tuple[tuple[str, int], ...]
 """The folders that have the versions from before a branch, and up to which, nearest first."""
 Tables: TypeAlias = dict[str, object]
 """By name: the identity and the pin of a table, wherever it is."""
 Clock = Mapping[str, int]
-"""By branch (as pylance calls it; `main` for the main one): the newest version of it that went into this one."""
+"""Vector clock: by branch (pylance's name; `main` for the main one), the newest version that is merged into this
+one.
+"""
 
 
 def clock_of(side: Side) -> dict[str, int]:
-    """What went into this state of a branch, itself included; a branch that begins is the state that it was made of."""
+    """The vector clock of this state of a branch, itself included; a new branch has the state that it was created
+    from.
+    """
     branch, version = side.catalog.identity, side.state.version
     clock: dict[str, int] = {}
     noted = side.state.rows.get(MERGES)
@@ -53,7 +57,7 @@ def clock_of(side: Side) -> dict[str, int]:
 
 
 def merged_row(source: Side, target: Side) -> Row:
-    """The note that all of the source went into the target."""
+    """The record that all of the source was merged into the target."""
     mine, theirs = clock_of(target), clock_of(source)
     both = {name: max(mine.get(name, 0), theirs.get(name, 0)) for name in mine.keys() | theirs.keys()}
     both.pop(_name(target.catalog.identity), None)
@@ -61,13 +65,13 @@ def merged_row(source: Side, target: Side) -> Row:
 
 
 def is_merged(source: Side, target: Side) -> bool:
-    """Whether all of the source is in the target already."""
+    """Whether all of the source is already in the target."""
     known = clock_of(target)
     return all(known.get(name, 0) >= version for name, version in clock_of(source).items())
 
 
 def brings_only_itself(source: Side, target: Side) -> bool:
-    """Whether what the target does not know of the source is at most versions with tables that it knows.
+    """Whether the target lacks only versions of the source with tables that it already has.
 
     If those have nothing new for the target, it need not remember them. Any other version must be remembered, whether
     it brings something or not: a third branch may have merged it, or do so later, and then it is what the two have in
@@ -89,7 +93,7 @@ def brings_only_itself(source: Side, target: Side) -> bool:
 
 
 def _is_known(catalog: Catalog, version: int, before: Tables | None, target: Side) -> bool:
-    """Whether a version has the tables of the last known one, or of the state of the target that went into it.
+    """Whether a version has the tables of the last known one, or of the target's state that was merged into it.
 
     No branch can begin at one that was collected.
     """
@@ -124,13 +128,13 @@ class BaseTable:
     """What a base says of one table."""
 
     version: TableVersion | None
-    """None if merges that crossed each other left several."""
+    """None if criss-cross merges left several."""
     name: str | None
     """None if they left several names."""
 
 
 class Base:
-    """The newest states that some states have in common; usually one.
+    """The newest common states; usually one.
 
     Of several, one has the newer version of a table if the other's is the one that the two have in common.
     """
@@ -215,7 +219,7 @@ def _newest(
 
 
 def has_same_table(one: TableVersion, other: TableVersion) -> bool:
-    """Whether two states have the same table: a compaction or an index is no change of it."""
+    """Whether two states have the same table: a compaction or an index is not a change."""
     if one.is_same_version(other) or is_same_content(one.pinned, other.pinned):
         return True
     return has_same_rows(one.pinned, other.pinned)
@@ -225,7 +229,7 @@ def has_same_table(one: TableVersion, other: TableVersion) -> bool:
 
 
 def _newest_common(branched: BranchedLake, sides: Sequence[Side]) -> list[Side]:
-    """The newest states that all of these come from.
+    """The newest states that all of these descend from.
 
     Never an older one in their place: rows that the target changed back since would look unchanged, and the merge would
     undo that. So if one of them was collected, the merge is refused.
@@ -280,7 +284,7 @@ def _lineages(branches: Sequence[Branch]) -> dict[str, Lineage]:
 
 
 def _deleted(branched: BranchedLake, name: str, lineage: Lineage | None) -> Branch:
-    """A branch whose name is gone; where it began is told by others, or by the setting that ended it."""
+    """A deleted branch; its branch point is known from other branches, or from the setting that marks its deletion."""
     branch = Branch(name, name, lance_name=name)
     if lineage is None:
         _, files = branched.opened(branch)

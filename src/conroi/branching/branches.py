@@ -58,9 +58,9 @@ class Branches:
         return self._branched.names.get(name)
 
     def create(self, name: str, from_: int | str | None = None) -> Branch:
-        """Make a branch without copying anything: of this lake as it is, of a version of it, of a tag or a branch.
+        """Create a branch without copying data: from this lake, a version of it, a tag or a branch.
 
-        Of two who make one name, one succeeds.
+        Of concurrent calls with the same name exactly one succeeds.
         """
         lake = self._lake if from_ is None or isinstance(from_, int) else self._lake.resolve(from_)
         version = from_ if isinstance(from_, int) else None
@@ -83,10 +83,10 @@ class Branches:
         return self.get(new_name)
 
     def delete(self, name: str, *, tags: Literal["refuse", "drop"] = "refuse") -> None:
-        """End a branch: nothing can be published to it any more. Its files go when they are collected.
+        """Delete a branch: nothing can be published to it any more. Its files are garbage-collected.
 
-        A branch whose versions are tagged is not deleted, since the tags would name nothing; `tags="drop"` deletes
-        those tags too.
+        A branch with tagged versions is not deleted, since the tags would name nothing; `tags="drop"` deletes those
+        tags too.
         """
         branch = self._changeable(name)
         if tags not in ("refuse", "drop"):
@@ -123,7 +123,7 @@ class Branches:
             )
 
     def _tags_on(self, branch: Branch) -> Sequence[str]:
-        """The names of the tags that name versions of the branch."""
+        """The names of the tags on versions of the branch."""
         return [tag.name for tag in Tags(self._branched.manifest, 0).list() if tag.branch == branch.lance_name]
 
     def _changeable(self, name: str) -> Branch:

@@ -30,7 +30,7 @@ _Item = pb.DataFile | pb.DeletionFile | pb.IndexMetadata
 
 
 class Bringing:
-    """One version on its way from a branch to another."""
+    """Copies one version from a branch to another."""
 
     def __init__(self, source: Pinned, files: TableFiles, target: Manifest | None) -> None:
         self._source = source
@@ -38,10 +38,10 @@ class Bringing:
         self._target = target
         self._bases = {} if target is None else {base.path: base.id for base in target.head.base_paths}
         self._copies: dict[str, Copy] = {}
-        """By path, the files that must be copied."""
+        """By path, the files to copy."""
 
     def plan(self) -> Plan:
-        """Copy what must be copied, and make the version of the source the next one of the target."""
+        """Copy the necessary files, and make the source's version the next one of the target."""
         result = self._result()
         self.copy()
         metadata = dict(result.head.schema_metadata)
@@ -154,5 +154,5 @@ def appended_fragments(source: Pinned, fragments: Mapping[int, pb.DataFragment],
 
 
 def _not_after(version: int, encoded: bytes) -> bytes:
-    """Versions of rows, where those that only the other branch had count as the one that brings them."""
+    """Row versions, in which those of the other branch only are replaced by the version that adds them here."""
     return encode_versions(np.minimum(decode_versions(encoded), version))

@@ -32,7 +32,7 @@ class Column:
 
     id: int
     first_id: int
-    """The id that it had before it was ever given another type."""
+    """Its field id before its type was ever altered."""
     name: str
     type: pa.DataType
     is_nullable: bool
@@ -41,7 +41,7 @@ class Column:
     inside: tuple[Column, ...]
     metadata: Mapping[str, bytes]
     added: bytes = b""
-    """What tells a column that was added on a branch from others of the same id; empty for all others."""
+    """The unique marker of a column that was added on a branch; empty for all others."""
 
     @property
     def identity(self) -> tuple[int, bytes]:
@@ -55,7 +55,7 @@ class Column:
 
     @property
     def shape(self) -> tuple[object, ...]:
-        """All that makes up the column but its ids and its metadata."""
+        """The column without its ids and its metadata."""
         inside = tuple(each.shape for each in self.inside)
         return (self.name, str(self.type), self.is_nullable, self.key, self.extension, inside)
 
@@ -109,7 +109,7 @@ def _is_list(type_: pa.DataType) -> bool:
 
 
 def matched(before: Columns, after: Columns) -> list[tuple[Column | None, Column]]:
-    """Each column of the later version with what it was in the earlier one; None if it was added since."""
+    """Each column of the later version with its counterpart in the earlier one; None if it was added since."""
     by_identity = {column.identity: column for column in before}
     found = [by_identity.get(column.identity) for column in after]
     taken = {column.id for column in found if column is not None}
@@ -145,7 +145,7 @@ Side: TypeAlias = Literal["source", "target"]
 
 
 def side_with_columns(base: Columns, source: Columns, target: Columns) -> Side | None:
-    """Whose columns are those of the result; None if both changed them, and not alike."""
+    """The side whose columns are those of the result; None if both changed them differently."""
     if is_same(base, source):
         return "target"
     if is_same(base, target):
@@ -160,7 +160,7 @@ def side_with_columns(base: Columns, source: Columns, target: Columns) -> Side |
 
 @dataclass(frozen=True)
 class Carry:
-    """Rows of one version in the columns of another: renamed, cast, and without what the other does not have."""
+    """Conversion of rows to the columns of another version: renamed, cast, and without missing columns."""
 
     pairs: tuple[tuple[Column, Column], ...]
     """Each column that both have, as it is here and as it is there."""
@@ -201,7 +201,7 @@ class Carry:
         return path
 
     def carried(self, rows: pa.Table) -> tuple[pa.Table, Flags]:
-        """The rows there, and which of them have a value that cannot be cast (it is null instead)."""
+        """The converted rows, and which of them have a value that cannot be cast (it is null instead)."""
         bad = np.zeros(rows.num_rows, dtype=bool)
         columns: list[pa.Array[Any]] = []
         for old, new in self.pairs:

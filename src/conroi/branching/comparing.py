@@ -20,7 +20,7 @@ from conroi.data.pylance import pylance_errors
 from conroi.format import lance_pb2 as pb
 
 Rows: TypeAlias = Mapping[int, "BitMap | None"]
-"""By fragment: the offsets of rows; None for all that are there."""
+"""By fragment: the offsets of rows; None for all live rows."""
 Positions: TypeAlias = npt.NDArray[np.int64]
 Places: TypeAlias = npt.NDArray[np.int64]
 """Fragment and offset, row by row."""
@@ -59,7 +59,7 @@ class Comparison:
 
     @cached_property
     def touched(self) -> tuple[Rows, Rows]:
-        """The rows before that are gone or have other values after, and the rows after that are new or have them."""
+        """The rows before that were deleted or changed, and the rows after that are new or changed."""
         gone: dict[int, BitMap | None] = {}
         came: dict[int, BitMap | None] = {}
         after = self.after.manifest.fragments_by_id
@@ -86,7 +86,7 @@ class Comparison:
         return now - then, then - now
 
     def has_revived(self, number: int) -> bool:
-        """Whether a fragment of `before` has rows after that were deleted before."""
+        """Whether a fragment of `before` has live rows after that were deleted before."""
         then, now = self.before.manifest.fragments_by_id, self.after.manifest.fragments_by_id
         return bool(self._moved(then[number], now[self.pairs[number]])[1])
 
@@ -150,7 +150,7 @@ class Comparison:
         return then[~bad[then]], now[~bad[then]]
 
     def counted(self) -> tuple[int, int]:
-        """How many rows there are in what is gone, and in what came."""
+        """How many rows were removed and added."""
         gone, came = self.touched
         return count_rows_in(self.before, gone), count_rows_in(self.after, came)
 
@@ -168,7 +168,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class KeyedChanges:
-    """What became of the rows of a table with a key."""
+    """The changes of rows of a table with a key."""
 
     key: tuple[str, ...]
     inserted: pa.Table
@@ -187,7 +187,7 @@ class KeyedChanges:
 
     @cached_property
     def upserts(self) -> pa.Table:
-        """The rows that came, updated ones first."""
+        """The added rows, updated ones first."""
         return pa.concat_tables([self.new, self.inserted])
 
 

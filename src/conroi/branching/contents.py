@@ -31,7 +31,7 @@ Stage = Callable[["TransactionTable"], None]
 
 @dataclass(frozen=True)
 class ThreeVersions:
-    """A table as both had it, as the source has it, and as the target has it."""
+    """The three sides of a merge of one table: base, source and target."""
 
     name: str
     base: Pinned
@@ -44,12 +44,12 @@ class ThreeVersions:
 
     @cached_property
     def under(self) -> Choice | None:
-        """The side whose table stays as it is; None if both changed the columns, and not alike."""
+        """The side whose table is the basis of the result; None if both changed the columns differently."""
         return side_with_columns(*self.columns)
 
     @property
     def is_swapped(self) -> bool:
-        """Whether the target's rows go on top of the source, because the source has other columns."""
+        """Whether the target's rows are applied to the source, because the source has other columns."""
         return self.under == "source"
 
     @property
@@ -89,7 +89,7 @@ class ThreeVersions:
 
 @dataclass(frozen=True)
 class ContentMerge:
-    """What a merge makes of the content of one table."""
+    """The merge of the contents of one table."""
 
     summary: TableMerge
     stage: Stage
@@ -97,12 +97,12 @@ class ContentMerge:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the target's table stays what it is, and nothing was settled."""
+        """Whether the target's table is unchanged, and no conflict was settled."""
         return self.summary.kind == "same"
 
 
 def merge_contents(three: ThreeVersions, choose: Choose) -> ContentMerge:
-    """Work out the merge of one table; conflicts without an answer count as answered by `target`."""
+    """Compute the merge of one table; unresolved conflicts count as resolved for `target`."""
     if three.under is None:
         return _whole(three, choose, "schema", "both branches changed its columns")
     rows = KeyedRows(three) if three.key else PlacedRows(three)
@@ -150,7 +150,7 @@ def _nothing(table: TransactionTable) -> None:
 
 
 def _left_out_indices(three: ThreeVersions) -> list[str]:
-    """Indices that only the side on top has: what is below keeps its own."""
+    """Indices that only the upper side has: the result keeps those of the lower side."""
     above, below, base = (_index_names(each) for each in (three.above, three.below, three.base))
     return [f"index {name} of table {three.name}" for name in sorted(above - below - base)]
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from conroi.lake import Lake
 
 MOST_KEYS = 100
-"""So many keys of each kind to_dict() names."""
+"""Maximum number of keys of each kind in to_dict()."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class KeyChanges:
 
 @dataclass(frozen=True)
 class TableDiff:
-    """One table that is not the same in both."""
+    """The difference of one table."""
 
     name: str
     """As it is called in the second, or in the first if it is only there."""
@@ -79,7 +79,7 @@ class TableDiff:
 
     @property
     def is_different(self) -> bool:
-        """Whether there is anything to see: an index or a compaction alone makes no difference."""
+        """Whether there is a difference: an index or a compaction alone is none."""
         rows = (self.rows_added or self.rows_removed) if self.keys is None else self.keys.is_different
         columns = self.columns_added or self.columns_dropped or self.columns_changed
         return self.kind != "changed" or bool(self.renamed_from or columns or rows)
@@ -122,7 +122,7 @@ class TableDiff:
 
 @dataclass(frozen=True)
 class LakeDiff:
-    """What the second state of a lake has that the first has not, and the other way round."""
+    """The differences between two states of a lake."""
 
     before: str
     after: str
@@ -153,7 +153,7 @@ class LakeDiff:
 
 
 def lake_diff(before: Lake, after: Lake, *, keys: bool) -> LakeDiff:
-    """Compare two states; tables that both pin at the same version are not looked at."""
+    """Compare two states; tables that both pin at the same version are skipped."""
     one, other = Side.of(before), Side.of(after)
     then, now = one.tables, other.tables
     found: list[TableDiff] = []

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Clash:
-    """A change on top that meets another change of the same key below."""
+    """A conflict: both sides changed the row with the same key."""
 
     is_delete: bool
     """Whether the row was deleted on top."""
@@ -44,7 +44,7 @@ class KeyedRows:
     """The rows of one side, put on top of the other by key: values are compared in the columns that both have."""
 
     conflict: str | None = None
-    """Rows with a key are settled one by one."""
+    """Rows with a key are resolved one by one."""
 
     def __init__(self, three: ThreeVersions) -> None:
         self._three = three
@@ -52,7 +52,7 @@ class KeyedRows:
         self._above = keyed_changes(three.changes_above, above)
         self._below = keyed_changes(three.changes_below, three.key)
         self._losing: set[_Clash] = set()
-        """Conflicts that the side below won, or that nothing settled; none before they are settled."""
+        """Conflicts that the lower side won, or that are unresolved; none before they are settled."""
 
     # ------------------------------------------------------------------------ what was done on top
 
@@ -101,7 +101,7 @@ class KeyedRows:
 
     @property
     def problem(self) -> str | None:
-        """Why the rows on top do not fit the table below; None if they do, also those of which both changed one."""
+        """Why the rows on top do not fit the table below; None if they do. Conflicting rows count as fitting."""
         if not key_columns(self._three.base.manifest.fields) and self._is_broken_before():
             return "its key was declared on both branches, and rows that broke it were changed"
         if self._carried[1].any():
@@ -159,7 +159,7 @@ class KeyedRows:
         return self._insertions.num_rows, self._updates.num_rows, self._deletes.num_rows
 
     def settle(self, choose: Choose) -> int:
-        """Ask about each row that both changed; how many were settled."""
+        """Resolve each row that both sides changed; returns how many were resolved."""
         settled = 0
         self._losing = set(self._clashes)
         winning: Choice = "target" if self._three.is_swapped else "source"

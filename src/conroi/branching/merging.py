@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from conroi.lake import Lake
 
 RETRIES = 10
-"""How often a merge is worked out again because a concurrent writer published to the target."""
+"""Number of times a merge is computed again after a concurrent publication to the target."""
 SHOWN = 5
-"""How many conflicts the message of an error names."""
+"""Maximum number of conflicts in an error message."""
 SOURCE = "conroi.merge.source"
 SOURCE_VERSION = "conroi.merge.version"
 
@@ -38,7 +38,7 @@ SOURCE_VERSION = "conroi.merge.version"
 def merge(
     source: Lake, target: Lake, *, dry_run: bool, prefer: Prefer, message: str | None, author: str | None
 ) -> LakeMerge:
-    """Work out what each table needs, and publish it all; again, if a concurrent writer was faster."""
+    """Compute what each table needs, and publish all of it; again after a concurrent publication."""
     _check(source, target, prefer)
     taken = Side.of(source)  # once: what is published on the source from now on is for the next merge
     environment = target.catalog.environment
@@ -62,7 +62,7 @@ def merge(
 
 
 def _left_out_tags(source: Lake, taken: Side, before: Clock) -> list[str]:
-    """Tags of what is merged: they go on naming versions of the source."""
+    """Tags of the source: they keep naming versions of the source."""
     branch = taken.catalog.identity.lance_name
     known = before.get(branch or MAIN, 0)
     tags = [tag for tag in source.tags if tag.branch == branch and known < tag.version <= taken.state.version]
@@ -95,7 +95,7 @@ class _Merge:
         self._target = now
         self._prefer: Prefer = prefer
         self._open: list[Conflict] = []
-        """Conflicts that nothing settled."""
+        """Unresolved conflicts."""
 
     def run(self, *, dry_run: bool, message: str | None, author: str | None) -> LakeMerge:
         source, target = self._source, self._target

@@ -50,7 +50,7 @@ class PlacedRows:
 
     @cached_property
     def conflict(self) -> str | None:
-        """That both took out the same rows, of which one may have been an update; None if they did not."""
+        """Both sides removed the same rows, one of them possibly by an update; None if they did not."""
         gone, came, _ = self._three.changes_below.changed
         if not self._came and not came:
             return None  # both only deleted
@@ -124,7 +124,7 @@ class PlacedRows:
         return inserted, 0, sum(map(len, self._out_below.values()))
 
     def settle(self, choose: Choose) -> int:  # noqa: ARG002
-        """Single rows are never a conflict here."""
+        """Single rows never conflict here."""
         return 0
 
     def stage(self, table: TransactionTable) -> None:

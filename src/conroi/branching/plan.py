@@ -15,10 +15,10 @@ from conroi.branching.results import Choice, Conflict
 from conroi.catalog.names import parents, shown
 
 UNKNOWN = "unknown"
-"""The content that a base has where merges that crossed each other left several."""
+"""The content of a base where criss-cross merges left several."""
 
 Content: TypeAlias = Literal["source", "target", "both"]
-"""Whose content a table has after the merge; `both` is a merge of the two."""
+"""Which side's content a table has after the merge; `both` is a merge of the two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,22 +35,22 @@ class TableFact:
 Facts: TypeAlias = Mapping[str, TableFact]
 """The tables and namespaces of one state, by identity."""
 Choose: TypeAlias = Callable[[Conflict], Choice | None]
-"""Settles a conflict; None if there is no answer."""
+"""Resolves a conflict; None if it cannot."""
 
 
 @dataclass(frozen=True, slots=True)
 class TablePlan:
-    """What becomes of one table, or of one namespace."""
+    """The planned change of one table, or of one namespace."""
 
     identity: str
     source: TableFact | None
     target: TableFact | None
     name: str | None
-    """What it is called after the merge; None if it is not there."""
+    """Its name after the merge; None if it does not exist then."""
     content: Content
     is_table: bool
     conflicts: int = 0
-    """How many conflicts of its own were settled."""
+    """How many conflicts of its own were resolved."""
 
     @property
     def is_created(self) -> bool:
@@ -82,7 +82,7 @@ class MergePlan:
 
 
 def plan(base: Facts, source: Facts, target: Facts, choose: Choose) -> MergePlan:
-    """Merge the tables of the source into the target; a conflict without an answer counts as answered by `target`."""
+    """Merge the tables of the source into the target; an unresolved conflict counts as resolved for `target`."""
     planner = _Planner(base, source, target, choose)
     planner.decide_presence()
     planner.decide_names()
@@ -132,7 +132,7 @@ class _Planner:
     # ------------------------------------------------------------------------ presence
 
     def decide_presence(self) -> None:
-        """Which tables there are after the merge."""
+        """Which tables exist after the merge."""
         for identity in self._identities:
             self._is_there[identity] = self._stays(identity)
 
@@ -153,7 +153,7 @@ class _Planner:
     # ------------------------------------------------------------------------ names
 
     def decide_names(self) -> None:
-        """What each table would be called, if it were for that table alone."""
+        """The name of each table, considered alone."""
         for identity in self._identities:
             if self._is_there[identity]:
                 self._names[identity] = self._name(identity)
@@ -180,7 +180,7 @@ class _Planner:
     # ------------------------------------------------------------------------ collisions
 
     def settle_collisions(self) -> None:
-        """Tables that would get one name, with all that are linked to them by names, are one conflict."""
+        """Tables that would get the same name, with all that are linked to them by names, are one conflict."""
         seen: set[str] = set()
         for one, other in list(self._collisions()):
             if one not in seen:

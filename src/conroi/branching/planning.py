@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MergeFacts:
-    """What the pure plan is made of."""
+    """The input of the pure plan."""
 
     base: Facts
     source: Facts
@@ -82,7 +82,7 @@ def _is_same(one: TableVersion, other: TableVersion, is_merged: bool) -> bool:
 
 
 class Merging:
-    """A merge of one state of a lake into another: worked out, and not written yet."""
+    """A computed merge of one state of a lake into another, not written yet."""
 
     def __init__(self, base: Base, source: Side, target: Side, choose: Choose) -> None:
         self._base = base
@@ -96,7 +96,7 @@ class Merging:
             if each.name is not None and each.content == "both"
         }
         self._is_remembered = is_changed(facts.base, facts.source) or not brings_only_itself(source, target)
-        """Whether the target must remember that the source was merged, even if nothing of it changes."""
+        """Whether the target must record that the source was merged, even if nothing changes."""
         kept = [f"dropping namespace {shown(each)}, which is not empty" for each in self.plan.kept_namespaces]
         indices = [line for content in self._contents.values() for line in content.left_out]
         self.left_out = [*facts.left_out, *kept, *indices]
@@ -109,7 +109,7 @@ class Merging:
         return merge_contents(ThreeVersions(name, base.pinned, source.pinned, target.pinned), choose)
 
     def summaries(self) -> list[TableMerge]:
-        """What happens to each table for which there is anything to do."""
+        """The changes by table."""
         found = [self._summary(each) for each in self.plan.tables if each.is_changed]
         return [each for each in found if each is not None]
 
@@ -130,7 +130,7 @@ class Merging:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to write and nothing to remember."""
+        """Whether there is nothing to write and nothing to record."""
         has_namespaces = any(each.is_changed for each in self.plan.namespaces)
         return not (self._is_remembered or self.summaries() or has_namespaces)
 
@@ -165,7 +165,7 @@ class Merging:
             self._fast_forward(tx, self._source.tables[table.identity], self._target.tables[table.identity], name)
 
     def _bring(self, tx: Transaction, source: TableVersion, name: str) -> None:
-        """Make a table of the source on the target: as it is if that can be, else with copies of its files."""
+        """Create a table of the source on the target: by reference if possible, else with copies of its files."""
         catalog = self._target.catalog
         if can_inherit(catalog, self._source.catalog, source.row):
             tx.set_row(name, inherited_row(catalog, source.row, None).renamed(name))
@@ -174,7 +174,7 @@ class Merging:
         tx.bring_table(row, lambda files: Bringing(source.pinned, files, None).plan())
 
     def _fast_forward(self, tx: Transaction, source: TableVersion, target: TableVersion, name: str) -> None:
-        """The target gets the source's version: by looking at it where it is, or as its own next one."""
+        """Fast-forward: the target gets the source's version, by reference or as its own next one."""
         catalog = self._target.catalog
         if not target.row.is_inherited or not can_inherit(catalog, self._source.catalog, source.row):
             taking(source.pinned)(tx[shown(name)])

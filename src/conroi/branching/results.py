@@ -14,19 +14,20 @@ Choice: TypeAlias = Literal["source", "target"]
 
 @dataclass(frozen=True)
 class Conflict:
-    """Something that both branches changed, each in its own way, since they had it in common."""
+    """Something that both branches changed differently since their merge base."""
 
     table: str
     kind: str
     """`row` (one key), `rows` (of a table without a key), `schema`, `setting`, `metadata`, `name`, `dropped`,
-    `created`, or `history` (merges that crossed each other left no common state of the table)."""
+    `created`, or `history` (criss-cross merges left no common state of the table).
+    """
     message: str
     key: Mapping[str, Any] | None = None
     """The key of the row, for a table with a key."""
     base: Mapping[str, Any] | None = None
-    """The row as both had it; None if it was not there."""
+    """The row in the merge base; None if it did not exist."""
     source: Mapping[str, Any] | None = None
-    """The row on the branch that is merged; None if it was deleted there."""
+    """The row on the source branch; None if it was deleted there."""
     target: Mapping[str, Any] | None = None
 
     def to_dict(self) -> dict[str, object]:
@@ -43,25 +44,25 @@ class Conflict:
 
 
 Prefer: TypeAlias = Choice | Callable[[Conflict], Choice] | None
-"""Whose change counts where both changed the same thing."""
+"""Which side wins where both changed the same thing."""
 
 
 @dataclass(frozen=True)
 class TableMerge:
-    """What a merge does to one table."""
+    """The merge of one table."""
 
     table: str
     kind: str
     """`fast-forward`, `merged`, `created`, `dropped`, `renamed`, `kept` (the target's own was preferred)."""
     inserted: int | None = None
-    """Rows that come in; None where that was not counted."""
+    """Rows inserted; None if they were not counted."""
     updated: int | None = None
     deleted: int | None = None
     conflicts: int = 0
-    """How many were settled by preferring one side."""
+    """How many conflicts were resolved by preferring one side."""
 
     def with_conflicts(self, more: int) -> TableMerge:
-        """The same, with so many more conflicts settled."""
+        """The same, with this many more resolved conflicts."""
         return replace(self, conflicts=self.conflicts + more)
 
     def to_dict(self) -> dict[str, object]:
@@ -83,15 +84,15 @@ class LakeMerge:
     source: str
     target: str
     version: int
-    """The version of the target that it made, or found if there was nothing to do."""
+    """The new version of the target, or its newest one if it was a no-op."""
     source_version: int
     base: str
-    """What both had in common: a branch and its version."""
+    """The merge base: a branch and its version."""
     tables: tuple[TableMerge, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
-    """Of a dry run: what the merge would be refused for."""
+    """Of a dry run: the conflicts that would make the merge fail."""
     left_out: tuple[str, ...] = ()
-    """What the source has and a merge does not bring: tags, indices of merged tables, namespaces that are not empty."""
+    """What a merge does not bring from the source: tags, indices of merged tables, namespaces that are not empty."""
     is_dry_run: bool = False
     properties: Mapping[str, str] = field(default_factory=dict[str, str])
 

@@ -45,13 +45,13 @@ def _text(value: bytes) -> str:
 
 @dataclass
 class SettingsMerge:
-    """What is to be set on the side below."""
+    """The changes of settings on the lower side."""
 
     three: ThreeVersions
     changes: dict[Place, str | None]
     """New values for the side below; None deletes."""
     clashes: dict[Place, dict[Choice, str | None]] = field(default_factory=dict[Place, dict[Choice, "str | None"]])
-    """Keys that both sides changed, each in its own way."""
+    """Keys that both sides changed differently."""
 
     @staticmethod
     def of(three: ThreeVersions) -> SettingsMerge:
@@ -85,7 +85,7 @@ class SettingsMerge:
         return not self.changes
 
     def settle(self, choose: Choose) -> int:
-        """Ask about each key that both changed; how many were settled."""
+        """Resolve each key that both sides changed; returns how many were resolved."""
         settled = 0
         for place, values in self.clashes.items():
             kind = "setting" if place[0] == "config" else "metadata"

@@ -41,14 +41,14 @@ class TableVersion:
             return Pinned(files, catalog.snapshot(self.row))
 
     def is_same_version(self, other: TableVersion) -> bool:
-        """Whether two branches have the very same version: transactions have ids of their own."""
+        """Whether two branches have the very same version: transaction ids are unique."""
         one, two = self.row.pin, other.row.pin
         return one is not None and two is not None and (one.version, one.transaction) == (two.version, two.transaction)
 
 
 @dataclass(frozen=True)
 class Side:
-    """One state of a lake, with what it takes to read its tables."""
+    """One state of a lake, with access to its tables."""
 
     catalog: Catalog
     state: LakeState
@@ -63,11 +63,11 @@ class Side:
 
     @cached_property
     def tables(self) -> dict[str, TableVersion]:
-        """By identity, whatever they are called."""
+        """By identity, whatever their names."""
         return {row.incarnation: TableVersion(self, row) for row in self.state.tables()}
 
     @cached_property
     def namespaces(self) -> dict[str, Row]:
-        """By an identity of their own: namespaces are what they are called."""
+        """By name, which is the identity of a namespace."""
         rows = [row for row in self.state.rows.values() if not row.is_table]
         return {f"namespace {row.object_id}": row for row in rows if not row.object_id.startswith(_OWN)}
