@@ -14,11 +14,11 @@ from conroi.commit.foreign import read_final
 from conroi.errors import ExpectedVersionMismatch, TooMuchContention
 
 MOST_VERSIONS = 1000
-"""So many versions are taken over at once."""
+"""Maximum number of versions that are adopted in one call."""
 
 
 def adopt(catalog: Catalog, object_id: str) -> int:
-    """Publish what was written by path, version by version, as the next commit to the table would; how many."""
+    """Publish out-of-band versions, one by one, as the next commit to the table would; returns how many."""
     publisher = LakePublisher(catalog)
     for count in range(MOST_VERSIONS):
         state = catalog.state()

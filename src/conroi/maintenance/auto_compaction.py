@@ -37,11 +37,11 @@ _log = logging.getLogger(__name__)
 
 MESSAGE = "automatic compaction"
 NEVER = 1.0
-"""Deleted rows alone are no reason: rewriting a big fragment is for compact() by hand."""
+"""Threshold for deleted rows. They alone trigger nothing: rewriting a big fragment is left to an explicit compact()."""
 
 
 def compact_after(files: TableFiles, result: CommitResult) -> None:
-    """If this commit added one small fragment too many, merge them. Never an error: the commit has happened."""
+    """Compact if this commit exceeded the limit of small fragments. Never raises: the commit has succeeded."""
     limit = result.snapshot.manifest.head.config.get(AUTO_COMPACT)
     if limit is None or is_detached(result.version):
         return
@@ -54,7 +54,7 @@ def compact_after(files: TableFiles, result: CommitResult) -> None:
 
 
 def _stepped_over(result: CommitResult, limit: int) -> int | None:
-    """The step of which there are too many fragments since this commit; None if there is none."""
+    """The size tier whose limit this commit exceeded; None if there is none."""
     added = Counter(_step(fragment, limit) for fragment in _added(result))
     if not added:
         return None
@@ -78,7 +78,7 @@ def _added(result: CommitResult) -> list[pb.DataFragment]:
 
 
 def _step(fragment: pb.DataFragment, limit: int) -> int | None:
-    """How often its rows can be divided by the limit; None if it is as big as a fragment should be."""
+    """Size tier of a fragment: how often its rows can be divided by the limit; None if it is full-sized."""
     rows, step = fragment.physical_rows, 0
     if rows >= ROWS_PER_FILE:
         return None

@@ -38,13 +38,13 @@ _log = logging.getLogger(__name__)
 
 MIN_AGE = "1d"
 LookedAt = Callable[[int], None]
-"""Called with how many folders were looked at so far."""
+"""Progress callback: number of folders processed so far."""
 Found = dict[str, list[ObjectInfo]]
 """Files of one folder, by kind."""
 
 
 class Collecting:
-    """One collection. `places` finds what there is to look at, `fence` makes a new version if the newest is older."""
+    """One garbage collection. `places` finds the folders, `fence` creates a new version if the newest is too old."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Collecting:
         self._skipped: dict[str, str] = {}
 
     def run(self) -> Collected:
-        """What was deleted, or would be."""
+        """The files that were deleted, or would be."""
         places = self._understood(self._places())
         found = self._each(places, self._survey)
         if found and not self._dry_run:
@@ -87,7 +87,7 @@ class Collecting:
         )
 
     def _understood(self, places: Sequence[Place]) -> list[Place]:
-        """Those whose manifests say all that they need, after noting what all of them need."""
+        """The folders whose manifests are fully understood, after recording the references of all of them."""
         understood: list[Place] = []
         with ThreadPoolExecutor(AT_ONCE) as pool:
             for place, needs in zip(places, pool.map(self._needs, places), strict=True):
@@ -155,7 +155,7 @@ class Collecting:
 
 
 def checked_age(min_age: Duration) -> float:
-    """The age in seconds; not so short that it would take the files of writers that are at work."""
+    """The minimum age in seconds; not below the grace period of running writers."""
     age_s = seconds_of(min_age, "min_age")
     if age_s < ages().file_s:
         raise InvalidInputError(

@@ -31,19 +31,19 @@ _DIR = "_conroi/dropped"
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """The folder of a table that no version of the lake has any more."""
+    """The folder of a dropped table: no retained version of the lake has it."""
 
     folder: str
     incarnation: str | None = None
-    """Which table it was; None in records of earlier releases, which do not say."""
+    """The id of the table; None in records of earlier releases, which do not have it."""
     version: int = 0
     """The newest version that the lake had of it; 0 if it never had one."""
     transaction: str = ""
-    """What made that version."""
+    """The transaction that created that version."""
 
 
 def note_dropped(catalog: Catalog, before: Needed, needed: Needed) -> None:
-    """Record the tables that versions of the lake had `before`, and that no kept version has."""
+    """Record the tables that versions of the lake had `before`, and that no retained version has."""
     for folder in before.folders:
         is_kept = folder in needed.names or folder in needed.origins
         if is_kept or f"/{TREE}/" in folder or folder == MANIFEST or folder not in before.incarnations:
@@ -57,7 +57,7 @@ def note_dropped(catalog: Catalog, before: Needed, needed: Needed) -> None:
         )
         earlier = _read(catalog, folder)
         if earlier is not None and earlier.incarnation == dropped.incarnation and earlier.version > dropped.version:
-            continue  # a collector that died before it was through had seen a newer version of the lake
+            continue  # a collector that crashed earlier had seen a newer version of the lake
         content = {"table": dropped.incarnation, "version": dropped.version, "transaction": dropped.transaction}
         home_of(catalog).put(_path(folder), encode_document(content))
 
@@ -70,7 +70,7 @@ def dropped_tables(catalog: Catalog) -> list[Dropped]:
 
 
 def forget_dropped(catalog: Catalog, folder: str) -> None:
-    """Nothing is left of it."""
+    """Delete the record: nothing is left of the folder."""
     delete_in_batches(home_of(catalog), [_path(folder)])
 
 
@@ -94,10 +94,10 @@ def _read(catalog: Catalog, folder: str) -> Dropped | None:
 
 
 class Kept:
-    """Which folders collectors leave alone, whatever older versions of the lake list there."""
+    """Folders that collectors must not touch, whatever older versions of the lake list there."""
 
     def __init__(self, catalog: Catalog, live: Sequence[Row], lines: Sequence[Line]) -> None:
-        """`live` is the newest list of the main branch; it must be older than this look at what was released."""
+        """`live` is the newest state of the main branch; it must be read before the releases are."""
         self._catalog = catalog
         self._live = live
         self._listed = {row.location for rows in (live, *(line.rows for line in lines)) for row in rows}
@@ -108,9 +108,9 @@ class Kept:
         return "it was deregistered" if self._released.has(folder, self._live) else None
 
     def why(self, folder: str, incarnation: str | None) -> str | None:
-        """Why the folder of a table that some version of the lake has is left alone; None if it is not.
+        """Why the folder of a table that some version of the lake has is not touched; None if it may be.
 
-        A table that the lake only registered is its to maintain for as long as it lists it, and no longer.
+        A table that the lake only registered is maintained for as long as the lake lists it, and no longer.
         """
         why = self.why_released(folder)
         if why is not None or folder in self._listed or f"/{TREE}/" in folder:
@@ -120,7 +120,7 @@ class Kept:
 
 
 def why_kept(dropped: Dropped, objects: Objects) -> str | None:
-    """Why the folder is not the lake's to delete; None if it is."""
+    """Why the lake may not delete the folder; None if it may."""
     mark = created_in(objects, dropped.folder)
     if mark is None:
         return "it does not carry the mark of a table that this lake created"
@@ -150,7 +150,7 @@ def _unknown_manifest(objects: Objects, dropped: Dropped) -> str | None:
 
 
 def unknown_branch(objects: Objects) -> str | None:
-    """A branch below the folder that the lake did not make."""
+    """A branch below the folder that the lake did not create."""
     for folder in sorted(branch_folders(objects)):
         if LAKE_BRANCH.fullmatch(folder.removeprefix(f"{TREE}/")) is None:
             return f"it has a branch {folder.removeprefix(f'{TREE}/')}, which the lake did not make"

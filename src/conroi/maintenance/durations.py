@@ -14,7 +14,7 @@ _TEXT = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
 
 
 def lease_seconds(keep: Duration) -> float:
-    """For how long a version is to be kept; InvalidInputError if that is no time for a lease."""
+    """The duration of a lease in seconds; InvalidInputError if it is invalid."""
     seconds = seconds_of(keep, "keep")
     if not 1 <= seconds <= LONGEST_S:
         raise InvalidInputError(

@@ -27,7 +27,7 @@ KEEP = 10
 def expire_table(
     files: TableFiles, *, older_than: Duration = OLDER_THAN, keep: int = KEEP, dry_run: bool = True
 ) -> Expired:
-    """Forget versions of a table that stands alone."""
+    """Expire versions of a standalone table."""
     refuse_lake_table(files, "expire")
     older_ns = oldest_ns(older_than)
     files.versions.latest()  # a store may have one that is not complete
@@ -54,13 +54,13 @@ def oldest_ns(older_than: Duration) -> int:
 
 
 def chosen(versions: Sequence[Aged], cutoff_ns: int, keep: int, held: Set[int]) -> list[Aged]:
-    """The versions that go: old, not among the newest, and not held."""
+    """The versions to expire: old, not among the newest, and not held."""
     spared = {aged.version for aged in versions[-keep:]} | held
     return [aged for aged in old_ones(versions, cutoff_ns) if aged.version not in spared]
 
 
 def refuse_lake_table(files: TableFiles, verb: str) -> None:
-    """A lake's table has the versions that the lake's versions need."""
+    """The versions of a lake's table are retained by the lake."""
     if files.publisher is not None:
         raise InvalidInputError(
             f"This table belongs to a lake, whose versions need its versions, so {verb}() is not done for it alone.",

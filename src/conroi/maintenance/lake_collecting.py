@@ -33,10 +33,10 @@ from conroi.stores.manifest_files import branch_folders, manifest_name
 from conroi.stores.objects import Objects, reach_of
 
 _NEW_NAME = re.compile(r"[0-9a-f]{8}_.+")
-"""The folder of a table whose plain name was in use: see conroi.catalog.creating."""
+"""Pattern of the folder of a table whose plain name was in use: see conroi.catalog.creating."""
 AN_HOUR_NS = 3600 * 1_000_000_000
 KEYS_AHEAD = 1000
-"""An idempotency key that was noted for a version so far ahead of the newest is no key of this lake."""
+"""Number of versions ahead of the newest above which the record of an idempotency key is invalid."""
 
 
 def collect_lake(
@@ -70,13 +70,13 @@ def collect_lake(
 
 
 class _Places:
-    """Where the lake has files."""
+    """The folders of the lake."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
 
     def all(self) -> list[Place]:
-        """The folders of all tables that any version of the lake has, on any branch, and what is left of others."""
+        """The folders of all tables that any version of the lake has, on any branch, and unreferenced ones."""
         # The list before the releases: a table that is missing in the list was released before it left.
         live, lines = list(self._catalog.state().rows.values()), lines_of(self._catalog)
         kept = Kept(self._catalog, live, lines)
@@ -118,7 +118,7 @@ class _Places:
             yield from (place for place in places if place.name not in known)
 
     def _branches(self, folder: str, lines: Sequence[Line]) -> list[Place]:
-        """The branches below a folder; one of ours that is not listed any more has ended, and goes as a whole."""
+        """The branches below a folder; a deleted branch of the lake is collected as a whole."""
         above = self._catalog.opened(folder)
         # Of a deleted branch that is needed as a merge base, the list stays; of its tables those that are pinned there.
         live = {line.name for line in lines if line.is_living or folder == MANIFEST}
@@ -132,7 +132,7 @@ class _Places:
         return found
 
     def _gone(self, needed: Needed, kept: Kept, lines: Sequence[Line]) -> Iterator[Place]:
-        """Folders of tables that were dropped, or never came to be; and those that are not the lake's."""
+        """Folders of dropped and of unfinished tables; and those that the lake does not own."""
         known = {folder.partition("/")[0] for folder in needed.folders}
         dropped = {each.folder: each for each in dropped_tables(self._catalog)}
         for folder, each in dropped.items():
@@ -158,7 +158,7 @@ class _Places:
         return sorted(name for name in names - known if name.endswith(".lance") or _NEW_NAME.fullmatch(name))
 
     def end_dropped(self) -> None:
-        """Forget the dropped tables of which nothing is left."""
+        """Delete the records of dropped tables of which nothing is left."""
         for folder in [each.folder for each in dropped_tables(self._catalog)]:
             objects = self._catalog.opened(folder)
             left = list(objects.list_names(""))
@@ -178,12 +178,12 @@ def _branch_folders(objects: Objects) -> set[str]:
 
 
 def _is_collected(objects: Objects) -> bool:
-    """Whether nothing is left but what a collector leaves."""
+    """Whether only the records of a collector are left."""
     return all(path.startswith(MARKS) for path in objects.list_names(""))
 
 
 def _why_not_unfinished(objects: Objects, folder: str) -> str | None:
-    """None if this is what a killed creation of a table left: the mark, files of a table, and no version."""
+    """None if this is what a crashed creation of a table left: the marker, files of a table, and no version."""
     if created_in(objects, folder) is None:
         return "no version of the lake has it, and it does not carry the mark of a table that this lake created"
     if not all(map(_is_part_of_unfinished, objects.list_names(""))):
@@ -201,15 +201,15 @@ def _is_part_of_unfinished(path: str) -> bool:
 
 
 def _remove_empty(objects: Objects) -> None:
-    """On a disk: the folders, too."""
+    """On a disk: remove the empty folders too."""
     if objects.is_local:
         LocalFolder(objects.root, reach_of(objects).root).remove_empty()
 
 
 def _fence(catalog: Catalog, older_ns: int) -> None:
-    """If the newest version is older than the files that go, a writer may still stand before the next: take that.
+    """Fence off paused writers: if the newest version is older than the files to delete, commit the next version.
 
-    What a database notes of a version's age is the word of who made it, so there it is always taken.
+    The timestamp of a version in a database is set by its writer, so there the fence is always committed.
     """
     if catalog.manifest is not None:
         newest = max(listed_versions(catalog.manifest.objects), key=lambda aged: aged.version)

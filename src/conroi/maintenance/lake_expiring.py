@@ -45,20 +45,22 @@ from conroi.stores.versions import FolderVersions
 _log = logging.getLogger(__name__)
 
 LookedAt = Callable[[int], None]
-"""Called with how many tables were looked at so far."""
+"""Progress callback: number of tables processed so far."""
 
 
 class History(Protocol):
-    """The versions of a lake, wherever they are."""
+    """The versions of a lake, in either kind of catalog store."""
 
     def versions(self) -> list[Aged]: ...
 
     def rows(self, kept: Sequence[Aged], gone: Sequence[Aged]) -> tuple[list[Row], list[Row]]:
-        """The rows that kept versions have, and those that others had."""
+        """The rows that retained versions have, and those that only expired ones had."""
         ...
 
     def forget(self, going: Sequence[Aged], storage_ns: int) -> list[Aged]:
-        """Those that went: not what is found to be held once the others can know which go."""
+        """Expire these versions, except those that are found to be held after the announcement; returns the expired
+        ones.
+        """
         ...
 
     def held(self, storage_ns: int) -> set[int]: ...
@@ -94,9 +96,9 @@ class ManifestHistory:
 
 @dataclass(frozen=True)
 class SqlHistory:
-    """In a database, which decides by itself that no version comes twice; there are no tags and no branches.
+    """In a database, which never reuses a version number; there are no tags and no branches.
 
-    Leases are in the folder of the lake, and so are the notes that its collectors leave for those who take one.
+    Leases are in the folder of the lake, and so are the records that its collectors write for lease holders.
     """
 
     heads: SqlHeads
@@ -129,7 +131,7 @@ class SqlHistory:
 
 
 def history_of(catalog: Catalog) -> History:
-    """Where the lake's versions are."""
+    """The history of the lake."""
     if catalog.manifest is not None:
         return ManifestHistory(catalog.manifest, lambda: lines_of(catalog))
     assert isinstance(catalog.heads, SqlHeads), "a lake without __manifest has its history in a database"
@@ -144,7 +146,7 @@ def expire_lake(
     dry_run: bool = True,
     progress: LookedAt | None = None,
 ) -> Expired:
-    """Forget versions of a lake and of its tables."""
+    """Expire versions of a lake and of its tables."""
     if catalog.branch is not None:
         raise InvalidInputError(
             "Old versions are forgotten for all branches at once.",
@@ -207,13 +209,13 @@ class _Tables:
         self._kept = kept
         self._now_ns = now_ns
         self.skipped: dict[str, str] = {}
-        """By folder: why it was left alone."""
+        """By folder: why it was skipped."""
         self._cutoff_ns = cutoff_ns
         self._is_dry_run = is_dry_run
         self._progress = progress
 
     def all(self) -> dict[str, list[Aged]]:
-        """By folder, the versions that go."""
+        """By folder, the versions to expire."""
         # What is on a branch stays for as long as the branch does.
         folders = [folder for folder in self._needed.folders if f"/{TREE}/" not in folder]
         found: dict[str, list[Aged]] = {}

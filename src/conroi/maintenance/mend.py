@@ -39,7 +39,7 @@ ROUNDS = 10
 
 
 def mend(catalog: Catalog, object_id: str, *, discard: bool = False) -> bool:
-    """Bring a forked table together again; False if it was not forked. With `discard` the lake's side alone goes on."""
+    """Repair a diverged table; False if it has not diverged. With `discard` only the lake's side continues."""
     for attempt in range(ROUNDS):
         row = catalog.row(object_id, catalog.state())
         if not _is_forked(catalog, row):
@@ -56,7 +56,7 @@ def mend(catalog: Catalog, object_id: str, *, discard: bool = False) -> bool:
 
 
 def _is_forked(catalog: Catalog, row: Row) -> bool:
-    """Whether the pinned version cannot get its final name; if it only was late, it gets it now."""
+    """Whether the pinned version cannot be finalized; if it was only late, it is finalized now."""
     if row.pin is None:
         return False
     try:
@@ -72,7 +72,7 @@ class _Mending:
     row: Row
 
     def publish(self, *, discard: bool) -> None:
-        """Publish the version in which the two lines meet, unless the lake has moved on."""
+        """Publish the version in which the two histories join, unless the lake has moved on."""
         mine, foreign = self.catalog.snapshot(self.row), self._foreign()
         merged = mine if discard else self._replayed(mine, foreign)
         pending = self._meeting(merged, mine.version, foreign[-1].snapshot)
@@ -85,11 +85,11 @@ class _Mending:
             finalize(self._files.objects, pin, self.catalog.environment, built.data)
         except ForkedTableError:
             _log.warning("%s was written by its path again while it was mended", shown(self.row.object_id))
-        except ConroiError as error:  # it is published: the next writer gives it its final name
+        except ConroiError as error:  # it is published: the next writer finalizes it
             _log.warning("%s is repaired, but not final yet: %s", shown(self.row.object_id), error)
 
     def _foreign(self) -> list[ForeignManifest]:
-        """What was committed by path, from the version that the lake has too."""
+        """The out-of-band commits, from the version that the lake has too."""
         found: list[ForeignManifest] = []
         pin = self._pin
         while (each := read_final(self._files.objects, pin.version + len(found), pin.final.naming)) is not None:
@@ -110,7 +110,7 @@ class _Mending:
         return Replay(self._files, mine, transaction, before).all(foreign)
 
     def _meeting(self, merged: Snapshot, version: int, last: Snapshot) -> Pending:
-        """The new version: what was merged, after the last one that was made by path."""
+        """The new version: the merged table, numbered above the last out-of-band version."""
         head = merged.manifest.editable_head()
         head.version = version
         restored = Snapshot(merged.manifest.changed(head=head), merged.located)

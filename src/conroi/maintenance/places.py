@@ -37,11 +37,11 @@ KINDS = {DATA_DIR: "data", DELETIONS_DIR: "deletion", TRANSACTIONS_DIR: "transac
 KEYS_DIR = "_conroi/keys"
 OWN_DIR = "_conroi"
 MARKS = (FORGOTTEN_DIR, SWEPT_DIR)
-"""What stays in the folder of a dropped table, so that who stood still finds that its work was in vain."""
+"""What stays in the folder of a dropped table, so that a paused writer detects that its work was wasted."""
 
 
 class Names:
-    """Names of files that are needed, as numbers: two with the same number keep one file too many, never one too few.
+    """Set of referenced file names, as hashes: a collision retains one file too many, never one too few.
 
     >>> names = Names()
     >>> names.update(["a", "b"])
@@ -61,10 +61,10 @@ class Names:
 
 @dataclass(frozen=True)
 class Horizon:
-    """Which files are old enough to go, in the storage's own time."""
+    """Which files are old enough to be deleted, in the storage's own time."""
 
     files_ns: int
-    """Files that were written before this may go."""
+    """Files that were written before this may be deleted."""
 
     @property
     def staged_ns(self) -> int:
@@ -83,13 +83,13 @@ class Place:
     name: str
     objects: Objects
     pinned: frozenset[str] = frozenset()
-    """Staged manifests that a version of the lake names."""
+    """Staged manifests that a version of the lake pins."""
     keys_of: frozenset[int] | None = None
-    """For `__manifest`: the versions whose idempotency keys are still good."""
+    """For `__manifest`: the versions whose idempotency keys are still valid."""
     whole: bool = False
-    """Whether all of it is garbage: the folder of a table that was dropped."""
+    """Whether all of it is garbage: the folder of a dropped table."""
     left_alone: str | None = None
-    """Why nothing in it is deleted, although the lake does not list it; what it needs from elsewhere is kept too."""
+    """Why nothing in it is deleted, although the lake does not list it; its references are retained too."""
 
 
 # ------------------------------------------------------------------------------ what is needed
@@ -104,7 +104,7 @@ class Needs:
 
 
 def needs_of(place: Place, horizon: Horizon) -> Needs:
-    """What its manifests need. One that cannot be read is a CorruptionError: it may need anything."""
+    """The references of its manifests. An unreadable one is a CorruptionError: it may reference anything."""
     paths = [info.path for info in manifest_files(place.objects) if _is_root(place, info, horizon)]
     found = Needs([])
     for manifest in in_parallel(partial(_manifest, place), paths, AT_ONCE):
@@ -125,7 +125,7 @@ def _is_root(place: Place, info: ObjectInfo, horizon: Horizon) -> bool:
 def _manifest(place: Place, path: str) -> Manifest | None:
     try:
         return decode_manifest_file(place.objects.get(path)).manifest
-    except NotFoundError:  # it got its final name, or was forgotten, since it was listed
+    except NotFoundError:  # it was finalized or expired since it was listed
         return None
     except CorruptionError as error:
         if parse_manifest_name(path.rpartition("/")[2]) is None and path not in place.pinned:
@@ -138,7 +138,7 @@ def _manifest(place: Place, path: str) -> Manifest | None:
 
 
 def _problem(manifest: Manifest) -> str | None:
-    """Files of a kind that only newer software knows may be needed by what only it can read."""
+    """Files of a kind that only newer software has may be referenced by formats that only it can read."""
     try:
         require_writable(manifest.head)
     except UnsupportedError as error:
@@ -147,7 +147,7 @@ def _problem(manifest: Manifest) -> str | None:
 
 
 def announced_names(place: Place, horizon: Horizon, known: Names) -> Iterator[str]:
-    """The names in transactions that are in no manifest yet, but may be in one soon."""
+    """The names in transactions that are in no manifest yet, but may be committed soon."""
     young = [
         info.path
         for info in place.objects.list(TRANSACTIONS_DIR)
@@ -163,7 +163,7 @@ def announced_names(place: Place, horizon: Horizon, known: Names) -> Iterator[st
 def _names_in_transaction(place: Place, path: str) -> list[str]:
     try:
         return list(names_in_transaction(decode_transaction(place.objects.get(path)).wire))
-    except ConroiError:  # gone, or cut short by the death of its writer
+    except ConroiError:  # gone, or truncated by a crash of its writer
         return []
 
 
@@ -183,10 +183,10 @@ def garbage(place: Place, horizon: Horizon, needed: Names, others: Names) -> Ite
 
 
 def _whole(place: Place, horizon: Horizon, needed: Names, others: Names) -> list[ObjectInfo]:
-    """All of a folder, in the order in which it goes; nothing while its youngest file is young.
+    """All files of a folder, in the order of their deletion; none while its youngest file is young.
 
-    Manifests go first, so that a collector which dies leaves no version without its files; the mark that says whose
-    folder it is goes last, so that the next collector finishes the work.
+    Manifests are deleted first, so that a collector that crashes leaves no version without its files. The ownership
+    marker is deleted last, so that the next collector completes the work.
     """
     infos = [info for info in place.objects.list("") if not info.path.startswith(MARKS)]
     if any(info.modified_ns >= horizon.staged_ns or _is_lease(info, horizon) for info in infos):
@@ -230,7 +230,7 @@ def _kind(place: Place, info: ObjectInfo, horizon: Horizon, needed: Names, other
 
 
 def _own_kind(place: Place, folder: str, name: str, info: ObjectInfo, horizon: Horizon) -> str | None:
-    """Of the notes that conroi keeps beside a table."""
+    """The kind of conroi's own records beside a table."""
     if folder.startswith(KEYS_DIR):
         is_known = place.keys_of is None or not name.isdecimal() or int(name) in place.keys_of
         return None if is_known else "key"

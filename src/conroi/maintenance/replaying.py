@@ -18,11 +18,11 @@ from conroi.format.transaction import Transaction
 from conroi.operations import Append, Delete, Operation, Overwrite, Restore, Update, UpdateConfig
 
 REPLAYED_IN_A_ROW = (Append, Delete, Update, UpdateConfig)
-"""Of several commits by path, each must be one of these: we know which fragments of others they name."""
+"""Operations that may be among several out-of-band commits: their fragment references are known."""
 
 
 class Replay:
-    """The lake's version of a table, and what others did to the version before it."""
+    """The lake's version of a table, and the out-of-band changes of the version before it."""
 
     def __init__(self, files: TableFiles, mine: Snapshot, transaction: Transaction, before: Snapshot) -> None:
         self._files = files
@@ -61,9 +61,9 @@ class Replay:
         return snapshot
 
     def _can_be_one_of_many(self, operation: Operation) -> bool:
-        """Whether all fragments that it changes were there before the two lines parted.
+        """Whether all fragments that it changes existed before the two histories diverged.
 
-        Those that came later have one number in the folder and another one in the lake.
+        Later ones have one number in the folder and another one in the lake.
         """
         if not isinstance(operation, REPLAYED_IN_A_ROW):
             return False

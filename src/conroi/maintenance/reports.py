@@ -11,18 +11,18 @@ from conroi.views.grid import to_html
 
 @dataclass(frozen=True)
 class Expired:
-    """Versions that were forgotten, or would be."""
+    """Versions that were expired, or would be."""
 
     removed: tuple[int, ...]
     """Versions of the lake; of the table, for one that stands alone."""
     kept: tuple[int, ...]
     tables: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
-    """Of a lake, by table: its versions that no kept version of the lake has."""
+    """Of a lake, by table: its versions that no retained version of the lake pins."""
     bytes: int = 0
-    """The size of the manifests; what only they referred to is freed by gc()."""
+    """The size of the manifests; the files that only they referenced are freed by gc()."""
     is_dry_run: bool = True
     skipped: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Folders of tables that were left alone, and why."""
+    """Folders of tables that were skipped, and why."""
     paths: tuple[str, ...] = field(default=(), repr=False)
     """The manifests, below the root of the lake or table; none for versions that a database has."""
 
@@ -70,7 +70,7 @@ class Collected:
     garbage: tuple[Garbage, ...]
     is_dry_run: bool = True
     skipped: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Tables and folders that were left alone, and why."""
+    """Tables and folders that were skipped, and why."""
 
     @property
     def paths(self) -> tuple[str, ...]:

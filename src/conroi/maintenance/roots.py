@@ -32,19 +32,19 @@ from conroi.stores.versions import FolderVersions
 LAKE_BRANCH = re.compile(r"[^/]+-[0-9a-f]{8}")
 """What pylance calls a branch of a lake."""
 AT_ONCE = 16
-"""So many requests are under way at the same time."""
+"""Number of parallel requests."""
 MERGES = "__merges"
 """The row of a branch that says which versions of others were merged into it: see conroi.branching.ancestry."""
 
 
 @dataclass
 class Needed:
-    """Tables, by their folder in the lake: their names, and the versions of them that are pinned."""
+    """The pinned versions of tables, by their folder in the lake, with their names."""
 
     names: dict[str, str] = field(default_factory=dict[str, str])
     pins: dict[str, set[Pin]] = field(default_factory=dict[str, set[Pin]])
     incarnations: dict[str, str] = field(default_factory=dict[str, str])
-    """Which table is in a folder: of several that were there one after the other, the one that was added last."""
+    """The table id in a folder: of several tables that were there in succession, the one that was added last."""
     origins: set[str] = field(default_factory=set[str])
     """Folders with older versions of tables that are on branches."""
 
@@ -78,7 +78,7 @@ def changes_of(files: TableFiles, versions: Sequence[Aged]) -> Iterator[tuple[in
     """By version: all rows of the first one, and of each next one those that it changed."""
     before = 0
     for aged, snapshot in zip(versions, in_parallel(partial(_loaded, files), versions, AT_ONCE), strict=True):
-        if snapshot is None:  # forgotten meanwhile, by another collector
+        if snapshot is None:  # expired concurrently, by another collector
             continue
         transaction = load_transaction(files.objects, snapshot)
         records = None if transaction is None else decode_records(transaction.properties)
@@ -102,7 +102,7 @@ def _loaded(files: TableFiles, aged: Aged) -> Snapshot | None:
 
 @dataclass(frozen=True)
 class Line:
-    """A branch of the lake other than main; all its versions stay for as long as it lives."""
+    """A branch of the lake other than main; all its versions are retained for as long as it exists."""
 
     name: str
     """What pylance calls it."""
@@ -111,7 +111,7 @@ class Line:
     lineage: tuple[tuple[str, int], ...] = ()
     """The folders that have the versions from before it, and up to which."""
     only: frozenset[int] | None = None
-    """Of a branch that was deleted: the versions that merges of others may still need as their base."""
+    """Of a deleted branch: the versions that merges of others may still need as their base."""
 
     @property
     def is_living(self) -> bool:
@@ -132,7 +132,7 @@ class Line:
 
     @property
     def main_versions(self) -> set[int]:
-        """The versions of the main branch that it needs: where it began, and what was merged into it."""
+        """The versions of the main branch that it needs: its branch point, and what was merged into it."""
         if not self.is_living:
             return set()
         began = {version for folder, version in self.lineage if folder == MANIFEST}
@@ -164,7 +164,7 @@ def _add_merges(clock: dict[str, int], rows: Iterable[Row]) -> None:
 
 
 def lines_of(catalog: Catalog) -> list[Line]:
-    """The branches of the lake, and what is kept of deleted ones; none where a store has the history."""
+    """The branches of the lake, and the retained parts of deleted ones; none where a store has the history."""
     main = catalog.main
     if main.manifest is None:
         return []
@@ -177,7 +177,7 @@ def lines_of(catalog: Catalog) -> list[Line]:
 
 
 class _Bases:
-    """The states of deleted branches that merges of living ones may need as their base.
+    """The states of deleted branches that merges of existing ones may need as their base.
 
     The candidates for the base of two branches are, of each branch that both know, the older of the two versions that
     they know (see conroi.branching.ancestry). What is known of a deleted branch only spreads, by merges. A candidate
@@ -204,7 +204,7 @@ class _Bases:
             yield Line(name, _files_of(self._main, name), only=frozenset(versions))
 
     def _there(self, names: set[str]) -> set[str]:
-        """Those of which anything is left."""
+        """Those of which anything exists."""
         if not names:
             return set()
         assert self._main.manifest is not None

@@ -47,7 +47,7 @@ def _below(objects: Objects, folder: str) -> Objects:
 
 
 def _fence(files: TableFiles, older_ns: int) -> None:
-    """If the newest version is older than the files that go, a writer may still stand before the next: take that."""
+    """Fence off paused writers: if the newest version is older than the files to delete, commit the next version."""
     newest = max(listed_versions(files.objects), key=lambda aged: aged.version)
     if newest.modified_ns > older_ns:
         return

@@ -23,12 +23,12 @@ from conroi.stores.versions import Located
 _log = logging.getLogger(__name__)
 
 BATCH = 1000
-"""So many files are deleted with one request, where a storage can do that."""
+"""Number of files that are deleted with one request, where the storage supports that."""
 
 
 @dataclass(frozen=True, slots=True)
 class Aged:
-    """A version and its manifest, with the time that the storage gave it."""
+    """A version and its manifest, with the timestamp of the storage."""
 
     version: int
     modified_ns: int
@@ -52,16 +52,16 @@ def listed_versions(objects: Objects) -> list[Aged]:
 
 
 def old_ones(versions: Sequence[Aged], cutoff_ns: int) -> list[Aged]:
-    """Those that another one followed before this moment.
+    """The versions that were superseded before this time.
 
-    Not those that were made before it: the one that was the newest at that moment is still wanted. And the time of a
-    manifest may be that of its writing, from before it became visible; that of the next one is always later.
+    Not those that were created before it: the one that was the newest at that time is still needed. And the timestamp
+    of a manifest may be that of its writing, before it became visible; that of the next one is always later.
     """
     return [older for older, newer in pairwise(versions) if newer.modified_ns <= cutoff_ns]
 
 
 def checked_keep(keep: int) -> int:
-    """The number, if so many versions can be kept."""
+    """Validate the number of versions to keep."""
     if isinstance(keep, bool) or not isinstance(keep, int) or keep < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidInputError(f"keep={keep!r} versions cannot be kept.", hint="The newest one always stays: give 1.")
     return keep
@@ -79,7 +79,7 @@ def store_now_ns(objects: Objects, environment: Environment) -> int:
 
 
 def live_leases(objects: Objects, environment: Environment) -> list[LeaseInfo]:
-    """The leases that have not ended, by version."""
+    """The active leases, by version."""
     found = [lease for lease in leases(objects, store_now_ns(objects, environment)) if lease.seconds_left > 0]
     return sorted(found, key=lambda lease: (lease.version, lease.path))
 
@@ -88,7 +88,7 @@ def live_leases(objects: Objects, environment: Environment) -> list[LeaseInfo]:
 
 
 def held_by_refs(files: TableFiles, now_ns: int, *, without: str | None = None) -> set[int]:
-    """The versions of the main branch that a tag names, that a branch began at, that are being restored, or leased.
+    """The versions of the main branch that a tag or a branch point names, that are being restored, or leased.
 
     Of a tag that is just being moved, both its versions. `without` tags whose names begin so. `now_ns` is a time by the
     storage's clock.

@@ -18,12 +18,12 @@ from conroi.maintenance.doctor.subject import Place, Subject, base_of
 
 @dataclass
 class Contents:
-    """What the fragments of a table refer to."""
+    """The files that the fragments of a table reference."""
 
     referred: set[str] = field(default_factory=set[str])
-    """The files that some version needs, each with the place where it is."""
+    """The referenced files, each with its location."""
     broken: set[int] = field(default_factory=set[int])
-    """Fragments (by the identity of their use) whose files are not to be read any further."""
+    """Fragments (by the identity of their use) whose files are damaged and not read any further."""
 
 
 def check_contents(subject: Subject, line: Line) -> Contents:
@@ -46,7 +46,7 @@ def check_contents(subject: Subject, line: Line) -> Contents:
 
 @dataclass
 class _Damage:
-    """One file that is not right, however many fragments and versions have it."""
+    """One damaged file, however many fragments and versions reference it."""
 
     what: str
     use: FragmentUse
@@ -57,7 +57,7 @@ class _Damage:
 
 
 def is_still_there(subject: Subject, use: FragmentUse | IndexUse) -> bool:
-    """Whether the version was not collected while we looked."""
+    """Whether the version was not collected concurrently."""
     return subject.objects.head(use.manifest_path) is not None or _is_head(subject, use.version)
 
 

@@ -38,7 +38,7 @@ from conroi.stores.objects import opened_below
 from conroi.stores.versions import FolderVersions
 
 NOTES = "_conroi"
-"""Where lakes and tables keep notes; a table that was collected leaves nothing else."""
+"""Folder of conroi's own records in lakes and tables; the only thing left of a collected table."""
 OWN_FOLDERS = frozenset({LIST, NOTES})
 """Folders of a lake that are no tables."""
 
@@ -164,7 +164,7 @@ def examine(
 
 
 def _has_ended(subject: Subject, branch: str, live: Set[str] | None) -> bool:
-    """Whether it was a branch of the lake, and is none any more: what is left of it may lack anything."""
+    """Whether it was a branch of the lake and was deleted: its remaining files may be incomplete."""
     is_ours = live is not None and LAKE_BRANCH.fullmatch(branch) is not None
     return is_ours and branch not in (live or ()) and lance_ref_path(branch) not in subject.listed.files
 
@@ -177,7 +177,7 @@ def _note_ended(subject: Subject, folder: str) -> None:
 
 
 def _with_pins(subject: Subject, pins: Set[Pin]) -> Subject:
-    """The versions that the lake pins stay, also those that are only where they were staged."""
+    """The pinned versions are retained, also those that exist only under staged names."""
     staged = [pin.published for pin in pins if pin.manifest in subject.listed.staged]
     also = [located for located in staged if located != subject.head]
     return replace(subject, kept=subject.kept | {pin.version for pin in pins}, also=tuple(also))

@@ -15,7 +15,7 @@ from conroi.views.diagnoses import diagnosis_page, environment_page
 from conroi.views.grid import to_html
 
 MOST_SHOWN = 10
-"""So many findings of one kind are shown; all of them are in `findings`."""
+"""Maximum number of displayed findings of one kind; all of them are in `findings`."""
 _ORDER: tuple[Severity, ...] = ("error", "warning", "info")
 
 Fix = Callable[[], object]
@@ -26,7 +26,7 @@ class Finding:
     """One thing that is wrong, or worth knowing."""
 
     kind: str
-    """What it is, in a word that stays: `missing-data-file`, …; docs/doctor.md lists them all."""
+    """Its stable id: `missing-data-file`, …; docs/doctor.md lists them all."""
     severity: Severity
     """`error`: something is broken; `warning`: it works, but look at it; `info`: harmless."""
     what: str
@@ -38,7 +38,7 @@ class Finding:
     path: str | None = None
     """The file, below the table's folder."""
     is_fixable: bool = False
-    """Whether doctor(fix=True) can put it right."""
+    """Whether doctor(fix=True) can repair it."""
     fixed: bool = False
     """Whether it did."""
 
@@ -58,13 +58,13 @@ class Finding:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """All that doctor found, what it looked at, and what it runs on."""
+    """The result of doctor(): findings, what was checked, and the environment."""
 
     findings: tuple[Finding, ...]
     checked: Mapping[str, int]
-    """How many tables, versions, files, rows, … were looked at."""
+    """How many tables, versions, files, rows, … were checked."""
     environment: Mapping[str, str]
-    """The versions of what we build on, and how the storage answers."""
+    """The versions of our dependencies, and the storage's behaviour."""
 
     @property
     def is_healthy(self) -> bool:
@@ -130,7 +130,7 @@ class Findings:
         hint: str | None = None,
         fix: Fix | None = None,
     ) -> None:
-        """Note a finding; `fix` puts it right, for the kinds that can be."""
+        """Add a finding; `fix` repairs it, for fixable kinds."""
         known = KINDS[kind]
         finding = Finding(
             kind, known.severity, what, hint or known.hint, table, version, path, is_fixable=fix is not None
@@ -139,7 +139,7 @@ class Findings:
 
     @contextmanager
     def going_on(self, what: str, *, table: str | None = None, path: str | None = None) -> Generator[None]:
-        """Make an error in a check a finding, so that the checks after it are done; not one of the storage."""
+        """Turn an error in a check into a finding, so that later checks still run; storage errors are raised."""
         try:
             yield
         except StoreUnavailable:
@@ -151,11 +151,11 @@ class Findings:
             self.add("check-failed", f"{what} ended with {text}", table=table, path=path)
 
     def keep(self, tables: Set[str]) -> None:
-        """Forget what concerns other tables than these."""
+        """Drop the findings of other tables."""
         self._found = [each for each in self._found if each[0].table is None or each[0].table in tables]
 
     def fix(self) -> None:
-        """Put right what can be; what refuses to be says why."""
+        """Repair what is fixable; a failed repair says why."""
         self._found = [(_fixed(finding, fix), None) for finding, fix in self._found]
 
     def diagnosis(self, environment: Mapping[str, str]) -> Diagnosis:

@@ -29,12 +29,12 @@ Rows = dict[str, Row]
 
 @dataclass
 class PinUse:
-    """A version of a table that some versions of the lake pin."""
+    """A table version that some versions of the lake pin."""
 
     pin: Pin
     row: Row
     first: int
-    """The first version of the lake that has it, of those that are kept."""
+    """The first retained version of the lake that pins it."""
     last: int
     is_on_branch: bool = False
     """Whether only a branch of the lake has it."""
@@ -42,7 +42,7 @@ class PinUse:
 
 @dataclass
 class LakeHistory:
-    """All versions of the lake that are kept."""
+    """All retained versions of the lake."""
 
     version: int
     rows: list[Row]
@@ -52,7 +52,7 @@ class LakeHistory:
     """The newest row of every folder that some version of the lake has."""
 
     def follow(self, current: Rows, changes: Changes, version: int) -> None:
-        """The lake went on to this version by these changes; `current` follows."""
+        """Apply the changes of the next version; updates `current`."""
         for key, row in changes.items():
             before = current.pop(key, None)
             if before is not None:
@@ -75,7 +75,7 @@ class LakeHistory:
                 use.last = max(use.last, version)
 
     def absorb(self, branch: LakeHistory) -> None:
-        """What a branch of the lake pins is needed too."""
+        """Add the pins of a branch of the lake."""
         for key, use in branch.pins.items():
             self.pins.setdefault(key, replace(use, is_on_branch=True))
         for location, row in branch.locations.items():

@@ -56,7 +56,7 @@ class PinChecks:
         self._check_config()
 
     def _check(self, pin: Pin, use: PinUse, *, is_head: bool) -> bool:
-        """Whether the table is forked there."""
+        """Whether the table has diverged there."""
         listed, is_staged_there = self._subject.listed, pin.is_staged and pin.manifest in self._subject.listed.files
         facts = self._line.facts.get(pin.version)
         self._subject.examination.looked_at("pins")
@@ -84,12 +84,12 @@ class PinChecks:
                 path=pin.manifest,
                 fix=None if self._is_branch else lambda: mend(self._catalog, object_id),
             )
-        return is_head  # an older fork was mended: both sides stay
+        return is_head  # an older divergence was repaired: both sides stay
 
     def _check_unfinished(self, pin: Pin) -> None:
         info = self._subject.listed.files[pin.manifest]
         if not self._subject.examination.is_settled(info.modified_ns):
-            return  # its publisher is at it
+            return  # its publisher is still working
         if self._subject.objects.head(pin.final.path) is not None:
             return
         objects, environment = self._subject.objects, self._subject.files.environment
@@ -102,7 +102,7 @@ class PinChecks:
         )
 
     def _is_missing(self, pin: Pin, use: PinUse) -> bool:
-        """Whether it is really not there, and some version of the lake still needs it."""
+        """Whether it really does not exist, and some version of the lake still needs it."""
         if not self._subject.listed.files:
             return False  # the whole folder is missing, which is said once
         try:
@@ -114,7 +114,7 @@ class PinChecks:
         return False
 
     def _is_kept(self, version: int) -> bool:
-        """Whether this version of the lake was not collected while we looked."""
+        """Whether this version of the lake was not collected concurrently."""
         try:
             self._catalog.heads.at(version)
         except NotFoundError:
@@ -147,7 +147,7 @@ class PinChecks:
         )
 
     def _has_moved_on(self, version: int) -> bool:
-        """Whether it was the lake itself that published meanwhile."""
+        """Whether it was the lake itself that published concurrently."""
         try:
             now = self._catalog.state().table(self._row.object_id)
         except ConroiError:

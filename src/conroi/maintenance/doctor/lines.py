@@ -26,7 +26,7 @@ from conroi.stores.versions import Located
 
 @dataclass(frozen=True, slots=True)
 class VersionFacts:
-    """What is remembered of one version."""
+    """The facts that are kept of one version."""
 
     version: int
     path: str
@@ -40,7 +40,7 @@ class VersionFacts:
 
 @dataclass(slots=True)
 class FragmentUse:
-    """A fragment as it stands in one or more versions, just like this."""
+    """A fragment exactly as it occurs in one or more versions."""
 
     fragment: pb.DataFragment
     version: int
@@ -68,12 +68,12 @@ class Line:
     facts: dict[int, VersionFacts] = field(default_factory=dict[int, VersionFacts])
     head: Snapshot | None = None
     fragments: dict[bytes, FragmentUse] = field(default_factory=dict[bytes, FragmentUse])
-    """By their bytes: what many versions share is looked at once."""
+    """By their bytes: what many versions share is checked once."""
     indices: dict[bytes, IndexUse] = field(default_factory=dict[bytes, IndexUse])
     transactions: set[str] = field(default_factory=set[str])
     """The transaction files that are named."""
     is_sound: bool = True
-    """Whether the manifest of the newest version makes sense."""
+    """Whether the manifest of the newest version is valid."""
 
 
 class LineReader:
@@ -174,7 +174,7 @@ class LineReader:
         return False
 
     def _line_up(self, located: Located, manifest: Manifest, encoded: Sequence[bytes]) -> list[tuple[str, str]]:
-        """Take in the fragments; each that was not met before is decoded."""
+        """Collect the fragments; each new one is decoded."""
         bases = tuple(manifest.head.base_paths)
         # A thousand appends repeat half a million fragments in their manifests: next to nothing is done for each.
         self._counts.update(encoded)

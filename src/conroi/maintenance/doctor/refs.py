@@ -26,7 +26,7 @@ class Refs:
     unreadable: list[str] = field(default_factory=list[str])
 
     def kept_on(self, branch: str | None) -> frozenset[int]:
-        """The versions of a line that tags and branches keep."""
+        """The versions that tags and branches retain."""
         return frozenset(
             version for where, version in (*self.tags.values(), *self.branches.values()) if where == branch
         )

@@ -27,7 +27,7 @@ from conroi.maintenance.doctor.lines import FragmentUse, Line
 from conroi.maintenance.doctor.subject import Place, Subject, base_of
 
 MOST_ROWS_IN_PASSING = 1_000_000
-"""The keys of larger tables are compared only by a deep examination."""
+"""Number of rows above which keys are compared only by a deep examination."""
 
 _Problem = tuple[str, str, str | None]
 
@@ -211,7 +211,7 @@ def _check_row_ids(subject: Subject, line: Line, uses: Sequence[FragmentUse], go
 
 
 def _ids_twice(parts: list[U64Array]) -> U64Array:
-    """Ids that are there more than once; only parts whose ranges meet are compared one by one."""
+    """Duplicate ids; only parts with overlapping ranges are compared one by one."""
     parts.sort(key=lambda ids: int(ids.min()))
     meeting: set[int] = set()
     highest, holder = -1, -1

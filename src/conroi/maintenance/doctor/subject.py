@@ -31,12 +31,12 @@ IN_FLIGHT_NS = 10 * 60 * 1_000_000_000
 """Nanoseconds. Anything younger may belong to a running writer, and is not reported as a leftover."""
 ONLY_OLDER = " The newest version is not concerned; expire() lets old ones go."
 AT_ONCE = 32
-"""So many files are read at a time where each takes a request."""
+"""Number of files that are read in parallel where each takes a request."""
 
 
 @dataclass(frozen=True)
 class Examination:
-    """What all parts of one examination share."""
+    """Shared context of one examination."""
 
     folders: Folders
     environment: Environment
@@ -46,11 +46,11 @@ class Examination:
 
     @cached_property
     def now_ns(self) -> int:
-        """One moment, by which all ages are told."""
+        """The reference time of all ages."""
         return self.environment.now_ns()
 
     def is_settled(self, moment_ns: int) -> bool:
-        """Whether what was written then should be finished by now."""
+        """Whether work started at that time should be finished by now."""
         return self.now_ns - moment_ns > IN_FLIGHT_NS
 
     def is_old(self, file: ObjectInfo) -> bool:
@@ -58,13 +58,13 @@ class Examination:
         return self.now_ns - file.modified_ns > ages().file_s * 1e9
 
     def looked_at(self, what: str, count: int = 1) -> None:
-        """Count what was examined, and tell who waits for it."""
+        """Count what was examined, and report progress."""
         self.findings.checked[what] += count
         if self.progress is not None:
             self.progress(sum(self.findings.checked.values()))
 
     def each(self, do: Callable[[T], R], items: Sequence[T], *, is_local: bool) -> Iterator[R]:
-        """The answers, in order: one after the other on a local disk, many at once elsewhere."""
+        """The results, in order: sequential on a local disk, in parallel elsewhere."""
         if is_local or len(items) < 2:
             yield from map(do, items)
             return
@@ -84,13 +84,13 @@ class Place:
     data_dir: str = DATA_DIR
 
     def has(self, path: str) -> bool:
-        """Whether the file is there; one that was not listed may have come since."""
+        """Whether the file exists; one that was not listed is looked up again."""
         return path in self.listed.files or self.objects.head(path) is not None
 
 
 @dataclass(frozen=True)
 class Subject:
-    """One line of versions: a table, `__manifest`, or a branch."""
+    """One linear history: a table, `__manifest`, or a branch."""
 
     examination: Examination
     files: TableFiles
@@ -104,9 +104,9 @@ class Subject:
     head: Located | None = None
     """The version that is the newest for its readers; None to take the newest in the folder."""
     also: tuple[Located, ...] = ()
-    """Manifests that are needed besides those with final names: older ones that the lake pins where they are staged."""
+    """Needed manifests without final names: older ones that the lake pins under their staged names."""
     kept: frozenset[int] = frozenset()
-    """Versions that others need: tags, branches, versions of the lake."""
+    """Versions that are referenced elsewhere: by tags, branches, versions of the lake."""
     foreign: dict[int, Place | None] = field(default_factory=dict[int, "Place | None"])
 
     @property
@@ -131,7 +131,7 @@ class Subject:
         return Place(self.objects, self.listed)
 
     def place(self, bases: Iterable[pb.BasePath], base_id: int | None) -> Place | None:
-        """Where files with this base are; None if that cannot be found out."""
+        """The location of files with this base; None if unknown."""
         if base_id is None:
             return self.home
         if base_id not in self.foreign:

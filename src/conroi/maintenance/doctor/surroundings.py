@@ -21,7 +21,7 @@ TESTED_PYLANCE = "14."
 
 
 def look_around(root: Objects, environment: Environment, findings: Findings) -> dict[str, str] | None:
-    """Versions of what we build on, and the reach of the storage; None if it cannot be reached."""
+    """Versions of our dependencies, and access to the storage; None if it cannot be reached."""
     found = {"conroi": WRITER[1], "python": platform.python_version()}
     for package in PACKAGES:
         version = _version(package)

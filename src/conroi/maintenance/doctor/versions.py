@@ -13,9 +13,9 @@ from conroi.stores.forgotten import watermark
 from conroi.stores.versions import FolderVersions
 
 SLOW_CLOCK_NS = 2 * 1_000_000_000
-"""Writers on several hosts differ by so much all the time."""
+"""Nanoseconds of clock skew between hosts that are not reported."""
 MOST_MISSING = 1000
-"""So many missing versions are looked for one by one."""
+"""Maximum number of missing versions that are looked up one by one."""
 FAST_CLOCK_NS = 60 * 1_000_000_000
 
 
@@ -32,7 +32,7 @@ def check_versions(subject: Subject, line: Line) -> None:
 
 
 def _check_gaps(subject: Subject) -> None:
-    """A version may be missing if nothing below it is there but what tags and the like keep.
+    """A version may be missing if only retained versions (tags and the like) exist below it.
 
     A table on a branch of a lake may have copies of versions from before it, with gaps between them. What its lake
     needs there is compared with what the lake pins.
@@ -102,7 +102,7 @@ def _check_hint(subject: Subject) -> None:
 
 
 def _is_good_hint(subject: Subject, path: str) -> bool:
-    """The hint may be behind for a moment: only one that leads nowhere is wrong."""
+    """The hint may lag behind briefly: only one that names no version is wrong."""
     try:
         version = decode_document(subject.objects.get(path), path).integer("version")
     except NotFoundError:
