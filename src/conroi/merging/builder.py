@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class MergeResult:
-    """What a merge did. `table` is the table after it."""
+    """Result of a merge. `table` is the table after it."""
 
     rows_inserted: int
     rows_updated: int
@@ -44,7 +44,7 @@ class MergeResult:
 
     @property
     def version(self) -> int:
-        """The version the merge made, or found if there was nothing to do."""
+        """The new version, or the newest one if it was a no-op."""
         return self.table.version
 
 
@@ -55,7 +55,7 @@ Run = Callable[[Callable[[Pinned], Plan | None], How], "tuple[Table, Plan | None
 @dataclass(frozen=True)
 @stays_in_process("A merge that is being built", "Hand over the table and the source, and build it there.")
 class MergeBuilder:
-    """A merge being put together; each `when_…` returns a new one.
+    """Builder of a merge; each `when_…` returns a new one.
 
     Conditions and values are SQL expressions over `source.column` and `target.column`; `params` are the values of
     `:name` in one clause. Clauses for the same rows are
@@ -114,48 +114,48 @@ class MergeBuilder:
         return enclosed(condition, self.uri)
 
     def when_matched_update_all(self, condition: str | None = None, *, params: Params | None = None) -> MergeBuilder:
-        """Rows that are there take all values of the source (columns it lacks stay)."""
+        """Matched rows get all values of the source (columns it lacks stay)."""
         return self._with(Rows.MATCHED, Action.UPDATE, condition=condition, params=params)
 
     def when_matched_update(
         self, values: Mapping[str, object], condition: str | None = None, *, params: Params | None = None
     ) -> MergeBuilder:
-        """Rows that are there get these values: `{"n": "target.n + source.n"}`."""
+        """Matched rows get these values: `{"n": "target.n + source.n"}`."""
         return self._with(Rows.MATCHED, Action.UPDATE, values, condition, params)
 
     def when_matched_delete(self, condition: str | None = None, *, params: Params | None = None) -> MergeBuilder:
-        """Rows that are there are deleted."""
+        """Matched rows are deleted."""
         return self._with(Rows.MATCHED, Action.DELETE, condition=condition, params=params)
 
     def when_not_matched_insert_all(
         self, condition: str | None = None, *, params: Params | None = None
     ) -> MergeBuilder:
-        """Rows that are not there are inserted."""
+        """Unmatched rows of the source are inserted."""
         return self._with(Rows.SOURCE_ONLY, Action.INSERT, condition=condition, params=params)
 
     def when_not_matched_insert(
         self, values: Mapping[str, object], condition: str | None = None, *, params: Params | None = None
     ) -> MergeBuilder:
-        """For rows that are not there, rows with these values are inserted; other columns are null."""
+        """For unmatched rows of the source, rows with these values are inserted; other columns are null."""
         return self._with(Rows.SOURCE_ONLY, Action.INSERT, values, condition, params)
 
     def when_not_matched_by_source_update(
         self, values: Mapping[str, object], condition: str | None = None, *, params: Params | None = None
     ) -> MergeBuilder:
-        """Rows of the table that the source does not have get these values."""
+        """Rows of the table without a match in the source get these values."""
         return self._with(Rows.TARGET_ONLY, Action.UPDATE, values, condition, params)
 
     def when_not_matched_by_source_delete(
         self, condition: str | None = None, *, params: Params | None = None
     ) -> MergeBuilder:
-        """Rows of the table that the source does not have are deleted."""
+        """Rows of the table without a match in the source are deleted."""
         return self._with(Rows.TARGET_ONLY, Action.DELETE, condition=condition, params=params)
 
     def execute(self, *, plan: Way | None = None, spark: SparkSession | None = None, **how: Unpack[How]) -> MergeResult:
-        """Do it; if others commit meanwhile it is rebased, or done again on the newer version.
+        """Execute the merge; it is rebased over concurrent commits, or executed again on the newer version.
 
-        With a Spark DataFrame as the source, or with `spark`, it is done in the way that fits the sizes: see
-        `explain()`. `plan` chooses another: "process", "probe" or "join".
+        With a Spark DataFrame as the source, or with `spark`, the plan is chosen by the sizes: see `explain()`. `plan`
+        chooses another: "process", "probe" or "join".
         """
         with self._verb(plan, spark) as verb:
             if self.evolve_schema:
@@ -170,7 +170,7 @@ class MergeBuilder:
         )
 
     def _evolved(self, how: How) -> How:
-        """Make the table's columns hold the source, in a version of their own: Lance has no operation for both."""
+        """Evolve the table's columns for the source, in a version of their own: Lance has no operation for both."""
         if how.get("detached"):
             raise InvalidInputError(
                 "A merge that changes columns cannot be detached.", table=self.uri, hint="Leave out evolve_schema."
@@ -180,7 +180,7 @@ class MergeBuilder:
         return {**how, "expect": table.version} if done is not None and "expect" in how else how
 
     def explain(self, *, plan: Way | None = None, spark: SparkSession | None = None) -> MergePlan:
-        """How `execute()` would do it now, and why. A Spark DataFrame is worked out to know its size."""
+        """The plan that `execute()` would choose now, and why. A Spark DataFrame is computed to know its size."""
         with self._verb(plan, spark) as verb:
             return verb.plan(self.pinned())
 

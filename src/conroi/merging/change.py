@@ -22,7 +22,7 @@ from conroi.verbs.keyed import KeyGuard, KeysSeen, checked_new_keys
 from conroi.verbs.plan import Plan, all_of
 
 FEW_INSERTS = 1000
-"""Up to so many inserted keys pylance's filter can tell keys apart; above, it is full."""
+"""Number of inserted keys up to which pylance's bloom filter is useful; above, it is full."""
 
 Columns = Callable[[Sequence[str]], pa.Table]
 """Gives these columns of some rows, which need not be in memory before."""
@@ -30,7 +30,7 @@ Columns = Callable[[Sequence[str]], pa.Table]
 
 @dataclass(frozen=True)
 class RowChange:
-    """Which rows leave and which come in."""
+    """The rows to delete and to insert."""
 
     leaving: Rows
     updated: int
@@ -38,9 +38,9 @@ class RowChange:
     deleted: int
     inserted_rows: Columns
     coming_rows: Columns
-    """All that come in: updated and inserted."""
+    """All new rows: updated and inserted."""
     write: Callable[[], Sequence[pb.DataFragment]]
-    """The fragments that come in; written now, unless they were before."""
+    """The new fragments; written now, unless they were before."""
 
     @property
     def counts(self) -> dict[str, int]:
@@ -82,7 +82,7 @@ def _guards(pinned: Pinned, request: Request, change: RowChange) -> list[Guard]:
 
 
 def key_filter(pinned: Pinned, change: RowChange) -> pb.KeyExistenceFilter | None:
-    """Tells a pylance merge that comes after us which keys we inserted."""
+    """The filter of inserted keys for a later pylance merge."""
     key = key_columns(pinned.manifest.fields)
     if not change.inserted or not key:
         return None

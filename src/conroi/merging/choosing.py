@@ -21,11 +21,11 @@ executors do it all."""
 
 MOST_SOURCE_ROWS = 2_000_000
 MOST_SOURCE_BYTES = 512 * 1024 * 1024
-"""So much of a DataFrame is brought into this process."""
+"""Maximum size of a DataFrame that is collected into this process, in bytes."""
 MOST_TABLE_KEY_BYTES = 512 * 1024 * 1024
-"""So much of the table's key columns is read in this process, where there is another way."""
+"""Maximum size of the table's key columns that are read in this process, in bytes, where there is another plan."""
 MOST_KEY_BYTES = 32 * 1024 * 1024
-"""So many bytes of keys are sent along with every task."""
+"""Maximum size of the keys that are sent with every task, in bytes."""
 
 _STEPS: Mapping[Way, str] = {
     "process": "in this process: read the table's keys, compare, write",
@@ -36,7 +36,7 @@ _STEPS: Mapping[Way, str] = {
 
 @dataclass(frozen=True, slots=True, repr=False)
 class MergePlan:
-    """How a merge will be done, and why. Sizes are what they take in memory, roughly."""
+    """The plan of a merge, and why it was chosen. Sizes are estimates of memory use."""
 
     way: Way
     why: str
@@ -72,7 +72,7 @@ class SourceSize:
 def choose(
     request: Request, pinned: Pinned, source: SourceSize, *, has_spark: bool, is_frame: bool, way: Way | None = None
 ) -> MergePlan:
-    """The way to do it: the one that was asked for, or else the cheapest for which nothing is too big."""
+    """The requested plan, or else the cheapest one that no size rules out."""
     columns = pa.schema([pinned.schema.field(name) for name in request.on if name in pinned.schema.names])
     table_rows = count_rows(pinned.manifest.fragments)
     table_bytes = table_rows * (row_width(columns) + 8)

@@ -30,7 +30,7 @@ _TARGET_PREFIX = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`(?:[^`]|``)*`|(?<
 
 @dataclass
 class Decided:
-    """The sum of all clauses."""
+    """The combined result of all clauses."""
 
     deleted: list[Addresses] = field(default_factory=list[Addresses])
     updated: list[Addresses] = field(default_factory=list[Addresses])
@@ -43,7 +43,7 @@ class Decided:
 
 @dataclass(frozen=True)
 class Decision:
-    """Applies clauses to matched and unmatched rows; of those for the same rows the first that holds wins."""
+    """Applies clauses to matched and unmatched rows; for each row the first clause that holds wins."""
 
     pinned: Pinned
     source: pa.Table
@@ -53,7 +53,7 @@ class Decision:
     found: Match
 
     def decide(self, clauses: Sequence[Clause], keys: Sequence[str]) -> Decided:
-        """What the clauses do; `keys` are the columns that keys are made of."""
+        """Evaluate the clauses; `keys` are the columns that keys consist of."""
         if takes_whole_rows(clauses, self.fitted, self.pinned):
             return self._upsert(keys)
         return self.by_clause(clauses)

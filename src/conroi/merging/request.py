@@ -19,7 +19,7 @@ from conroi.merging.clauses import Action, Clause, Rows
 
 @dataclass(frozen=True)
 class Request:
-    """A merge as it was written down; it is the same here and in a task on another machine."""
+    """A merge request; the same here and in a task on another machine."""
 
     on: tuple[str, ...]
     clauses: tuple[Clause, ...]
@@ -35,7 +35,7 @@ class Request:
     # ------------------------------------------------------------------------ the source
 
     def check(self, pinned: Pinned, source: pa.Schema) -> None:
-        """InvalidInputError or NotFoundError if the columns cannot be what is asked for."""
+        """InvalidInputError or NotFoundError if the columns do not fit the request."""
         for column in self.on:
             self._check_matched(pinned, source, column)
         for clause in self.clauses:

@@ -25,7 +25,7 @@ from conroi.verbs.plan import Plan
 
 
 class Merging:
-    """Brings the rows of a source into a table, on whatever version it is called with."""
+    """Merges the rows of a source into a table, on the version that it is called with."""
 
     def __init__(self, source: pa.Table, request: Request, matching: Matching = match) -> None:
         self._source = source
@@ -70,7 +70,7 @@ class Merging:
         return Decided(deleted=[np.unique(joined(gone))])
 
     def _incoming(self, pinned: Pinned) -> tuple[pa.Table, pa.Table]:
-        """The source in the table's types, and its keys; worked out once as long as the columns stay the same."""
+        """The source in the table's types, and its keys; cached while the columns are unchanged."""
         fields = list(pinned.manifest.fields)
         if self._fitting is None or self._fitting[0] != fields:
             fitted = self._request.fitted(pinned, self._source)
@@ -101,7 +101,7 @@ class Merging:
         )
 
     def _write(self, pinned: Pinned, rows: pa.Table) -> list[pb.DataFragment]:
-        """The rows in new fragments; if the merge is done again and the rows are the same, those of the last time."""
+        """The rows in new fragments; reused if the merge is executed again with the same rows."""
         fields = list(pinned.manifest.fields)
         if self._written is None or self._written[0] != fields or not self._written[1].equals(rows):
             fragments = pinned.writer().write(rows.to_reader()).fragments
