@@ -24,11 +24,11 @@ class Branch:
 
     name: str
     id: str
-    """What tells it from every other branch, also from one that had its name before; `main` for the main branch."""
+    """Its unique id, also different from an earlier branch of its name; `main` for the main branch."""
     parent: str | None = None
-    """The id of the branch that it was made from."""
+    """The id of the branch that it was created from."""
     parent_version: int = 0
-    """The version of the lake there at which it begins."""
+    """The version of the parent at which it starts (branch point)."""
     created_at: datetime | None = None
     lance_name: str | None = None
     """What pylance calls it, in `__manifest` and in every table that was written on it."""
@@ -58,7 +58,7 @@ MAIN_BRANCH = Branch(MAIN, MAIN)
 
 
 class BranchNames:
-    """The names, as they are kept beside `__manifest`."""
+    """The branch names, stored beside `__manifest`."""
 
     def __init__(self, manifest: Objects) -> None:
         self._cells = Cells(manifest, FOLDER)
@@ -76,7 +76,7 @@ class BranchNames:
         return self._branch(self._cells.read(checked_branch_name(name)))
 
     def free(self, name: str) -> Cell:
-        """The name, if no branch has it."""
+        """The register of the name, if no branch has it."""
         if name == MAIN:
             raise self._taken(name)
         cell = self._cells.read(checked_branch_name(name))
@@ -85,7 +85,7 @@ class BranchNames:
         return cell
 
     def give(self, cell: Cell, branch: Branch) -> None:
-        """Give a free name to a branch; of many who try, one succeeds."""
+        """Give a free name to a branch; of concurrent callers exactly one succeeds."""
         created = None if branch.created_at is None else branch.created_at.isoformat()
         value = {
             "id": branch.id,
@@ -99,7 +99,7 @@ class BranchNames:
             raise self._taken(cell.name)
 
     def take_away(self, branch: Branch) -> None:
-        """Free the name, if it still is the name of this very branch."""
+        """Free the name, if it still belongs to this very branch."""
         cell = self._cells.read(branch.name)
         if cell.value is not None and cell.value.get("id") == branch.id:
             self._cells.swap(cell, None)  # if it moved concurrently, another process removed it
@@ -142,7 +142,7 @@ def _decoded(name: str, value: Document) -> Branch:
 def new_branch(
     name: str, id_: str, parent: Branch, version: int, lineage: tuple[tuple[str, int], ...], now_ns: int
 ) -> Branch:
-    """The facts of a branch that is about to be made."""
+    """The facts of a new branch."""
     return Branch(
         name=name,
         id=id_,
@@ -155,7 +155,7 @@ def new_branch(
 
 
 def checked_branch_name(name: str) -> str:
-    """The name, if a branch can have it."""
+    """Validate a branch name."""
     is_text = isinstance(name, str) and _NAME.fullmatch(name)  # pyright: ignore[reportUnnecessaryIsInstance]
     if not is_text or len(name) > LONGEST_NAME or name.endswith((".", ".lock")) or ".." in name:
         raise InvalidInputError(

@@ -22,7 +22,7 @@ Value = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A name, its value, and which of its values that is; None if it has none (any more)."""
+    """A name, its value, and the number of that value; None if it has no value (any more)."""
 
     name: str
     value: Value | None
@@ -30,14 +30,14 @@ class Cell:
 
 
 class Cells:
-    """The names in one folder."""
+    """The registers in one folder."""
 
     def __init__(self, objects: Objects, folder: str) -> None:
         self._objects = objects
         self._folder = folder
 
     def read(self, name: str) -> Cell:
-        """What the name has now."""
+        """The current value."""
         numbers = [_number(path) for path in self._objects.list_names(f"{self._folder}/{name}")]
         return self._loaded(name, max(numbers, default=0))
 
@@ -53,7 +53,7 @@ class Cells:
                 yield cell
 
     def swap(self, cell: Cell, value: Value | None) -> bool:
-        """Give the name another value, or (None) none; False if it is not what it was when the cell was read."""
+        """Compare-and-swap: set the value, or (None) delete it; False if it changed since the cell was read."""
         path = self._path(cell.name, cell.number + 1)
         try:
             self._objects.put_if_absent(path, b"null" if value is None else encode_document(value, indent=2))

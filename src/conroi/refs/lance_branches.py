@@ -12,14 +12,14 @@ _FOLDER = "_refs/branches"
 
 
 def lance_ref_path(branch: str) -> str:
-    """Where pylance looks for a branch."""
+    """The path of a branch file of pylance."""
     return f"{_FOLDER}/{branch.replace('/', '%2F')}.json"
 
 
 def write_lance_ref(
     table: Objects, branch: str, parent: str | None, version: int, environment: Environment, *, size: int = 0
 ) -> None:
-    """Let pylance know of a branch that begins at this version; if it knows already, leave it."""
+    """Write pylance's file of a branch that starts at this version, unless it exists."""
     content = {
         "parentBranch": parent,
         "identifier": {"version_mapping": [[version, environment.new_uuid().hex]]},
@@ -33,5 +33,5 @@ def write_lance_ref(
 
 
 def delete_lance_ref(table: Objects, branch: str) -> None:
-    """Let pylance forget a branch; its files stay until they are collected."""
+    """Delete pylance's file of a branch; the branch's files stay until they are collected."""
     table.delete([lance_ref_path(branch)])

@@ -35,10 +35,9 @@ _FOLDER = "_refs/tags"
 _CLAIMS = "_conroi/tags"
 _ID = "conroi.id"
 MOST_MOVES = 100_000
-"""A tag whose content was followed so often leads nowhere."""
+"""Maximum number of successors that are followed; a longer chain is corrupt."""
 LAKE_TAG = "conroi."
-"""Tags of a table whose names begin so protect what tags and branches of its lake need: see
-conroi.catalog.lance_tags."""
+"""Prefix of the tags of a table that protect versions which its lake needs: see conroi.catalog.lance_tags."""
 _NAME = re.compile(r"[A-Za-z0-9._\-]+")
 
 
@@ -50,7 +49,7 @@ class Tag:
     version: int
     created_at: datetime | None = None
     branch: str | None = None
-    """What pylance calls the branch that the version is on; None for the main one."""
+    """pylance's name of the version's branch; None for the main one."""
 
     def to_dict(self) -> dict[str, object]:
         """The facts as plain values."""
@@ -72,7 +71,7 @@ class Tags:
     """
 
     owner = "table"
-    """What has these tags, as users write it."""
+    """The kind of the tags' owner, as in messages."""
 
     def __init__(
         self, files: TableFiles, version: int, *, home: Objects | None = None, branch: str | None = None
@@ -80,7 +79,7 @@ class Tags:
         self._files = files
         self._version = version
         self._home = files.objects if home is None else home
-        """Where the tags are: also those of branches are with the main branch."""
+        """The storage of the tags: those of branches are with the main branch too."""
         self._branch = branch
 
     def _name_for_errors(self, table: str | None) -> str | None:
@@ -105,12 +104,14 @@ class Tags:
         return self._decoded(name, self._read(checked_name(name, self._files.root)))
 
     def create(self, name: str, version: int | None = None) -> Tag:
-        """Name a version (by default the one this table is pinned at). Of two who create one name, one succeeds."""
+        """Create a tag on a version (by default the one this table is pinned at). Of concurrent calls exactly one
+        succeeds.
+        """
         body = self._body(version, created=None)
         try:
             self._home.put_if_absent(_path(checked_name(name, self._files.root)), body)
         except NameTaken:
-            if self._content(name) is None:  # who deleted it did not get to take the file away
+            if self._content(name) is None:  # it was deleted, but its file was not removed yet
                 self._home.delete([_path(name)])
                 return self.create(name, version)
             raise AlreadyExistsError(
@@ -119,7 +120,7 @@ class Tags:
         return self._staying(self._decoded(name, _parsed_json(name, body, self._files.root)))
 
     def move(self, name: str, version: int | None = None, *, expect: int | None = None) -> Tag:
-        """Point a tag that is there at another version; with `expect`, only if it is at that version until then."""
+        """Move an existing tag to another version; with `expect`, only if it is at that version until then."""
         while True:
             before = self._there(checked_name(name, self._files.root))
             content = _parsed_json(name, before, self._files.root)
@@ -138,13 +139,13 @@ class Tags:
                 return self._staying(self._decoded(name, _parsed_json(name, body, self._files.root)))
 
     def delete(self, name: str) -> None:
-        """Forget a tag; the version stays until it is collected."""
+        """Delete a tag; the version stays until it is collected."""
         while not self._claim(name, self._there(checked_name(name, self._files.root)), b""):
             """It was moved concurrently: look again."""
         self._home.delete([_path(name)])
 
     def _staying(self, tag: Tag) -> Tag:
-        """The tag, unless a collector took its version while it was written: who comes first is decided here."""
+        """The tag, unless its version was collected while it was written: the race is decided here."""
         objects, versions = self._files.objects, self._files.versions
         if versions.locate(tag.version) is None or fate(objects, tag.version) is not Fate.STAYS:
             self.delete(tag.name)
@@ -205,7 +206,7 @@ class Tags:
         return content
 
     def _content(self, name: str) -> bytes | None:
-        """What the tag says, following what was written down to come after it; None if there is no tag."""
+        """The content of the tag, following the recorded successors; None if there is no tag."""
         try:
             content = self._home.get(_path(name))
         except NotFoundError:
@@ -233,17 +234,17 @@ class Tags:
 
 @checked_calls
 class TagsAtBeginning(Tags):
-    """The tags of a table as a transaction sees them: looked up once, and without what came after it began.
+    """The tags in a transaction's snapshot: looked up once, without later changes.
 
-    A tag has no history. One that was moved since is refused, because what it named at the beginning is not known. When
-    things happened is told by the clocks of those who wrote the tags.
+    A tag has no history. One that was moved since is refused, because its earlier version is not known. Times are those
+    of the clocks of the tags' writers.
     """
 
     def __init__(self, files: TableFiles, version: int, began_ns: int) -> None:
         super().__init__(files, version)
         self._began = datetime.fromtimestamp(began_ns / 1e9, UTC)
         self.seen: list[Tag] | None = None
-        """What was answered; None before the first question."""
+        """The tags that were returned; None before the first access."""
 
     def list(self) -> list[Tag]:
         if self.seen is None:
@@ -307,7 +308,7 @@ def lake_tag_names(objects: Objects) -> list[str]:
 
 
 def put_lake_tag(objects: Objects, name: str, branch: str | None, version: int, size: int, now_ns: int) -> None:
-    """Write such a tag, unless it is there: its name says all that matters."""
+    """Write such a tag, unless it exists: its name has all the information."""
     now = _timestamp(now_ns)
     content = {
         "branch": branch,
@@ -322,7 +323,7 @@ def put_lake_tag(objects: Objects, name: str, branch: str | None, version: int, 
 
 
 def delete_lake_tags(objects: Objects, names: Iterable[str]) -> None:
-    """Take such tags away."""
+    """Delete such tags."""
     objects.delete([_path(name) for name in names])
 
 
@@ -340,7 +341,7 @@ def _damaged(name: str, table: str) -> CorruptionError:
 
 
 def checked_name(name: str, table: str) -> str:
-    """The name, if a tag can have it."""
+    """Validate a tag name."""
     is_text = isinstance(name, str) and _NAME.fullmatch(name)  # pyright: ignore[reportUnnecessaryIsInstance]
     if not is_text or name.startswith(".") or name.endswith((".", ".lock")) or ".." in name:
         raise InvalidInputError(
