@@ -68,6 +68,6 @@ def expired(
         table=table or objects.root,
         version=version,
         collected_at=moment,
-        hint="Open a newer version: latest() gives the newest, versions() lists what is there. To hold a version for "
+        hint="Open a newer version: latest() gives the newest, versions() lists all. To hold a version for "
         'long, tag it, or open it with at(version, keep="1h").',
     )

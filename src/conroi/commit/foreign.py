@@ -109,14 +109,14 @@ def _located(objects: Objects, version: int, key: str) -> Located:
             table=objects.root,
             version=version,
             hint=f"Stage it in {VERSIONS_DIR} of the table's folder, as its final name with -{{uuid}} behind. If the "
-            "table was dropped and made again, it has another folder now: open it again.",
+            "table was dropped and created again, it has another folder now: open it again.",
         )
     if parsed[0].version != version or parsed[0].is_detached:
         raise InvalidInputError(
             f"The staged manifest {name} has the name of another version than {version}.",
             table=objects.root,
             version=version,
-            hint="Name it after the version that is to be made.",
+            hint="Name it after the version to be created.",
         )
     return Located(version, f"{VERSIONS_DIR}/{name}", parsed[0].naming)
 
@@ -152,5 +152,5 @@ def refuse_cleanup(manifest: Manifest, table: str) -> None:
             table=table,
             version=manifest.version,
             hint=f"Write it without auto_cleanup_options ({CLEANUP_CONFIG}* in its config; set_config() with None takes"
-            " them out). lake.expire() forgets old versions of all tables.",
+            " them out). lake.expire() expires old versions of all tables.",
         )

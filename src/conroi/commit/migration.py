@@ -36,7 +36,7 @@ def migrate_manifest_names(files: TableFiles) -> int:
         renamed += len(old)
         _log.info("%s: %d manifests renamed", files.root, len(old))
     raise TooMuchContention(
-        "Others go on writing versions under the old names.",
+        "Other writers keep writing versions under the old names.",
         table=files.root,
         hint="Stop all writers of the table, then run migrate_manifest_names() again; nothing was lost.",
         attempts=ROUNDS,

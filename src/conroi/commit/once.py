@@ -68,7 +68,7 @@ class OnceKey:
             f"A commit with the key {self.key!r} was tried as version {version}, and that version was collected since.",
             table=self._files.root,
             version=version,
-            hint="Look whether its rows are there. If they are, leave it; if not, commit them with another key.",
+            hint="Check whether its rows exist. If they do, leave it; if not, commit them with another key.",
         )
 
     def _transaction(self, located: Located) -> Transaction | None:

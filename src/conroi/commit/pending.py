@@ -353,7 +353,7 @@ class Pending:
     def _outdated(self, error: InvalidInputError) -> RetryableConflict:
         """The conflict of a change that was valid on its base, but not on the concurrent versions since."""
         return RetryableConflict(
-            f"What others committed since version {self.base_version} leaves no place for this change: {error.message}",
+            f"The commits since version {self.base_version} are not compatible with this change: {error.message}",
             table=self.files.root,
             version=None if self.seen is None else self.seen.version,
             base_version=self.base_version,

@@ -175,9 +175,9 @@ def forked(objects: Objects, pin: Pin) -> ForkedTableError:
     """The error for a version of the lake whose final name holds an out-of-band commit."""
     return ForkedTableError(
         f"The lake published version {pin.version} of this table, but an out-of-band writer (by path) took the name of "
-        "that version first. Both are there; the lake reads its own.",
+        "that version first. Both exist; the lake reads its own.",
         table=objects.root,
         version=pin.version,
-        hint="Run lake.mend(name): it brings the other change in on top of the lake's. Then write this table only "
+        hint="Run lake.mend(name): it rebases the other change onto the lake's. Then write this table only "
         "through the lake.",
     )

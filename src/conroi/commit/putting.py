@@ -123,8 +123,8 @@ class Putting:
         if self._is_unanswered or not collected.is_certain:
             return self._may_be_collected(located)
         return RetryableConflict(
-            f"Others made version {located.version}, and collected it, while this commit stood still; nothing of "
-            "it is visible.",
+            f"Other writers committed version {located.version}, and it was collected, while this commit was paused; "
+            "nothing of it is visible.",
             table=self._files.root,
             version=located.version,
             base_version=located.version - 1,
@@ -133,11 +133,11 @@ class Putting:
 
     def _may_be_collected(self, located: Located) -> CommitStateUnknown:
         return CommitStateUnknown(
-            f"This process stood still for so long that version {located.version} may have been collected since.",
+            f"This process was paused for so long that version {located.version} may have been collected since.",
             table=self._files.root,
             version=located.version,
             transaction_uuid=self._uuid,
-            hint="Look whether its rows are there before doing the work again.",
+            hint="Check whether its rows exist before doing the work again.",
         )
 
     def _unknown_or(self, error: ConroiError, located: Located) -> ConroiError:
@@ -149,6 +149,6 @@ class Putting:
             table=self._files.root,
             version=located.version,
             transaction_uuid=self._uuid,
-            hint="When the storage answers again, look for the transaction id in history() before doing the work "
+            hint="When the storage responds again, look for the transaction id in history() before doing the work "
             "again. No file was deleted.",
         )

@@ -150,7 +150,7 @@ def _read_file(objects: Objects, located: Located) -> ManifestFile:
         return decode_manifest_file(objects.get(located.path))
     except NotFoundError:
         raise VersionExpired(
-            f"Version {located.version} is not there any more.",
+            f"Version {located.version} does not exist any more.",
             table=objects.root,
             version=located.version,
             hint="It was collected as an old version; versions() lists those that can be opened.",

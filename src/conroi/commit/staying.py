@@ -44,7 +44,7 @@ def refuse_collected_between(files: TableFiles, seen: Snapshot) -> None:
     newest = watermark(files.objects)
     if newest > seen.version:
         raise RetryableConflict(
-            f"Versions up to {newest} were collected before this commit, which was made on {seen.version}, could be "
+            f"Versions up to {newest} were collected before this commit, which is based on {seen.version}, could be "
             "checked against them.",
             table=files.root,
             version=newest,
@@ -103,7 +103,7 @@ def refuse_swept(
             continue
         if info is None and is_given and not swept_ns:
             raise InvalidInputError(
-                f"The change names {reference.path}, which is not there.",
+                f"The change references {reference.path}, which does not exist.",
                 table=files.root,
                 hint="Write all files before the commit, below the root of the table or of the base they name.",
             )
