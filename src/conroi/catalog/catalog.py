@@ -456,7 +456,7 @@ class LakeVersions:
         if row is None:
             raise NotFoundError(
                 f"The table {shown(self._opened.object_id)!r} was dropped.",
-                hint="Look at lake.tables() for what is there.",
+                hint="lake.tables() lists the tables.",
             )
         return self._catalog.folder_of(row).put(version, naming, data)
 
@@ -519,7 +519,7 @@ class LakeTableFiles(TableFiles):
             raise NotFoundError(
                 f"The table {shown(self.object_id)!r} was dropped.",
                 table=shown(self.object_id),
-                hint="Look at lake.tables() for what is there; lake[name] opens the table that has this name now.",
+                hint="lake.tables() lists the tables; lake[name] opens the table that has this name now.",
             )
         return row
 

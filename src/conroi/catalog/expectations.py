@@ -59,7 +59,9 @@ class Expectation:
         if not actual:
             what = f"Table {name!r} was expected at version {self.version}, but the lake has no such table."
         elif not is_same:
-            what = f"Table {name!r} was dropped and made again, or replaced by a merge, since this transaction began."
+            what = (
+                f"Table {name!r} was dropped and created again, or replaced by a merge, since this transaction began."
+            )
         elif not self.version:
             what = f"Table {name!r} was expected not to be there, but it is, at version {actual}."
         else:

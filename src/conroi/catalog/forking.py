@@ -50,7 +50,7 @@ def state_on(branch: str, began_ns: Callable[[], int], state: LakeState) -> Lake
     if DELETED in state.config:
         raise NotFoundError(
             f"The branch {branch.rpartition('-')[0]!r} of the lake was deleted; nothing is published there any more.",
-            hint="lake.branches lists what there is. One of the same name that was made since is another branch.",
+            hint="lake.branches lists what there is. One of the same name that was created since is another branch.",
         )
     rows = {key: seen_on(branch, row) for key, row in state.rows.items()}
     inherited = [key for key in state.unpinned if not _is_own(branch, rows[key])]

@@ -211,7 +211,7 @@ class ManifestHeads:
             raise NotFoundError(
                 f"There is no version {version} of the lake.",
                 version=version,
-                hint="It never was, or was collected as an old version; lake.history() lists what is there.",
+                hint="It never existed, or it expired and was collected; lake.history() lists the versions.",
             ) from None
 
     def as_of(self, moment: datetime | str) -> LakeState:

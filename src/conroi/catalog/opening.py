@@ -107,7 +107,7 @@ def _check_place(root: Objects, storage_options: Mapping[str, str] | None, *, cr
                 if there == "a lake"
                 else "Choose another folder; conroi.open_table(path) opens a Lance table that stands alone."
             )
-            raise InvalidInputError(f"{where} {there}, so no lake can be made there.", table=root.root, hint=hint)
+            raise InvalidInputError(f"{where} {there}, so no lake can be created there.", table=root.root, hint=hint)
 
 
 def _lake_id(root: Objects, found: Marker | None, tables: LakeTables, kind: str, environment: Environment) -> str:
@@ -125,7 +125,7 @@ def _lake_id(root: Objects, found: Marker | None, tables: LakeTables, kind: str,
     elif LakeQueries(tables, found.lake).head() is not None:
         return found.lake  # whether it is for this folder is looked at with every look at the head
     raise InvalidInputError(
-        f"This store does not know the lake, which keeps its history in a {kind} store.",
+        f"This store does not have the lake, whose history is in a {kind} store.",
         table=root.root,
         hint="Check the address of the store. If this is a copy of a lake, conroi.stores.attach(uri, store) makes it a "
         "lake of its own; without store= it can be read.",

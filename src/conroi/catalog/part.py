@@ -121,7 +121,7 @@ class Part:
             raise AlreadyExistsError(
                 f"The folder of the new table {self.name!r} has a table in it already.",
                 table=self.name,
-                hint="lake.register(name, folder) brings a table that is there into the lake; or choose another name.",
+                hint="lake.register(name, folder) adds an existing table to the lake; or choose another name.",
             )
         assert self.wanted.was is not None
         foreign = read_final(self._objects, self._seen().version + 1, self._seen().naming)
@@ -140,7 +140,7 @@ class Part:
             )
         if row.incarnation != self.wanted.row.incarnation:
             raise RetryableConflict(
-                f"The table {shown(self.wanted.was)!r} was dropped and made again while this work was done.",
+                f"The table {shown(self.wanted.was)!r} was dropped and created again concurrently.",
                 table=shown(self.wanted.was),
                 base_version=self._pending.base_version,
                 hint="Run the work again in a new transaction, if it is meant for the new table.",

@@ -91,7 +91,7 @@ class PrebuiltPart:
         row = state.table(self.wanted.was)
         if row is None or row.incarnation != self.wanted.row.incarnation:
             raise IncompatibleConflict(
-                f"The table {shown(self.wanted.was)!r} was dropped or made again while this work was done.",
+                f"The table {shown(self.wanted.was)!r} was dropped or created again concurrently.",
                 table=shown(self.wanted.was),
                 hint="Nothing was committed. Look at lake.history() for who did it.",
             )
@@ -201,11 +201,11 @@ def refuse_taken(catalog: Catalog, row: Row, version: int) -> None:
 
 def not_the_next(table: str, version: int, current: int) -> ExpectedVersionMismatch:
     return ExpectedVersionMismatch(
-        f"Version {version} of table {table!r} cannot be made: the lake has {current}.",
+        f"Version {version} of table {table!r} cannot be created: the lake has {current}.",
         table=table,
         expected=version - 1,
         actual=current,
-        hint="Rebase over the versions that are there, and ask for the next.",
+        hint="Rebase over the existing versions, and request the next one.",
         is_retryable=True,
     )
 

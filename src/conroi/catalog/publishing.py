@@ -323,7 +323,7 @@ class Publishing:
                 continue
             if now is None or (then.is_table and now.incarnation != then.incarnation):
                 raise IncompatibleConflict(
-                    f"{shown(object_id)!r} was dropped, renamed or made again while this work was done.",
+                    f"{shown(object_id)!r} was dropped, renamed or created again concurrently.",
                     table=shown(object_id),
                     hint="Nothing was committed. Look at lake.history() for who did it.",
                 )

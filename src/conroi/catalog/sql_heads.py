@@ -107,7 +107,7 @@ class SqlHeads:
         """The head, if the database has the lake, and for this folder."""
         if head is None:
             raise NotFoundError(
-                "The store does not know this lake.", table=self._root.root, hint="Check the address of the store."
+                "The store does not have this lake.", table=self._root.root, hint="Check the address of the store."
             )
         if head.root != self._key:
             raise InvalidInputError(
@@ -177,7 +177,9 @@ class SqlHeads:
         except StoreUnavailable as error:
             lost = error
         for _ in range(RESENDS):
-            _log.info("the store did not answer to version %d of %s: sending it again", commit.version, self._root.root)
+            _log.info(
+                "no response from the store to version %d of %s: sending it again", commit.version, self._root.root
+            )
             try:
                 return publish() or self._landed(commit, lost)
             except StoreUnavailable as error:
@@ -197,7 +199,7 @@ class SqlHeads:
             table=self._root.root,
             version=commit.version,
             transaction_uuid=commit.uuid,
-            hint="When the store answers again, look at lake.history() before doing the work again. No file was "
+            hint="When the store responds again, look at lake.history() before doing the work again. No file was "
             "deleted.",
         )
 
