@@ -85,7 +85,7 @@ def detach(
                 ExternalVersions(objects, records).latest()
             records.forget(key, [record.version for record in records.all(key) if record.version <= version])
         raise TooMuchContention(
-            "Others go on committing through the store.", hint="Stop them, then detach again.", attempts=_ROUNDS
+            "Other writers keep committing through the store.", hint="Stop them, then detach again.", attempts=_ROUNDS
         )
 
 

@@ -257,7 +257,7 @@ class ExternalVersions:
                 except NotFoundError:
                     self._environment.sleep(self._environment.uniform(0.0, FINAL_PAUSE_S * (1 << attempt)))
         raise StoreUnavailable(
-            f"The storage says that {final} is taken, and no file is there.",
+            f"The storage says that {final} is taken, but no such file exists.",
             table=self._objects.root,
             hint="The version is committed; open the table when the storage works again: that completes it.",
         )
@@ -313,7 +313,7 @@ class ExternalVersions:
             f"Version {version} cannot be resolved: {what}.",
             table=self._objects.root,
             version=version,
-            hint="Is this the store that the table is under? conroi.stores.detach and attach make its record anew.",
+            hint="Is this the store of the table? conroi.stores.detach and attach create its record again.",
         )
 
 
