@@ -118,7 +118,7 @@ class Fence:
     def _check_first(self, note: InsertNote | None) -> None:
         if note is not None and not note.is_complete and not self._keeps_remains:
             raise RetryableConflict(
-                "An insert into the table is not finished: its worker is dead, or one of us lost the lock.",
+                "An insert into the table is not finished: its worker crashed, or one of the two lost the lock.",
                 table=shown(self.object_id),
                 hint="Insert again.",
             )

@@ -113,7 +113,7 @@ class Locks:
     def _postgres(self) -> PostgresLocks:
         if self._address is None:
             raise LocksRequired(
-                "This lake wants its inserts to be locked in PostgreSQL, and this connection has no locks.",
+                "This lake requires insert locks in PostgreSQL, and this connection has no locks.",
                 table=self._catalog.uri,
                 hint='Connect with conroi.connect(uri, locks="postgresql://…"), as the other workers do.',
             )
@@ -124,7 +124,7 @@ class Locks:
         root = self._catalog.root
         if not root.is_local or "://" in root.root:
             raise LocksRequired(
-                "This lake wants its inserts to be locked by files, and it is not on a local disk.",
+                "This lake requires file locks for inserts, and it is not on a local disk.",
                 table=self._catalog.uri,
                 hint='Use lake.set_locks("postgresql") and connect with locks="postgresql://…".',
             )
