@@ -95,7 +95,7 @@ def _column(field: pa.Field[Any], rows: Sequence[Mapping[str, Any]]) -> pa.Array
     except (ValueError, TypeError, ArithmeticError, pa.ArrowException) as error:
         if pa.types.is_null(field.type):
             raise InvalidInputError(
-                f"Column {field.name!r} of the table can hold only nulls: it had no other value when it was made.",
+                f"Column {field.name!r} of the table can hold only nulls: it had no other value when it was created.",
                 hint=f'Give it a type first: alter_columns({{{field.name!r}: {{"type": pa.string()}}}}).',
             ) from error
         raise InvalidInputError(
