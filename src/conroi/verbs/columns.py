@@ -109,7 +109,7 @@ def _add_null_columns(pinned: Pinned, new: list[pa.Field[Any]]) -> Plan:
     for field in new:
         if not field.nullable:
             raise InvalidInputError(
-                f"Column {field.name!r} may not be null, but the rows that are there have no value for it.",
+                f"Column {field.name!r} may not be null, but the existing rows have no value for it.",
                 table=pinned.root,
                 hint="Make the field nullable, or add it with an expression.",
             )

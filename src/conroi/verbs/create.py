@@ -114,7 +114,7 @@ def check_same_table(
     has_others = types is None and not _names_of(schema_or_data) <= set(there.names)
     if has_others or (types is not None and types != [(field.name, field.type) for field in there]):
         raise AlreadyExistsError(
-            f"There is a table {table!r} already, and its columns are others.",
+            f"Table {table!r} already exists, with other columns.",
             table=table,
             hint=f"It has {', '.join(f'{field.name} {field.type}' for field in there)}. Choose another name.",
         )

@@ -71,8 +71,7 @@ def _taken(pinned: Pinned, name: str, index: pb.IndexMetadata) -> AlreadyExistsE
     return AlreadyExistsError(
         f"The table has an index {name!r} already: {_kind_of(index)} on {columns}.",
         table=pinned.root,
-        hint="Give the new one another name with name=…, and the table has both. replace=True drops the one that is "
-        "there.",
+        hint="Give the new one another name with name=…, and the table has both. replace=True drops the existing one.",
     )
 
 
@@ -179,7 +178,7 @@ def _settings_of(pinned: Pinned, segments: Sequence[pb.IndexMetadata]) -> tuple[
         return kind, {key: details[key] for key in _WITH_SETTINGS[kind] if details.get(key) is not None}
     if "metric_type" not in details:
         raise UnsupportedError(
-            f"The index {index.name!r} does not say how it was made.",
+            f"The index {index.name!r} does not record how it was built.",
             table=pinned.root,
             version=pinned.version,
             hint="Drop it and make it again.",

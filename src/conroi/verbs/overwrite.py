@@ -130,7 +130,7 @@ def _refuse_strays(pinned: Pinned, fragments: list[pb.DataFragment], where: Pred
         strays = open_dataset(pinned.files.objects, alone).count_rows(filter=outside)
     if strays:
         raise InvalidInputError(
-            f"{strays} of the new rows do not meet the condition {where}.",
+            f"{strays} of the new rows do not match the condition {where}.",
             table=pinned.root,
             hint="Filter the data first, or append those rows separately.",
         )
