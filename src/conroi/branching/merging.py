@@ -124,9 +124,9 @@ class _Merge:
         answer = prefer(conflict) if callable(prefer) else prefer
         if callable(prefer) and answer not in ("source", "target"):
             raise InvalidInputError(
-                f"The function for conflicts answered {answer!r}.",
+                f"The function for conflicts returned {answer!r}.",
                 table=conflict.table,
-                hint='It must answer "source" or "target".',
+                hint='It must return "source" or "target".',
             )
         if answer is None:
             self._open.append(conflict)

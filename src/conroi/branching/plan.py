@@ -165,7 +165,7 @@ class _Planner:
         base = self._base.get(identity)
         one_of = {"source": _name_of(source), "target": _name_of(target)}
         if base is None and source.content != target.content:
-            self._whole[identity] = self._ask(identity, "created", "both branches changed it since it was made")
+            self._whole[identity] = self._ask(identity, "created", "both branches changed it since it was created")
             return one_of[self._whole[identity]]
         if base is not None and base.content == UNKNOWN and source.content != target.content:
             self._whole[identity] = self._ask(identity, "history", _CROSSED)
