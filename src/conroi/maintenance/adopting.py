@@ -35,5 +35,5 @@ def adopt(catalog: Catalog, object_id: str) -> int:
     raise TooMuchContention(
         f"The table {shown(object_id)!r} is written by its path faster than that can be taken over.",
         table=shown(object_id),
-        hint="Stop who writes by path, and try again.",
+        hint="Stop the writers by path, and try again.",
     )

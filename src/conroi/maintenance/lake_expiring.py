@@ -117,7 +117,7 @@ class SqlHistory:
         gone = [aged for aged in going if aged.version not in stays]
         note.only([aged.version for aged in gone])
         for aged in gone:
-            _log.info("forgetting version %d of the lake", aged.version)
+            _log.info("expiring version %d of the lake", aged.version)
         if gone:
             self.heads.forget([aged.version for aged in gone])
         note.done()
@@ -149,7 +149,7 @@ def expire_lake(
     """Expire versions of a lake and of its tables."""
     if catalog.branch is not None:
         raise InvalidInputError(
-            "Old versions are forgotten for all branches at once.",
+            "Old versions are expired for all branches at once.",
             hint="Call expire() on the main lake, as conroi.connect() gave it.",
         )
     age_ns, keep = oldest_ns(older_than), checked_keep(keep)

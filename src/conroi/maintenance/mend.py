@@ -51,7 +51,7 @@ def mend(catalog: Catalog, object_id: str, *, discard: bool = False) -> bool:
     raise IncompatibleConflict(
         f"The table {shown(object_id)!r} is written by its path faster than it can be repaired.",
         table=shown(object_id),
-        hint="Stop who writes by path, and call mend() again.",
+        hint="Stop the writers by path, and call mend() again.",
     )
 
 
@@ -84,7 +84,7 @@ class _Mending:
         try:
             finalize(self._files.objects, pin, self.catalog.environment, built.data)
         except ForkedTableError:
-            _log.warning("%s was written by its path again while it was mended", shown(self.row.object_id))
+            _log.warning("%s was written by its path again while it was repaired", shown(self.row.object_id))
         except ConroiError as error:  # it is published: the next writer finalizes it
             _log.warning("%s is repaired, but not final yet: %s", shown(self.row.object_id), error)
 

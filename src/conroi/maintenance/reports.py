@@ -35,7 +35,7 @@ class Expired:
         return to_html(expired_page(self))
 
     def __str__(self) -> str:
-        what = "would be forgotten" if self.is_dry_run else "forgotten"
+        what = "would be expired" if self.is_dry_run else "expired"
         lines = [f"{counted(len(self.removed), 'version')} {what}, {len(self.kept)} kept"]
         if self.removed:
             lines[0] += f": {ranges(self.removed)}"

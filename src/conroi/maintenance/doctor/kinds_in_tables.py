@@ -5,7 +5,7 @@ from __future__ import annotations
 from conroi.maintenance.doctor.kind import Group, Kind
 
 RESTORE_FILE = "Restore the file from a backup."
-OLDER = "Older versions can be read (in a lake, lake.at(version=…)): restore() one, or make the table anew from it."
+OLDER = "Older versions can be read (in a lake, lake.at(version=…)): restore() one, or create the table again from it."
 
 TABLE_GROUPS: tuple[Group, ...] = (
     Group(
@@ -55,7 +55,7 @@ TABLE_GROUPS: tuple[Group, ...] = (
                 "path-outside-table",
                 "error",
                 "a manifest names a file outside the table",
-                "Do not open this table unless you trust who wrote it.",
+                "Do not open this table unless you trust its writer.",
             ),
             Kind(
                 "base-outside",
@@ -85,14 +85,14 @@ TABLE_GROUPS: tuple[Group, ...] = (
             Kind(
                 "wrong-hint",
                 "info",
-                "the hint for the newest version names one that is not there",
+                "the hint for the newest version names one that does not exist",
                 "Harmless, readers look themselves; the next commit writes it again.",
                 is_fixable=True,
             ),
             Kind(
                 "detached-manifest",
                 "info",
-                "a version is off the line of the others",
+                "a version is outside the linear history",
                 "It was committed detached; it stays until its file is deleted.",
             ),
         ),
@@ -104,7 +104,7 @@ TABLE_GROUPS: tuple[Group, ...] = (
                 "transaction-unreadable",
                 "error",
                 "the transaction of a version is damaged",
-                "Writers that started before it cannot rebase over it: let them begin anew.",
+                "Writers that started before it cannot rebase over it: let them start again.",
             ),
             Kind(
                 "transaction-mismatch",
@@ -115,8 +115,8 @@ TABLE_GROUPS: tuple[Group, ...] = (
             Kind(
                 "transaction-missing",
                 "warning",
-                "a version does not say how it was made",
-                "It reads well; writers that started before it must begin anew.",
+                "a version has no transaction",
+                "It reads well; writers that started before it must start again.",
             ),
             Kind(
                 "clock-ahead",
@@ -135,12 +135,12 @@ TABLE_GROUPS: tuple[Group, ...] = (
     Group(
         "Data",
         (
-            Kind("missing-data-file", "error", "a data file is not there", f"{RESTORE_FILE} {OLDER}"),
+            Kind("missing-data-file", "error", "a data file does not exist", f"{RESTORE_FILE} {OLDER}"),
             Kind("wrong-size-data-file", "error", "a data file is shorter or longer than it was written", RESTORE_FILE),
             Kind("damaged-data-file", "error", "a data file cannot be opened", RESTORE_FILE),
             Kind("row-count-mismatch", "error", "a data file has not the rows that the manifest says", RESTORE_FILE),
             Kind("unreadable-rows", "error", "values in a data file cannot be decoded (deep)", RESTORE_FILE),
-            Kind("missing-deletion-file", "error", "a deletion file is not there", RESTORE_FILE),
+            Kind("missing-deletion-file", "error", "a deletion file does not exist", RESTORE_FILE),
             Kind("damaged-deletion-file", "error", "a deletion file is cut or has flipped bits", RESTORE_FILE),
             Kind(
                 "deletion-count-mismatch",
@@ -167,16 +167,21 @@ TABLE_GROUPS: tuple[Group, ...] = (
                 "the next row to come would get an id that is taken",
                 "Do not append before it is set right: restore() an older version.",
             ),
-            Kind("missing-index-file", "error", "a file of an index is missing", "Drop the index, and make it again."),
             Kind(
-                "wrong-size-index-file", "error", "a file of an index was changed", "Drop the index, and make it again."
+                "missing-index-file", "error", "a file of an index is missing", "Drop the index, and create it again."
+            ),
+            Kind(
+                "wrong-size-index-file",
+                "error",
+                "a file of an index was changed",
+                "Drop the index, and create it again.",
             ),
             Kind(
                 "index-misses-rows",
                 "error",
                 "a filter finds fewer rows through an index than a scan does (looked for only if deep)",
-                "Drop the index, and make it again. Lance before 14 makes such an index of one that it does not know, "
-                "when it updates or compacts a table with stable row ids: upgrade that client.",
+                "Drop the index, and create it again. Lance before 14 makes such an index of one that it does not "
+                "know, when it updates or compacts a table with stable row ids: upgrade that client.",
             ),
         ),
     ),

@@ -217,7 +217,7 @@ def _unreadable(catalog: Catalog, row: Row, seen: set[str]) -> str | None:
                 for copy in copies_of_data_file(objects, manifest, file)[:1]:
                     path = f"{copy.source.root}/{copy.there}"
                     if path not in seen and copy.source.head(copy.there) is None:
-                        return f"the data file {path} is not there."
+                        return f"the data file {path} does not exist."
                     seen.add(path)
     except ConroiError as error:
         return error.message

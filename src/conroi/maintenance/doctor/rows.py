@@ -165,7 +165,7 @@ def _load(subject: Subject, use: FragmentUse) -> BitMap | _Problem:
         assert place is not None, "its file is there"
         deleted = decode_deletions(place.objects.get(path), uncounted)
     except NotFoundError:
-        return "missing-deletion-file", f"The deletion file of fragment {fragment.id} is not there.", path
+        return "missing-deletion-file", f"The deletion file of fragment {fragment.id} does not exist.", path
     except ConroiError as error:
         return "damaged-deletion-file", error.message, path
     if file.num_deleted_rows and len(deleted) != file.num_deleted_rows:
@@ -206,7 +206,7 @@ def _check_row_ids(subject: Subject, line: Line, uses: Sequence[FragmentUse], go
     twice = _ids_twice([ids for ids in live if len(ids)])
     if len(twice):
         some = ", ".join(map(str, twice[:5].tolist()))
-        what = f"{len(twice):,} row ids are there twice, such as {some}."
+        what = f"{len(twice):,} row ids occur twice, such as {some}."
         subject.add("row-id-twice", what, version=manifest.version, path=line.head.located.path)
 
 
@@ -280,5 +280,5 @@ def _check_keys(subject: Subject, line: Line) -> None:
     subject.examination.looked_at("keys", keys.num_rows)
     again = repeated(keys)
     if again.num_rows:
-        what = f"{again.num_rows:,} keys ({', '.join(columns)}) are there more than once: {shown(again)}."
+        what = f"{again.num_rows:,} keys ({', '.join(columns)}) occur more than once: {shown(again)}."
         subject.add("duplicate-key", what, version=head.version)

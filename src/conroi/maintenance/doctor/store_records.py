@@ -61,5 +61,5 @@ def _check(subject: Subject, versions: ExternalVersions, record: Record, *, is_n
                 fix=lambda: versions.locate(record.version),
             )
     elif is_newest and subject.objects.head(record.path) is None and not _is_known_now(versions, record.version + 1):
-        what = "The store knows the version, but its manifest is not there."
+        what = "The store has the version, but its manifest does not exist."
         subject.add("record-without-manifest", what, version=record.version, path=record.path)

@@ -95,7 +95,7 @@ def _check_hint(subject: Subject) -> None:
     newest = max(subject.listed.manifests)
     subject.add(
         "wrong-hint",
-        "The hint for the newest version is garbage, or names a version that is not there.",
+        "The hint for the newest version is garbage, or names a version that does not exist.",
         path=path,
         fix=lambda: _write_hint(subject.files, newest),
     )
