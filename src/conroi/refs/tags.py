@@ -153,7 +153,7 @@ class Tags:
                 f"Version {tag.version} was just collected as an old version, so it cannot be tagged.",
                 table=self._files.root,
                 version=tag.version,
-                hint="versions() lists what is there.",
+                hint="versions() lists all.",
             )
         return tag
 
@@ -174,9 +174,9 @@ class Tags:
             raise NotFoundError(
                 f"There is no version {version} to tag.",
                 table=self._files.root.removesuffix("/__manifest"),
-                hint="lake.history() lists what is there."
+                hint="lake.history() lists the versions."
                 if self.owner == "lake"
-                else "table.history() lists what is there.",
+                else "table.history() lists the versions.",
             )
         assert located is not None
         # A version from before a branch is tagged there: what is in the branch's own folder stays with the branch.
@@ -201,7 +201,7 @@ class Tags:
             raise NotFoundError(
                 f"There is no tag {name!r}.",
                 table=self._files.root.removesuffix("/__manifest"),
-                hint=f"{self.owner}.tags lists those that are there.",
+                hint=f"{self.owner}.tags lists all.",
             )
         return content
 
