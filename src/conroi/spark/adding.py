@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Computing:
-    """What the new columns are made of."""
+    """How the new columns are computed."""
 
     columns: BatchFunction | tuple[tuple[str, str], ...]
     read_columns: tuple[str, ...] | None

@@ -34,7 +34,7 @@ _ARROW = pa.schema(
 
 @dataclass(frozen=True)
 class Answer:
-    """What one task did."""
+    """The result of one task."""
 
     task: int = 0
     fragments: Sequence[pb.DataFragment] = ()
@@ -42,9 +42,9 @@ class Answer:
     leaving: Rows = field(default_factory=dict[int, BitMap])
     counts: Mapping[str, int] = field(default_factory=dict[str, int])
     more: bytes | None = None
-    """What else this kind of task has to say."""
+    """Further results of this kind of task."""
     error: InvalidInputError | None = None
-    """What is wrong with what was asked for; it is for the user, and would be the same if the task was tried again."""
+    """An error in the user's request; it would be the same if the task were retried."""
 
     def to_batch(self) -> pa.RecordBatch:
         """As one row."""
@@ -70,7 +70,7 @@ class Answer:
 
 
 def answers_of(rows: pa.Table) -> list[Answer]:
-    """What all tasks answered, in their order; raises the first error among it."""
+    """The results of all tasks, in their order; raises the first error among them."""
     found = sorted(rows.to_pylist(), key=lambda row: row["task"])
     for row in found:
         if row["error"] is not None:
@@ -88,7 +88,7 @@ def answers_of(rows: pa.Table) -> list[Answer]:
 
 
 def all_leaving(answers: Iterable[Answer]) -> dict[int, BitMap]:
-    """The rows that leave, of all tasks."""
+    """The deleted rows of all tasks."""
     together: dict[int, BitMap] = {}
     for answer in answers:
         for fragment, offsets in answer.leaving.items():

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 BLOB_BYTES = 1024 * 1024
-"""So big a packet is, more or less."""
+"""Approximate size of a packet, in bytes."""
 
 
 def packed(rows: pa.Table) -> bytes:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 MOST_ROWS_HERE = 2_000_000
-"""So many rows of a DataFrame are brought into this process, where a verb needs them here."""
+"""Maximum number of rows of a DataFrame that are collected into this process, where a verb needs them here."""
 
 
 def from_spark(data: object) -> SparkRows | None:
@@ -74,7 +74,7 @@ class WrittenRows(Elsewhere):
 
 
 class SparkRows(Elsewhere):
-    """A DataFrame for one verb; its job runs once, however often the verb starts anew on a newer version."""
+    """A DataFrame for one verb; its job runs once, however often the verb is executed again on a newer version."""
 
     def __init__(self, frame: DataFrame) -> None:
         if frame.isStreaming:
@@ -98,7 +98,7 @@ class SparkRows(Elsewhere):
     def write(
         self, writer: DataWriter, schema: pa.Schema, key: Sequence[str], progress: Progress | None = None
     ) -> WrittenElsewhere:
-        """Run the job; asked for the same again, what it wrote then."""
+        """Run the job; for the same request again, the files that it wrote then."""
         task = WriteTask.of(writer, schema, key)
         if self._written is None or self._written[0] != task:
             self._written = task, self._run(task, writer)

@@ -67,5 +67,5 @@ class Gathered:
         return pa.concat_tables([self.schema.empty_table(), *parts])
 
     def release(self) -> None:
-        """Let the executors forget them."""
+        """Free the memory on the executors."""
         self.packets.unpersist()

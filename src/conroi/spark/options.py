@@ -31,14 +31,14 @@ START, SKIP_CHANGES = "startingVersion", "skipChanges"
 MOST_ROWS, MOST_VERSIONS = "maxRowsPerTrigger", "maxVersionsPerTrigger"
 CHECKPOINT = "checkpointLocation"
 PIN = "conroi.secretPin"
-"""A version that was chosen already, as `to_spark` gives it; Spark redacts the value because of the name."""
+"""A version that was already chosen, as `to_spark` passes it; Spark redacts the value because of the name."""
 
 _OF_PLACE = {PATH, TABLE, STORE, STORE_URL, STORAGE, SECRET_STORAGE, BRANCH, PUT, BASES, PIN}
 _OF_READING = {VERSION, TAG, AS_OF, FILTER, COLUMNS, BYTES, FOLLOW}
 _OF_WRITING = {WHERE, MESSAGE, KEY, IF_MOVED}
 OF_STREAMS = {START, SKIP_CHANGES, MOST_ROWS, MOST_VERSIONS}
 NAMES_SHOWN = 10
-"""So many tables of a lake an error lists."""
+"""Maximum number of tables of a lake in an error."""
 KNOWN = _OF_PLACE | _OF_READING | _OF_WRITING | OF_STREAMS | {CHECKPOINT}
 
 
@@ -61,7 +61,7 @@ class Options:
         unknown = sorted(set(self._given) - {name.lower() for name in KNOWN})
         if unknown:
             known = ", ".join(sorted(KNOWN - {PIN, CHECKPOINT}))
-            raise InvalidInputError(f"conroi knows no option {', '.join(unknown)}.", hint=f"It knows {known}.")
+            raise InvalidInputError(f"Unknown option {', '.join(unknown)}.", hint=f"It knows {known}.")
         refuse_shown(self.get(STORE), self.get(STORAGE))
         for shown_name, redacted in ((STORE, STORE_URL), (STORAGE, SECRET_STORAGE)):
             if self.get(shown_name) is not None:
@@ -117,7 +117,7 @@ class Options:
 
     @property
     def key(self) -> list[str] | None:
-        """The columns that tell the rows of a new table apart."""
+        """The primary key columns of a new table."""
         text = self.get(KEY)
         return None if text is None else [name.strip() for name in text.split(",")]
 
@@ -219,7 +219,7 @@ class Options:
 
     @property
     def follows(self) -> bool:
-        """Whether every query looks up the newest version, instead of all staying at the first."""
+        """Whether every query looks up the newest version, instead of all using the first one."""
         follows = self.flag(FOLLOW)
         if follows:
             self.refuse({VERSION, TAG, AS_OF, PIN}, "a read that follows", "Leave out follow to stay at one version.")

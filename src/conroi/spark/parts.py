@@ -23,7 +23,7 @@ _ARROW = pa.schema({"fragments": pa.binary(), "rows": pa.int64(), "keys": pa.bin
 
 @dataclass(frozen=True)
 class Part:
-    """What one task wrote, or what is wrong with its rows."""
+    """The files that one task wrote, or the error in its rows."""
 
     fragments: bytes = b""
     rows: int = 0
@@ -69,7 +69,7 @@ class Part:
 
 
 def parts_of(rows: pa.Table) -> list[Part]:
-    """What all tasks said; raises the first error among it."""
+    """The results of all tasks; raises the first error among them."""
     found: list[Part] = []
     for row in rows.to_pylist():
         if row["error"] is not None:

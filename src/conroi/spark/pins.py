@@ -25,13 +25,13 @@ from conroi.stores.versions import FolderVersions, Located
 
 @dataclass(frozen=True)
 class Place:
-    """Where the files of a table are, for another process."""
+    """The location of a table's files, for another process."""
 
     uri: str
     storage_options: StorageOptions
     durable: bool = False
     reach: tuple[str, ...] = ()
-    """The root of the lake or table, and the bases that the opener named."""
+    """The root of the lake or table, and the bases that the caller allowed."""
 
     @staticmethod
     def of(objects: Objects) -> Place:
@@ -49,7 +49,7 @@ class Place:
 
 @dataclass(frozen=True)
 class PinnedVersion:
-    """One version of a table, complete: who has this looks nothing up."""
+    """One complete version of a table: reading it needs no look-up."""
 
     place: Place
     manifest: bytes

@@ -18,7 +18,7 @@ REFUSED = "DATA_SOURCE_ALREADY_EXISTS"
 
 
 def register(spark: SparkSession) -> None:
-    """Let this session, classic or Connect, read and write `format("conroi")`.
+    """Register `format("conroi")` in this session, classic or Connect.
 
     Where conroi is installed for the Python of Spark, Spark finds it by itself; this also adds to what the session
     redacts in plans and logs.

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from conroi.table import Table
 
 JOB_PROPERTY = "conroi.spark.job"
-"""Kept with the commit, by which a job knows its own again."""
+"""Property of the commit by which a job recognises its own commit (idempotency)."""
 
 
 @dataclass
@@ -123,7 +123,7 @@ class ConroiWriter(DataSourceArrowWriter):
         return Message(self._task.write(iterator))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """When all tasks are through, in one process of Spark's: commit once, also if Spark should call twice."""
+        """After all tasks, in one process of Spark's: commit once, even if Spark calls twice."""
         parts = [message.part for message in messages if isinstance(message, Message) and message.part is not None]
         for part in parts:
             if part.error is not None:

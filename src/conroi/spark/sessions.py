@@ -33,7 +33,7 @@ def session(
     memory: str = "2g",
     config: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """The active Spark session, or else a new one, with `format("conroi")` known to it.
+    """The active Spark session, or a new one, with `format("conroi")` registered.
 
     A new one runs on this machine, on `cores` of it (by default all) and with a heap of `memory`; with
     `master="spark://…"` it runs on that cluster, with `master="sc://…"` it is a client of a Connect server. Where there

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from conroi.table import Table
 
 BYTES_PER_TASK = 64 * 1024 * 1024
-"""So much of the wanted columns a task reads, more or less."""
+"""Approximate number of bytes of the requested columns that a task reads."""
 _BYTES_PER_BATCH = 2 * 1024 * 1024
 _FEWEST_ROWS, _MOST_ROWS = 1024, 32_768
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """What a table's metadata says; no row is read for it."""
+    """Table statistics from metadata; no row is read."""
 
     rows: int
     fragments: int

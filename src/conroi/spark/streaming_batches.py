@@ -40,8 +40,8 @@ def each_batch(
     """A function for `foreachBatch` that calls `work(tx, batch, batch_id)` in one transaction for each batch.
 
     All that it does to any number of tables of the lake is committed at once, and once: a batch that Spark repeats
-    after a crash is known again and left out. If others commit first, `work` is called again in a new transaction.
-    For a table without a lake, give the table; `tx` is then `table.begin()`.
+    after a crash is recognised by its idempotency key and skipped. After a conflict, `work` is called again in a new
+    transaction. For a table without a lake, give the table; `tx` is then `table.begin()`.
 
     Only for Spark Connect: the function runs on the server, so give one that opens the lake there, and a name of your
     own for the query: `each_batch(lambda: conroi.connect(uri), work, query="orders")`.
@@ -105,7 +105,7 @@ def run_once(
     message: str | None = None,
     retries: int = DEFAULT_RETRIES,
 ) -> None:
-    """Do `work(tx)` in a transaction that is committed once for this batch of this query."""
+    """Run `work(tx)` in a transaction that is committed exactly once for this batch of this query."""
 
     def unless_done(tx: Transaction | TableTransaction) -> None:
         if not tx.is_done:

@@ -102,7 +102,7 @@ def place_of(options: Options) -> tuple[Lake | Table, str | None]:
 
 
 def head_or_new(options: Options, schema: pa.Schema) -> Table:
-    """The table; made now, without rows, if it is not there."""
+    """The table; created now, without rows, if it does not exist."""
     from conroi.opening import create_table
 
     try:

@@ -124,7 +124,7 @@ class ConroiStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 f"{self._folder!r}, whose newest version is {newest}.",
                 table=self._table.uri,
                 version=offset.version - 1,
-                hint="It was dropped and made again, or the path is another one. Use a new checkpoint.",
+                hint="It was dropped and created again, or the path is another one. Use a new checkpoint.",
             )
         return offset
 

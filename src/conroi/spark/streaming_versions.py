@@ -91,7 +91,7 @@ class FollowedVersions:
             return find(self._table.pinned.files, version)
         except NotFoundError:
             raise NotFoundError(
-                f"The stream must go on at version {version}, which was collected as an old version before it was "
+                f"The stream must continue at version {version}, which expired and was collected before it was "
                 "read: rows would be missing.",
                 table=self._table.uri,
                 version=version,

@@ -19,7 +19,7 @@ from conroi.spark.pins import Place
 from conroi.verbs.keyed import KeysSeen
 
 KEYS_BYTES = 1024 * 1024
-"""Up to so many bytes of keys a task hands back; more are read from the files that it wrote, where they are needed."""
+"""Maximum size of the keys that a task returns, in bytes; more are read from the files that it wrote."""
 
 
 @dataclass(frozen=True)

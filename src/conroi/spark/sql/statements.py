@@ -56,7 +56,7 @@ def _changed(tx: Transaction, spark: SparkSession, tree: exp.Expr) -> Statement:
         return merge(spark, tree, tables)
     raise UnsupportedError(
         f"{tree.sql('spark').split(' ')[0].upper()} is not among the statements that a lake understands.",
-        hint="SELECT, INSERT, UPDATE, DELETE and MERGE INTO are; tables are made by lake.create_table().",
+        hint="SELECT, INSERT, UPDATE, DELETE and MERGE INTO are; tables are created by lake.create_table().",
     )
 
 
