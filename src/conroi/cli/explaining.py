@@ -46,12 +46,12 @@ VERBS = {
 
 
 MOVED = {kind.__name__: rule for kind, rule in RULES.items()}
-"""Errors that are a conflict by themselves, and the rule that they stand for."""
+"""Errors that are a conflict by themselves, and their rule."""
 
 
 @dataclass(frozen=True)
 class Meeting:
-    """My change and one that was committed first."""
+    """My change and a concurrent commit."""
 
     mine: str
     theirs: str
@@ -79,7 +79,7 @@ class Meeting:
 
 @dataclass(frozen=True)
 class Refused:
-    """A commit that left its transaction behind and never became a version."""
+    """A commit whose transaction file exists and that never became a version."""
 
     uuid: str
     operation: str
@@ -110,7 +110,7 @@ def operation_named(word: str) -> str:
 
 
 def by_kind(mine: str, theirs: str) -> Meeting:
-    """What can become of two operations of which only the kind is known."""
+    """The possible outcomes for two operations of which only the kind is known."""
     rule = MATRIX[mine, theirs if (mine, theirs) in MATRIX else "Unknown"]
     prechecks = [check.rule for check in PRECHECKS if check.concerns(mine, theirs)]
     findings = [*(name for check in prechecks for name in check.findings), *rule.findings]
@@ -127,7 +127,7 @@ def by_kind(mine: str, theirs: str) -> Meeting:
 
 
 def since(table: Table, mine: str, base_version: int) -> list[Meeting]:
-    """The versions that a change made on `base_version` meets, oldest first."""
+    """The versions that a change based on `base_version` is checked against, oldest first."""
     return [_with_winner(by_kind(mine, winner.operation.name), winner) for winner in _winners(table, base_version)]
 
 

@@ -38,7 +38,7 @@ class Load:
     on: tuple[str, ...] = ()
     key: tuple[str, ...] = ()
     creates: bool = False
-    """Whether the table is made if it is not there."""
+    """Whether the table is created if it does not exist."""
     evolve: bool = False
 
     def __post_init__(self) -> None:

@@ -57,7 +57,7 @@ def create(
         str | None, typer.Option("--from", metavar="VERSION", help="A version, tag or branch; by default the newest.")
     ] = None,
 ) -> None:
-    """Make a branch. Nothing is copied."""
+    """Create a branch. Nothing is copied."""
     address, (name,) = split(words, "NAME")
     start = int(origin) if origin is not None and origin.isdecimal() else origin
     made = session.lake(address).branches.create(name, start)
@@ -68,7 +68,7 @@ def create(
 
 
 def rename(session: Session, words: Annotated[list[str], typer.Argument(metavar="[LAKE] NAME NEW_NAME")]) -> None:
-    """Give a branch another name."""
+    """Rename a branch."""
     address, (name, new_name) = split(words, "NAME", "NEW_NAME")
     renamed = session.lake(address).branches.rename(name, new_name)
     if session.as_json:
@@ -82,7 +82,7 @@ def delete(
     words: Annotated[list[str], typer.Argument(metavar="[LAKE] NAME")],
     drop_tags: Annotated[bool, typer.Option("--drop-tags", help="Delete the tags of its versions too.")] = False,
 ) -> None:
-    """End a branch. Its files go when they are collected. One whose versions are tagged is not deleted."""
+    """Delete a branch. Its files are garbage-collected. One with tagged versions is not deleted."""
     address, (name,) = split(words, "NAME")
     branches = session.lake(address).branches
     branch = branches.get(name)
@@ -104,9 +104,9 @@ def merge(
     message: Message = None,
     author: Author = None,
 ) -> None:
-    """Bring a branch into another, all tables or none.
+    """Merge a branch into another, all tables or none.
 
-    Where both changed the same rows the exit code is 3, and the rows are listed; --prefer says whose change counts.
+    Where both changed the same rows the exit code is 3, and the rows are listed; --prefer says which side wins.
     """
     address, (source,) = split(words, "BRANCH")
     if prefer not in (None, "source", "target"):

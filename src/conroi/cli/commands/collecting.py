@@ -33,12 +33,12 @@ def expire(
     session: Session,
     lake: Lake = None,
     older_than: Annotated[
-        str | None, typer.Option(metavar="AGE", help="Versions followed by others so long ago: 30d, 12h.")
+        str | None, typer.Option(metavar="AGE", help="Versions superseded this long ago: 30d, 12h.")
     ] = None,
     keep: Annotated[int | None, typer.Option(min=1, metavar="N", help="At least so many of the newest stay.")] = None,
     yes: Yes = False,
 ) -> None:
-    """Forget old versions. Says which; --yes does it.
+    """Expire old versions. Lists them; --yes does it.
 
     Tagged versions, what branches need, and the newest ones stay. `conroi gc` then frees the files.
     """
@@ -51,7 +51,7 @@ def expire(
         return
     session.output.grid(expired_page(found))
     if not yes and (found.removed or found.tables):
-        session.output.note("Nothing was changed; --yes forgets them.")
+        session.output.note("Nothing was changed; --yes expires them.")
 
 
 def _expired_facts(found: Expired) -> dict[str, Any]:
@@ -74,9 +74,9 @@ def gc(
     ] = None,
     yes: Yes = False,
 ) -> None:
-    """Delete files that no version needs. Says which; --yes does it.
+    """Delete unreferenced files. Lists them; --yes does it.
 
-    Readers of versions that are kept, and writers that take less than --min-age, are safe.
+    Readers of retained versions, and writers that take less than --min-age, are safe.
     """
     given: dict[str, Any] = {} if min_age is None else {"min_age": min_age}
     with session.output.progress("folders looked at") as progress:

@@ -66,12 +66,12 @@ def create(
     key: Annotated[str | None, typer.Option(metavar="A,B", help="The key; or write `key` behind its columns.")] = None,
     stable_row_ids: Annotated[bool, typer.Option("--stable-row-ids", help="Rows keep their ids.")] = False,
     if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="A table that is there with these columns is no error.")
+        bool, typer.Option("--if-not-exists", help="An existing table with these columns is no error.")
     ] = False,
     message: Message = None,
     author: Author = None,
 ) -> None:
-    """Make an empty table with columns of these types.
+    """Create an empty table with columns of these types.
 
     A file gives the names and types of its columns, never its rows; `conroi load --create` loads them as well.
     """
@@ -104,10 +104,10 @@ def create(
             | {"columns": {field.name: str(field.type) for field in made.schema}}
         )
     elif was_there:
-        session.output.line(f"{name} was there already, at version {made.version}.")
+        session.output.line(f"{name} already exists, at version {made.version}.")
     else:
         of = f", key {', '.join(made.key)}" if made.key else ""
-        session.output.line(f"Made {name}: {plural(len(made.schema), 'column')}{of}.")
+        session.output.line(f"Created {name}: {plural(len(made.schema), 'column')}{of}.")
 
 
 def _columns(text: str | None, file: str | None) -> tuple[pa.Schema, tuple[str, ...]]:
@@ -141,9 +141,9 @@ def drop(
     message: Message = None,
     author: Author = None,
 ) -> None:
-    """Take a table out of the lake. Says which; --yes does it.
+    """Drop a table. Says which; --yes does it.
 
-    Versions of the lake before that still have it, until `conroi expire` forgets them.
+    Versions of the lake before that still have it, until `conroi expire` expires them.
     """
     checked_yes(yes=yes, dry_run=dry_run)
     target = session.table(table)
@@ -170,7 +170,7 @@ def rename(
     message: Message = None,
     author: Author = None,
 ) -> None:
-    """Give a table another name or namespace. Its history stays with it."""
+    """Rename a table, or move it to another namespace. Its history stays with it."""
     if len(words) != 2:
         raise UsageProblem("Give LAKE/TABLE and its new name.")
     address, new_name = words

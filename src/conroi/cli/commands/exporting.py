@@ -32,9 +32,9 @@ def export(
     ],
     columns: Annotated[str | None, typer.Option(metavar="A,B", help="Only these columns.")] = None,
     where: Annotated[str | None, typer.Option(metavar="SQL", help="Only rows for which this holds.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
-    """Write the rows of a table to a file. They are streamed; a file that is there is left alone."""
+    """Write the rows of a table to a file. They are streamed; an existing file is not overwritten."""
     from conroi.cli.files import write_file
 
     if len(words) != 2:

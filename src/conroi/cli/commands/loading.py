@@ -53,7 +53,7 @@ def load(
     ],
     mode: Annotated[str, typer.Option(metavar="MODE", help="append, overwrite, or merge (by key).")] = "append",
     on: Annotated[str | None, typer.Option(metavar="A,B", help="For merge: the columns to match rows by.")] = None,
-    create: Annotated[bool, typer.Option("--create", help="Make the table if it is not there.")] = False,
+    create: Annotated[bool, typer.Option("--create", help="Create the table if it does not exist.")] = False,
     key: Annotated[str | None, typer.Option(metavar="A,B", help="For --create: the key of the table.")] = None,
     evolve: Annotated[bool, typer.Option("--evolve", help="For append: add columns that are new.")] = False,
     plan: Annotated[

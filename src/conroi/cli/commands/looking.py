@@ -58,7 +58,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def init(session: Session, lake: Lake = None) -> None:
-    """Make a lake in an empty place. A lake that is there stays as it is."""
+    """Create a lake in an empty place. An existing lake stays as it is."""
     import os
 
     from conroi.cli.session import DEFAULT_LAKE
@@ -71,7 +71,7 @@ def init(session: Session, lake: Lake = None) -> None:
     if session.as_json:
         session.output.document({"uri": made.uri, "version": made.version, "created": not was_there})
     else:
-        session.output.line(f"{made.uri} was a lake already." if was_there else f"Made a lake at {made.uri}.")
+        session.output.line(f"{made.uri} is already a lake." if was_there else f"Created a lake at {made.uri}.")
 
 
 def tables(

@@ -59,7 +59,7 @@ def compact(
     yes: Yes = False,
     message: Message = None,
 ) -> None:
-    """Rewrite small files and deleted rows. Says what there is; --yes does it."""
+    """Rewrite small files and deleted rows. Lists them; --yes does it."""
     target = session.target(address)
     names = [target.newest_name] if target.name is not None else target.lake.tables()
     before = {name: table_facts(name, target.lake[name]) for name in names}
@@ -114,7 +114,7 @@ def doctor(
     fix: Annotated[bool, typer.Option("--fix", help="Put right what is safe to.")] = False,
     deep: Annotated[bool, typer.Option("--deep", help="Also read all rows of all versions.")] = False,
 ) -> None:
-    """Check everything that a lake is made of.
+    """Check the integrity of a lake.
 
     Says what is wrong and what to do; the exit code is 1 if something is broken. Nothing is deleted, and nothing
     changes without --fix. A lake that is too damaged to be opened is checked all the same.
@@ -149,10 +149,10 @@ def mend(
         bool, typer.Option("--discard", help="Where the two changes do not fit, go on from the lake's version.")
     ] = False,
 ) -> None:
-    """Bring a forked table together again.
+    """Repair a table that diverged after an out-of-band write.
 
-    A table forks if it was written by its path, past the lake, while the lake wrote it. Nothing is lost: the other
-    change is put on top of the lake's.
+    A table diverges if it was written by its path while the lake wrote it. Nothing is lost: the other change is rebased
+    onto the lake's.
     """
     target = session.table(table)
     before = target.table.version
@@ -163,11 +163,11 @@ def mend(
     elif done.version == before:
         session.output.line(f"{target.table_name} is fine, at version {before}.")
     else:
-        session.output.line(f"{target.table_name} is mended, at version {done.version}.")
+        session.output.line(f"{target.table_name} is repaired, at version {done.version}.")
 
 
 def locks(session: Session, lake: Lake = None) -> None:
-    """Show who holds insert locks, and who waits."""
+    """Show the holders of insert locks, and the workers that wait."""
     found = session.lake(lake).locks()
     if session.as_json:
         session.output.document(

@@ -51,7 +51,7 @@ def log(
     limit: Limit = None,
     graph: Annotated[bool, typer.Option("--graph", help="Draw the lines of all branches, with their tags.")] = False,
 ) -> None:
-    """Show what was published, newest first.
+    """Show the commits of a lake, newest first.
 
     Who, when and why, and what it did to which tables: rows added and removed, and what it was rebased over.
     """
@@ -153,7 +153,7 @@ def restore(
     words: Annotated[list[str], typer.Argument(metavar="LAKE/TABLE VERSION")],
     message: Message = None,
 ) -> None:
-    """Make a past version of a table its newest again. What came between stays in the history."""
+    """Make a past version of a table its newest again. The versions in between stay in the history."""
     from conroi.cli.usage import UsageProblem
 
     if len(words) != 2:

@@ -35,7 +35,7 @@ def sql(
         int | None, typer.Option("--limit", "-n", min=0, help=f"At most so many rows; {ON_SCREEN} on a screen.")
     ] = None,
 ) -> None:
-    """Ask a SELECT of one version of the lake. All tables are read at that version."""
+    """Run a SELECT on one version of the lake. All tables are read at that version."""
     address, (text,) = split(words, "QUERY")
     found = session.lake(address).query(text)
     if session.as_json:

@@ -45,21 +45,21 @@ def list_tags(session: Session, address: LakeOrTable = None) -> None:
 
 
 def create(session: Session, words: Words, version: At = None) -> None:
-    """Name a version."""
+    """Create a tag on a version."""
     address, (name,) = split(words, "NAME")
     tags, number = _tags(session, address, version)
     _say(session, tags.create(name, number), "names")
 
 
 def move(session: Session, words: Words, version: At = None) -> None:
-    """Let a tag name another version."""
+    """Move a tag to another version."""
     address, (name,) = split(words, "NAME")
     tags, number = _tags(session, address, version)
     _say(session, tags.move(name, number), "names now")
 
 
 def delete(session: Session, words: Words) -> None:
-    """Forget a tag. The version stays."""
+    """Delete a tag. The version stays."""
     address, (name,) = split(words, "NAME")
     tags, _ = _tags(session, address)
     tag = tags.get(name)
@@ -67,7 +67,7 @@ def delete(session: Session, words: Words) -> None:
     if session.as_json:
         session.output.document(_facts(tag))
     else:
-        session.output.line(f"Forgot {name}, which named version {tag.version}.")
+        session.output.line(f"Deleted {name}, which named version {tag.version}.")
 
 
 def _tags(session: Session, address: str | None, version: str | None = None) -> tuple[Tags, int | None]:
