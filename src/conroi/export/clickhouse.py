@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 Source = Table | Data
 _HERE: dict[int, threading.Lock] = {}
-"""Threads of one process take turns, whatever locks there are."""
+"""Process-local locks: threads of one process are serialized, whatever locks there are."""
 
 
 @checked_call
@@ -45,7 +45,7 @@ def clickhouse(
     wait_s: float | None = None,
     remains: Remains = "remove",
 ) -> Export:
-    """Add the rows of a table or query to a ClickHouse table, as one unbroken run of its column `conroi_row`.
+    """Export the rows of a table or query to a ClickHouse table, with consecutive numbers in its column `conroi_row`.
 
     `source` is a Table at its version, anything with an Arrow stream, or a list of these, which becomes one run.
     `target` is `http://user:password@host:8123/database/table` or, inside this process, `chdb:///folder/database/table`.

@@ -17,7 +17,7 @@ Value = Any
 
 
 class ClickHouseError(StoreError):
-    """ClickHouse refused a statement; `code` is its own number for why."""
+    """ClickHouse refused a statement; `code` is its error code."""
 
     code: int = 0
 
@@ -36,25 +36,25 @@ class Engine(Protocol):
         ...
 
     def ask(self, statement: str) -> list[list[Value]]:
-        """Run a statement; the rows that it answers."""
+        """Run a statement; returns its rows."""
         ...
 
     def send(self, statement: str, form: str, chunks: Iterable[bytes], query_id: str) -> None:
-        """Run an INSERT whose rows are these bytes in this format, under this query id; once, never again."""
+        """Run an INSERT with these bytes in this format, under this query id; sent once, never retried."""
         ...
 
     def close(self) -> None:
-        """Let everything go."""
+        """Close all connections."""
         ...
 
 
 def is_question(statement: str) -> bool:
-    """Whether it answers rows."""
+    """Whether the statement returns rows."""
     return statement.startswith("SELECT")
 
 
 def rows_of(answer: str) -> list[list[Value]]:
-    """The rows of an answer in the format JSONCompact."""
+    """The rows of a response in the format JSONCompact."""
     if not answer.strip():
         return []
     found = parse_object(answer, "The answer of ClickHouse").get("data")
@@ -64,7 +64,7 @@ def rows_of(answer: str) -> list[list[Value]]:
 
 
 def refused(place: str, text: str) -> ClickHouseError:
-    """What ClickHouse says, as an error of ours."""
+    """ClickHouse's error as ours."""
     code = re.search(r"Code: (\d+)", text)
     # Old servers end with `, e.what() = …`, new ones with their version; neither helps.
     said = re.split(r", e\.what\(\)|\(version ", text)[0].strip().replace("e.displayText() = ", "")

@@ -26,7 +26,7 @@ _PAUSE_S = 0.05
 
 @dataclass(frozen=True)
 class Export:
-    """What an export brought: the rows of the target whose `conroi_row` is from `first` up to, not with, `next`."""
+    """Result of an export: the rows of the target whose `conroi_row` is from `first` up to, excluding, `next`."""
 
     target: str
     first: int
@@ -119,7 +119,7 @@ class Exporting:
         )
 
     def _take_back(self, mine: Begun) -> None:
-        """What a failed export had brought goes at once, if it can; else the next one removes it."""
+        """Roll back the rows of a failed export, best effort; else the next one removes them."""
         with contextlib.suppress(ConroiError):
             self._end(mine)
             self._journal.add("removing", mine, mine.first + SPAN)
@@ -150,7 +150,9 @@ class Exporting:
             self._journal.add("removed", other, behind)
 
     def _is_ending(self, other: Begun) -> bool:
-        """Say that we remove it, and whether it ended all the same; then it sees what we said, and removes itself."""
+        """Announce the removal, and check whether the export ended all the same; then it sees our announcement, and
+        removes itself.
+        """
         self._journal.add("removing", other, other.first + SPAN)
         return self._journal.is_said("end", other)
 

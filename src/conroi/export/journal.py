@@ -32,7 +32,7 @@ _IS_OVER = f"(({_IS_WHOLE}) OR countIf(event IN ('removed', 'kept')) > 0)"
 
 @dataclass(frozen=True)
 class Begun:
-    """An export that began: where its rows are, and what runs on the server for it."""
+    """An export that began: the range of its rows, and its query on the server."""
 
     export: str
     query_id: str
@@ -55,14 +55,14 @@ class Journal:
         self._table = target.table
 
     def unfinished(self) -> list[Begun]:
-        """Exports that began and did not end, nor were cleared away."""
+        """Exports that began and neither ended nor were removed."""
         rows = self._engine.ask(
             f"SELECT export, any(query_id), min(first) FROM {self._ours} GROUP BY export HAVING NOT {_IS_OVER}"
         )
         return [Begun(str(export), str(query_id), int(first)) for export, query_id, first in rows]
 
     def lately_removed(self) -> list[Begun]:
-        """Exports that were removed within the last hour: what a dead client sent may be read by the server later."""
+        """Exports that were removed within the last hour: the server may read data of a crashed client later."""
         rows = self._engine.ask(
             f"SELECT DISTINCT export, query_id, first FROM {self._ours} AND event = 'removed' AND at > now() - 3600"
         )
@@ -89,17 +89,17 @@ class Journal:
         return bool(int(found))
 
     def is_said(self, event: Event, of: Begun) -> bool:
-        """Whether this was noted of an export, by whomever."""
+        """Whether this event was recorded for an export, by any worker."""
         said = f"export = {text(of.export)} AND event = {text(event)}"
         return bool(self._engine.ask(f"SELECT event FROM {self._ours} AND {said} LIMIT 1"))
 
     def next_row(self) -> int:
-        """Behind all numbers that exports used or lost."""
+        """After all numbers that exports used or lost."""
         ((found,),) = self._engine.ask(f"SELECT max(behind) FROM (SELECT {_BEHIND} FROM {self._ours} GROUP BY export)")
         return max(1, int(found))
 
     def add(self, event: Event, what: Begun, next_row: int) -> None:
-        """Note what became of an export."""
+        """Record an event of an export."""
         worker = f"{socket.gethostname()}:{os.getpid()}"
         texts = map(text, (self._table, what.export, event, what.query_id))
         self._engine.ask(

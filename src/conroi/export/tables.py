@@ -35,7 +35,7 @@ class Described:
 
 
 def describe(engine: Engine, target: Target) -> Described | None:
-    """The table; None if it is not there."""
+    """The table; None if it does not exist."""
     rows = engine.ask(
         "SELECT name, default_kind, default_expression FROM system.columns "
         f"WHERE database = {text(target.database)} AND table = {text(target.table)}"
