@@ -36,7 +36,7 @@ class SeededEnvironment:
         return self._passed_ns / 1e9
 
     def sleep(self, seconds: float) -> None:
-        """Move the clock, and return at once."""
+        """Advance the clock, and return at once."""
         if seconds < 0:
             raise ValueError("sleep length must be non-negative")
         with self._lock:

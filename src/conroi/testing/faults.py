@@ -21,7 +21,7 @@ Hook = Callable[[Request], object]
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What happens before and after a request; a hook may raise, wait, or do another writer's work."""
+    """A fault: hooks before and after a request; a hook may raise, wait, or run a concurrent writer."""
 
     before: Hook | None = None
     after: Hook | None = None
@@ -42,22 +42,22 @@ def fail(verb: str = "*", path: str = "*", *, skip: int = 0, times: int | None =
 
 
 def lose_answer(verb: str = "*", path: str = "*", *, skip: int = 0, times: int | None = 1) -> Fault:
-    """The storage does what it was asked, but the answer gets lost."""
+    """The storage executes the request, but its response is lost."""
     return Fault(after=_no_answer, verb=verb, path=path, skip=skip, times=times)
 
 
 def call_before(hook: Hook, verb: str = "*", path: str = "*", *, skip: int = 0, times: int | None = 1) -> Fault:
-    """Call the hook when the request is about to be sent, for example to let another writer in between."""
+    """Call the hook before the request is sent, for example to run a concurrent writer."""
     return Fault(before=hook, verb=verb, path=path, skip=skip, times=times)
 
 
 def call_after(hook: Hook, verb: str = "*", path: str = "*", *, skip: int = 0, times: int | None = 1) -> Fault:
-    """Call the hook when the storage has done the request and the caller does not know it yet."""
+    """Call the hook after the storage has executed the request, before the caller gets the response."""
     return Fault(after=hook, verb=verb, path=path, skip=skip, times=times)
 
 
 class Plan(Protocol):
-    """Decides which request meets which fault."""
+    """Decides which request gets which fault."""
 
     def choose(self, request: Request) -> Fault | None:
         """The fault for this request, or None."""
@@ -65,7 +65,7 @@ class Plan(Protocol):
 
 
 class Script:
-    """Faults in a fixed plan: each hits the matching requests that it is for; the first that applies wins."""
+    """A fixed list of faults: each applies to its matching requests; the first match wins."""
 
     def __init__(self, faults: Sequence[Fault]) -> None:
         self._faults = tuple(faults)
@@ -84,7 +84,7 @@ class Script:
 
 
 class ChanceFaults:
-    """Faults by chance, the same ones for the same seed and the same order of requests."""
+    """Random faults, reproducible by seed and order of requests."""
 
     def __init__(
         self, seed: int, *, fail_share: float = 0.05, lose_share: float = 0.05, verb: str = "*", path: str = "*"
@@ -122,12 +122,13 @@ class NthRequest:
 
 
 def die(_request: Request) -> None:
-    """A hook: end this process at once, as `kill -9` does."""
+    """A hook: kill this process at once, as `kill -9` does."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 class FaultyObjects(WrappedObjects):
-    """Requests meet the faults of a plan; `hits` lists those that did, so that a test can see that it tested something.
+    """Injects the faults of a plan; `hits` lists those that occurred, so that a test can check that it tested
+    something.
 
     >>> from conroi.stores.objects import open_objects
     >>> faulty = FaultyObjects(open_objects("memory://faulty"), [lose_answer("put", "_versions/*")])
@@ -177,7 +178,7 @@ class Gate:
             raise TimeoutError(f"the gate at {request.verb} {request.path} was not opened in time")
 
     def wait_for_arrival(self) -> None:
-        """Return when the writer stands at the gate."""
+        """Wait until a request has arrived at the gate."""
         if not self._arrived.wait(self._timeout_s):
             raise TimeoutError("no request arrived at the gate in time")
 
