@@ -42,7 +42,7 @@ def decode_deletions(data: bytes, file: pb.DeletionFile, *, physical_rows: int |
         deleted = _rows_of_arrow_file(unseal_inside(data, what=_WHAT), most)
     else:
         raise UnsupportedError(
-            f"The table has a deletion file of kind {file.file_type}, which this version of conroi does not know.",
+            f"The table has a deletion file of kind {file.file_type}, which this version of conroi does not support.",
             hint="Upgrade conroi.",
         )
     _check_against_manifest(deleted, file, physical_rows)
