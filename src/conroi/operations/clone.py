@@ -54,7 +54,9 @@ class Clone:
 
     def apply(self, base: Manifest, step: Step) -> Manifest:
         if base.version != 0:
-            raise InvalidInputError("A clone can only be made where there is no table.", hint="Choose another place.")
+            raise InvalidInputError(
+                "A clone can only be created where there is no table.", hint="Choose another place."
+            )
         source = self._source(step)
         require_writable(source.head)
         head = source.editable_head()

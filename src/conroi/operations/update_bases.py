@@ -53,7 +53,7 @@ def _check(new: pb.BasePath, head: pb.ManifestHead) -> None:
             raise AlreadyExistsError(
                 f"The base path {_label(new)} clashes with {_label(known)}, which the table already has: id, name and "
                 "path of a base must each be new.",
-                hint="Give it another name, or use the base that is there.",
+                hint="Give it another name, or use the existing base.",
             )
 
 
