@@ -22,7 +22,7 @@ _DONE = "Nothing to do, both changes are in the table."
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """One way in which a meeting of two changes can end."""
+    """One outcome of a conflict check."""
 
     outcome: Outcome
     why: str
@@ -44,10 +44,10 @@ def _mended(why: str) -> Clause:
 CATALOG: Mapping[str, Clause] = {
     # ------------------------------------------------------------------ the whole table
     "table/overwritten": _never(
-        "The rows and columns that {mine} was made for are no longer there, so it would be applied to other data."
+        "The rows and columns that {mine} was computed for no longer exist, so it would be applied to other data."
     ),
     "table/restored": _never(
-        "A restore brings back an older state of the whole table, so what {mine} was made for may not be there any"
+        "A restore brings back an older state of the whole table, so what {mine} was computed for may not exist any"
         " more,"
         " and applying it would mix two histories."
     ),
@@ -62,7 +62,7 @@ CATALOG: Mapping[str, Clause] = {
     "table/several": _again(
         "One of the two is several changes of the table in one version, and that has no place on top of another change."
     ),
-    "table/moved": _never("{mine} was only to be made if the table stayed as it was."),
+    "table/moved": _never("{mine} required that the table had no concurrent commit."),
     "table/contended": _again(
         "{mine} would have gone on top of that, but at each attempt a concurrent writer was faster.",
         "Run it again on version {version} with more retries, or write bigger batches.",
@@ -123,7 +123,7 @@ CATALOG: Mapping[str, Clause] = {
         "{mine} inserts rows under a key that must be unique, and the other one does not say which keys it inserted."
     ),
     "keys/other-columns": _again(
-        "Both insert rows, but under different key columns, so {mine} cannot tell whether a key is there twice."
+        "Both insert rows, but under different key columns, so {mine} cannot tell whether a key occurs twice."
     ),
     "keys/same": _again("{mine} brings in rows with the key {names}, and so did a concurrent commit."),
     "keys/maybe-same": _again(
@@ -184,7 +184,7 @@ CATALOG: Mapping[str, Clause] = {
     "reuse/extended": _mended("A compaction left a note on the rows that it moved, so the note was kept."),
     "reuse/external": _again("The notes on earlier compactions are too long to be joined without reading them again."),
     "reuse/mixed": _never(
-        "Notes on earlier compactions were changed together with indices, which cannot be told apart."
+        "The records of earlier compactions were changed together with indices, and the two cannot be separated."
     ),
     # -------------------------------------------------------------------------- settings
     "settings/same-key": _never(

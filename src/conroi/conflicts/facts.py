@@ -36,7 +36,7 @@ def updated_fragments(operation: Operation) -> dict[int, pb.DataFragment]:
 
 
 def removed_fragments(operation: Operation) -> frozenset[int]:
-    """The fragments of which no row is left."""
+    """The fragments without a live row."""
     if isinstance(operation, Delete):
         return frozenset(operation.deleted_fragment_ids)
     if isinstance(operation, Update):
@@ -45,7 +45,7 @@ def removed_fragments(operation: Operation) -> frozenset[int]:
 
 
 def modified_fragments(operation: Operation) -> frozenset[int]:
-    """The fragments that the operation changes, removes, copies or lays something over."""
+    """The fragments that the operation changes, removes, copies or overlays."""
     match operation:
         case Delete() | Update():
             return removed_fragments(operation).union(updated_fragments(operation))

@@ -42,10 +42,10 @@ newtb = always("Incompatible: the whole table was replaced.", "table/overwritten
 older = always("Incompatible: an older version was restored.", "table/restored")
 strea = always("Incompatible: a streaming writer moved its progress mark.", "memwal/state")
 datch = always("Incompatible: the table changed under your progress mark.", "memwal/data-changed")
-files = always("Retried: the list of data files was made anew.", "columns/file-list")
+files = always("Retried: the list of data files was rewritten.", "columns/file-list")
 cols_ = always("Retried: both change the list of columns.", "columns/both-changed")
 dropd = always("Incompatible: columns were dropped or renamed.", "columns/dropped-meanwhile")
-what_ = always("Incompatible: an operation that this version does not know.", "table/unknown-operation")
+what_ = always("Incompatible: an operation that this version does not support.", "table/unknown-operation")
 # Rules that have to look.
 rows_ = rows.ROW_CHANGES
 rowsc = rows.ROWS_COMPACTED
@@ -123,7 +123,7 @@ def are_unrelated(mine: str, theirs: str) -> bool:
 
 
 def meet(staged: Staged, winner: Winner) -> Verdict:
-    """What becomes of my staged operation now that the winner was committed first."""
+    """Conflict check: the verdict on my staged operation after this concurrent commit."""
     mine, theirs = staged.operation, winner.operation
     finding = SEVERAL.decide(staged, theirs)
     if finding is not None:

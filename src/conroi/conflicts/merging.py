@@ -25,12 +25,12 @@ _SAMPLE_ROWS = 5
 
 @dataclass(frozen=True)
 class Merged:
-    """A rebased operation, still without the deletion files that must be written for it."""
+    """A rebased operation, before the deletion files that it needs are written."""
 
     verdict: Verdict
-    """Look here first: rows in common make it retryable after all."""
+    """Check this first: rows in common make it retryable."""
     read_version: int
-    """What the transaction says it was made on."""
+    """The base version that its transaction records."""
     vectors_to_write: Mapping[int, BitMap] = field(default_factory=dict[int, BitMap])
     """By fragment id, the deletion vectors to write, each as a new `.bin` file made on the newest version."""
     with_files: Callable[[Mapping[int, pb.DeletionFile]], Operation] | None = None
@@ -50,7 +50,7 @@ class Merged:
 
 @dataclass(frozen=True)
 class Meeting:
-    """All that a merge needs to know."""
+    """The input of the merge of row changes."""
 
     staged: Staged
     verdict: Verdict
@@ -65,7 +65,7 @@ class Meeting:
         return deleted_rows(self.staged.base.fragments_by_id[fragment], self.vectors)
 
     def unchanged(self, operation: Operation | None = None) -> Merged:
-        """Nothing has to be written."""
+        """No file has to be written."""
         result = self.staged.operation if operation is None else operation
         return Merged(self.verdict, _read_version(self), with_files=lambda _files: result)
 
@@ -87,7 +87,7 @@ class Meeting:
 
 
 def _read_version(meeting: Meeting) -> int:
-    """Changes of rows count as made on the newest version once they were compared with it."""
+    """Row changes count as based on the newest version once they were compared with it."""
     moves = isinstance(meeting.staged.operation, Delete | Update | DataOverlay)
     return meeting.head.version if moves else meeting.staged.base.version
 
@@ -98,7 +98,7 @@ def missing(meeting: Meeting) -> dict[int, BitMap]:
 
 
 def merge_row_changes(meeting: Meeting) -> Merged:
-    """Join my deleted and moved rows with those at the newest version; a fragment with no row left is removed."""
+    """Merge my deleted and moved rows with those at the newest version; a fragment without live rows is removed."""
     affected = facts.affected_rows(meeting.staged) or {}
     if gone := missing(meeting):
         return meeting.refused("rows/fragment-gone", gone)
@@ -162,7 +162,7 @@ def _with_deletions(fragment: pb.DataFragment, file: pb.DeletionFile | None) -> 
 
 
 def check_overlay(meeting: Meeting) -> Merged:
-    """An overlay stays right as long as no row under it was moved."""
+    """An overlay stays valid as long as no row under it was moved."""
     overlay = meeting.staged.operation
     if gone := missing(meeting):
         return meeting.refused("rows/fragment-gone", gone)
@@ -175,7 +175,7 @@ def check_overlay(meeting: Meeting) -> Merged:
 
 
 def replace_system_indices(meeting: Meeting) -> Merged:
-    """Of a system index there is one only, so mine takes the place of the one that is there now."""
+    """There is only one of each system index, so mine replaces the existing one."""
     operation = meeting.staged.operation
     if not isinstance(operation, CreateIndex):
         return meeting.unchanged()

@@ -9,11 +9,11 @@ class Outcome(Enum):
     """Outcome of a conflict check: what happens to my change after a concurrent commit."""
 
     COMPATIBLE = "C"
-    """It goes on top as it is."""
+    """It is committed unchanged on top of the other one."""
     REBASED = "B"
-    """It goes on top after a small repair that loses nothing of either side."""
+    """It is committed after a small adjustment that loses nothing of either side."""
     RETRYABLE = "R"
-    """It is still wanted, but must be computed again on the newer version."""
+    """It is still valid, but must be computed again on the newer version."""
     INCOMPATIBLE = "I"
     """The concurrent commit removed what it changes; the user has to decide."""
 

@@ -51,7 +51,7 @@ def _letters(rule: Rule, prechecks: Sequence[Precheck]) -> str:
 
 
 def _numbers() -> dict[int, int]:
-    """A number for each rule, in the order of the table; rules are told apart by identity."""
+    """A number for each rule, in the order of the table; rules are identified by object identity."""
     numbers: dict[int, int] = {}
     for rule in MATRIX.values():
         if rule is not OK:
@@ -84,7 +84,7 @@ def _rules() -> Iterator[str]:
 
 
 def _findings() -> Iterator[str]:
-    yield "| rule | answer | why |"
+    yield "| rule | outcome | why |"
     yield "|---|---|---|"
     for name, clause in CATALOG.items():
         why = Reason(rule=name, mine="", theirs="").why
@@ -111,7 +111,7 @@ def page() -> str:
         "A row is your operation, a column the one that was committed first. A small number points to a rule below, a",
         "small letter to a question that comes first; several capitals mean that it depends.\n",
         *_table(),
-        "\nBefore the table come two questions that do not care who was first:\n",
+        "\nTwo symmetric checks come before the table; their result does not depend on the order of the commits:\n",
         *prechecks,
         f"\nAnd before those, for a transaction with several statements on one table: {SEVERAL.title}",
         f"*({', '.join(f'`{name}`' for name in SEVERAL.findings)})*",

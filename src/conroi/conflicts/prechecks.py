@@ -73,4 +73,4 @@ SEVERAL = Rule(
     ("table/several",),
     _several,
 )
-"""The very first question: whether one of the two is several changes of one table in one transaction."""
+"""The first check: whether one of the two is a folded transaction of several changes to one table."""

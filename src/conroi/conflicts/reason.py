@@ -35,7 +35,7 @@ _SHOWN = 5  # how many fragments or names a sentence lists
 
 @dataclass(frozen=True, slots=True)
 class Winner:
-    """A commit that came first."""
+    """A concurrent commit that came first."""
 
     version: int
     transaction: Transaction
@@ -48,7 +48,7 @@ class Winner:
 
     @classmethod
     def of(cls, manifest: Manifest, transaction: Transaction, operation: Operation) -> Winner:
-        """The winner that made this manifest."""
+        """The concurrent commit that created this manifest."""
         head = manifest.head
         stamp, library = head.timestamp, head.writer_version
         return cls(
@@ -64,7 +64,7 @@ class Winner:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Which rule met which operations, and what the two have in common."""
+    """The conflict rule, both operations, and what the two have in common."""
 
     rule: str
     """The stable id of the finding, a key of `conroi.conflicts.catalog.CATALOG`."""
@@ -93,8 +93,8 @@ class Reason:
 
     @property
     def what_happened(self) -> str:
-        """One sentence on the commit that came first."""
-        deed = _DEEDS.get(self.theirs, ("", "did something that this version of conroi does not know"))[1]
+        """One sentence about the concurrent commit."""
+        deed = _DEEDS.get(self.theirs, ("", "did something that this version of conroi does not support"))[1]
         if self.winner is None:
             return f"A concurrent transaction {deed} first."
         when = _clock(self.winner.timestamp_ns)
@@ -110,7 +110,7 @@ class Reason:
 
     @property
     def why(self) -> str:
-        """One sentence on why the two do or do not fit together."""
+        """One sentence on why the two are or are not compatible."""
         sentence = self._fill(CATALOG[self.rule].why)
         return sentence[0].upper() + sentence[1:]
 
@@ -155,16 +155,16 @@ def _listed(noun: str, items: Iterable[object]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The answer to one meeting: how it ends, why, and what my operation has become."""
+    """The result of one conflict check: outcome, reason, and my operation after the rebase."""
 
     outcome: Outcome
     reason: Reason | None = None
-    """None if the two have nothing to do with each other."""
+    """None if the two are unrelated."""
     operation: Operation | None = None
-    """My operation after the repair, where that needs no file to be read."""
+    """My operation after the rebase, where that needs no file to be read."""
     contested: frozenset[int] = frozenset()
-    """Fragments whose lists of deleted rows must still be compared (see `conroi.conflicts.rebase`)."""
+    """Fragments whose deletion vectors must still be compared (see `conroi.conflicts.rebase`)."""
 
 
 COMPATIBLE = Verdict(Outcome.COMPATIBLE)
-"""The two have nothing to do with each other."""
+"""The two are unrelated."""

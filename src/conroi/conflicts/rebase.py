@@ -32,26 +32,26 @@ from conroi.operations import CreateIndex, DataOverlay, Rewrite
 
 @dataclass(frozen=True)
 class Rebase:
-    """A staged operation and all that was learned from the commits it goes on top of."""
+    """A staged operation, with the result of the conflict checks so far."""
 
     staged: Staged
-    """With the repairs that needed no file."""
+    """Adjusted as far as that needed no file."""
     contested: Mapping[int, Winner] = field(default_factory=dict[int, Winner])
-    """Fragments of which the rows must be compared, each with the last commit that changed it."""
+    """Fragments whose rows must be compared, each with the last commit that changed it."""
     repairs: tuple[Reason, ...] = ()
-    """What had to be repaired, and why."""
+    """The adjustments, and why they were necessary."""
     refusal: Verdict | None = None
-    """The first verdict that does not land."""
+    """The first verdict that is a conflict."""
 
     @property
     def verdict(self) -> Verdict:
-        """How it stands so far."""
+        """The verdict so far."""
         if self.refusal is not None:
             return self.refusal
         return Verdict(Outcome.REBASED, self.repairs[-1]) if self.repairs else COMPATIBLE
 
     def over(self, winner: Winner) -> Rebase:
-        """This rebase after one more commit that came first."""
+        """This rebase after one more concurrent commit."""
         if self.refusal is not None:
             return self
         verdict = meet(self.staged, winner)
@@ -74,7 +74,7 @@ class Rebase:
         return rebase
 
     def needs(self, head: Manifest) -> tuple[pb.DataFragment, ...]:
-        """The fragments, in the state at my base or at the newest version, whose deletion vectors `merge` wants."""
+        """The fragments, at my base or at the newest version, whose deletion vectors `merge` needs."""
         newest = [head.fragments_by_id.get(number) for number in sorted(self.staged.unwritten.union(self.contested))]
         oldest: list[pb.DataFragment] = []
         if isinstance(self.staged.operation, Rewrite | DataOverlay):

@@ -20,7 +20,7 @@ Group = pb.Transaction.Rewrite.Group
 
 
 def translate_rewrite(meeting: Meeting) -> Merged:
-    """Mark, in the new fragments, the rows that were deleted or moved in the old ones meanwhile."""
+    """Delete, in the new fragments, the rows that were concurrently deleted or moved in the old ones."""
     rewrite = meeting.staged.operation
     if not isinstance(rewrite, Rewrite):
         return meeting.unchanged()
@@ -58,7 +58,7 @@ def _numbered(rewrite: Rewrite, meeting: Meeting) -> list[Group]:
 
 
 def _deleted_in(group: Group, meeting: Meeting) -> dict[int, BitMap]:
-    """By new fragment, the rows that were deleted meanwhile."""
+    """By new fragment, the rows that were deleted concurrently."""
     if all(old.id not in meeting.contested for old in group.old_fragments):
         return {}
     sources = [_source(old.id, meeting) for old in group.old_fragments]

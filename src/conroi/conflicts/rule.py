@@ -11,7 +11,7 @@ from conroi.operations.base import Operation
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a rule found; the catalog says how that ends."""
+    """The result of a rule; the catalogue has its outcome."""
 
     rule: str
     fragments: tuple[int, ...] = ()
@@ -41,7 +41,7 @@ def found(
 
 
 Decide = Callable[[Staged, Operation], Finding | None]
-"""My staged operation and the other one; None if the two have nothing to do with each other."""
+"""My staged operation and the other one; None if the two are unrelated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +51,19 @@ class Rule:
     title: str
     """What it says, for the docs."""
     findings: tuple[str, ...]
-    """The ids it can answer with."""
+    """The ids that it can return."""
     decide: Decide
     can_pass: bool = True
-    """Whether the two may also have nothing to do with each other."""
+    """Whether the two may also be unrelated."""
 
 
 def always(title: str, finding: str) -> Rule:
-    """A rule that has only one answer."""
+    """A rule with a single outcome."""
     return Rule(title, (finding,), lambda _mine, _theirs: Finding(finding), can_pass=False)
 
 
 OK = Rule("The two never touch the same thing.", (), lambda _mine, _theirs: None)
-"""Compatible, whatever the two are."""
+"""Always compatible."""
 
 
 def first_of(title: str, *rules: Rule) -> Rule:

@@ -13,15 +13,15 @@ from conroi.operations.base import Operation
 
 @dataclass(frozen=True)
 class Staged:
-    """An operation that is ready to be committed, and the version it was made on."""
+    """An operation that is ready to be committed, and its base version."""
 
     operation: Operation
     base: Manifest
-    """The manifest at the version my operation was made on."""
+    """The manifest of my base version."""
     affected_rows: Mapping[int, BitMap] | None = None
     """By fragment id, the physical offsets of the rows that I delete, move or change in place. None: not known."""
     keys_checked_exactly: bool = False
-    """The caller compares the keys I insert with every newer commit itself, so the filters need not be asked."""
+    """The caller compares the inserted keys with every newer commit itself, so the filters are not checked."""
     unwritten: frozenset[int] = frozenset()
     """Updated fragments whose new list of deleted rows is not written yet: the affected rows, joined with those that
     are gone at the newest version when it is."""
