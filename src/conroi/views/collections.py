@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 SHOWN_PATHS = 20
-"""So many paths of files are shown; `paths` of a report has all of them, and so has the JSON output."""
+"""Maximum number of displayed paths; `paths` of a report and the JSON output have all of them."""
 
 
 def expired_page(found: Expired) -> Grid:
-    """Versions that were forgotten, or would be."""
-    what = "would be forgotten" if found.is_dry_run else "forgotten"
+    """Versions that were expired, or would be."""
+    what = "would be expired" if found.is_dry_run else "expired"
     title = f"{plural(len(found.removed), 'version')} of the lake {what}, {len(found.kept):,} kept"
     lines = [f"{_ranges(found.removed)}"] if found.removed else []
     rows = [(name, number(len(versions)), _ranges(versions)) for name, versions in sorted(found.tables.items())]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from conroi.views.facts import TableFacts
 
 MOST_TABLES = 100
-"""So many tables of a lake are opened to be shown."""
+"""Maximum number of tables of a lake that are opened for display."""
 
 
 def lake_title(lake: Lake) -> str:
@@ -127,7 +127,7 @@ def tags_page(tags: Iterable[Tag]) -> Grid:
 
 
 def locks_page(locks: Iterable[LockInfo]) -> Grid:
-    """Who holds insert locks, and who waits."""
+    """Holders of insert locks, and waiters."""
     rows = [
         (each.table, "waits" if each.is_waiting else "holds", plain(each.host), str(each.pid), moment(each.since))
         for each in locks
