@@ -310,7 +310,7 @@ class TableInTransaction(Table):
         raise self._refused("A table inside a transaction cannot be examined.", "has doctor()")
 
     def expire(self, older_than: Duration = OLDER_THAN, *, keep: int = KEEP, dry_run: bool = True) -> Expired:  # noqa: ARG002
-        raise self._refused("Versions cannot be forgotten inside a transaction.", "has expire(), or the lake")
+        raise self._refused("Versions cannot be expired inside a transaction.", "has expire(), or the lake")
 
     def gc(
         self,
@@ -428,7 +428,7 @@ class TransactionTable(TableInTransaction):
         put: Put = "conditional",  # noqa: ARG002
     ) -> Table:
         raise InvalidInputError(
-            "A table inside a transaction cannot be cloned: others cannot see this version yet.",
+            "A table inside a transaction cannot be cloned: its version is not committed yet.",
             table=self.uri,
             hint="Clone it after the commit, with lake[name].clone().",
         )

@@ -111,7 +111,7 @@ def _by_number(files: TableFiles, version: int) -> Snapshot:
             f"There is no version {version}.",
             table=files.root,
             version=version,
-            hint="It never was, or was collected as an old version; versions() lists what is there.",
+            hint="It never existed, or it expired and was collected; versions() lists all.",
         )
     return load_snapshot(files.objects, located)
 
@@ -154,6 +154,6 @@ def _as_of(files: TableFiles, moment_ns: int) -> Snapshot:
         raise NotFoundError(
             "The table has no version that old.",
             table=files.root,
-            hint="It was made later, or its oldest versions were collected.",
+            hint="It was created later, or its oldest versions were collected.",
         )
     return best

@@ -63,7 +63,7 @@ def insert(catalog: Catalog, object_id: str, what: Insert) -> int:
     with locks_of(catalog).held(object_id, what.wait_s) as holding:
         if what.incarnation is not None and holding.row.incarnation != what.incarnation:
             raise NotFoundError(
-                f"The table {shown(object_id)!r} was dropped and made again.",
+                f"The table {shown(object_id)!r} was dropped and created again.",
                 table=shown(object_id),
                 hint="lake[name] opens the table that has this name now.",
             )

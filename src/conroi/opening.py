@@ -181,7 +181,7 @@ def clone_target(
         raise AlreadyExistsError(f"The lake has a table {name!r} already.", table=name, hint="Choose another name.")
     if not deep:
         raise UnsupportedError(
-            "A lake takes no shallow clones: its collection does not know which files of other tables they need.",
+            "A lake accepts no shallow clones: its garbage collection does not see which files they need.",
             table=os.fspath(uri),
             hint="Use deep=True; or lake.branches for a copy that shares files.",
         )
@@ -395,7 +395,7 @@ def _change_of(files: TableFiles, transaction: Transaction) -> Change:
         staged = Staged(operation=operation, base=Manifest(b""))
     else:
         raise NotFoundError(
-            f"{operation.name} was made on no version, so there is no table to commit it to.",
-            hint="Set read_version to the version the change was made on.",
+            f"{operation.name} has no base version, so there is no table to commit it to.",
+            hint="Set read_version to the base version of the change.",
         )
     return Change(staged=staged, base=base, uuid=transaction.uuid, properties=transaction.properties, restored=restored)

@@ -311,7 +311,7 @@ def _only_on(base: Manifest) -> Guard:
     def check(head: Snapshot, winners: Sequence[Winner]) -> None:  # noqa: ARG001
         if head.version != base.version:
             raise RetryableConflict(
-                f"Several changes were made on version {base.version}, and the table is at version {head.version} now.",
+                f"Several changes are based on version {base.version}, and the table is at version {head.version} now.",
                 version=head.version,
                 base_version=base.version,
                 hint="Run the work again in a new transaction; lake.run(function) does that for you.",
