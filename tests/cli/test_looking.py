@@ -9,7 +9,7 @@ from tests.cli.conftest import Run
 
 
 def test_init_makes_a_lake_once(cli: Run, tmp_path: Path) -> None:
-    assert cli("init", "new").out == f"Made a lake at {tmp_path}/new.\n"
+    assert cli("init", "new").out == f"Created a lake at {tmp_path}/new.\n"
     assert conroi.connect(tmp_path / "new").tables() == []
     assert cli("init", "new", "--json").json == {"uri": f"{tmp_path}/new", "version": 1, "created": False}
 

@@ -11,7 +11,7 @@ def test_tags_are_made_listed_moved_and_forgotten(cli: Run, lake: conroi.Lake) -
     (tag,) = cli("tag", "list", "lake", "--json").json
     assert (tag["name"], tag["version"]) == ("q3", 4)
     assert cli("tag", "list", "lake").out.splitlines()[1].split()[:2] == ["q3", "4"]
-    assert cli("tag", "delete", "lake", "q3").out == "Forgot q3, which named version 4.\n"
+    assert cli("tag", "delete", "lake", "q3").out == "Deleted q3, which named version 4.\n"
     assert cli("tag", "delete", "lake", "q3").code == 1
 
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.contract("C1")
 
 def test_a_table_is_made_from_the_columns_that_were_typed(cli: Run, lake: conroi.Lake) -> None:
     ran = cli("create", "lake/sales.items", "--schema", "id int64 key, day date not null, price decimal(10, 2)")
-    assert (ran.code, ran.out) == (0, "Made sales.items: 3 columns, key id.\n"), ran.err
+    assert (ran.code, ran.out) == (0, "Created sales.items: 3 columns, key id.\n"), ran.err
     made = lake["sales.items"]
     assert made.schema.equals(
         pa.schema(
@@ -58,7 +58,7 @@ def test_a_table_that_is_there_is_an_error_unless_it_may_be(cli: Run, lake: conr
     again = cli(*words)
     assert again.code == 1
     assert "'new' already" in again.err
-    assert cli(*words, "--if-not-exists").out == "new was there already, at version 1.\n"
+    assert cli(*words, "--if-not-exists").out == "new already exists, at version 1.\n"
     other = cli("create", "lake/new", "--schema", "id string", "--if-not-exists")
     assert other.code == 1
     assert lake.version == version

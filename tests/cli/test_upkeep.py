@@ -86,10 +86,10 @@ def test_expire_says_what_it_would_forget_and_forgets_it_with_yes(cli: Run, lake
     lake.tags.create("kept", 2)
     would = cli("expire", "lake", "--older-than", "0s", "--keep", 1, "--json").json
     assert (would["done"], would["removed"], would["kept"]) == (False, [1, 3], [2, 4])
-    assert "2 versions of the lake would be forgotten" in cli("expire", "lake", "--older-than", "0s", "--keep", 1).out
+    assert "2 versions of the lake would be expired" in cli("expire", "lake", "--older-than", "0s", "--keep", 1).out
     assert lake.at(version=3).version == 3
     ran = cli("expire", "lake", "--older-than", "0s", "--keep", 1, "--yes")
-    assert "2 versions of the lake forgotten, 2 kept" in ran.out
+    assert "2 versions of the lake expired, 2 kept" in ran.out
     assert cli("show", "lake@3").code == 1
     assert cli("count", "lake@kept/orders").out == "10\n"
     assert cli("expire", "lake", "--older-than", "soon").code == 1

@@ -71,7 +71,7 @@ def test_notebooks_show_what_the_command_line_shows(lake: conroi.Lake) -> None:
         "diff": (lake.diff(2, 5)._repr_html_(), "id=2"),
         "merge": (lake.merge("dev", dry_run=True)._repr_html_(), "Would merge dev@6"),
         "diagnosis": (lake.doctor()._repr_html_(), "Healthy."),
-        "expired": (lake.expire()._repr_html_(), "would be forgotten"),
+        "expired": (lake.expire()._repr_html_(), "would be expired"),
         "collected": (lake.gc()._repr_html_(), "would be deleted"),
     }
     for name, (text, said) in shown.items():

@@ -187,7 +187,7 @@ def test_a_migration_that_never_comes_to_an_end_says_so(old: conroi.Table) -> No
         old._files.objects.put(f"_versions/{next(next_version)}.manifest", b"somebody else's")
 
     faulty = FaultyObjects(old._files.objects, [call_after(write_one, "rename_if_absent", times=None)])
-    with pytest.raises(TooMuchContention, match="go on writing") as caught:
+    with pytest.raises(TooMuchContention, match="keep writing") as caught:
         migrate_manifest_names(files_on(faulty))
     assert "Stop all writers" in (caught.value.hint or "")
 

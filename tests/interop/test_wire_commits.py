@@ -171,7 +171,7 @@ def test_a_file_that_never_was_is_bad_input_and_not_to_be_tried_again(tmp_path: 
     lance.write_dataset(ROWS, str(root))
     mine = by_pylance(root, "mine", lambda d: d.insert(pa.table({"id": [10], "v": [1]})))
     (root / "data" / mine.wire.append.fragments[0].files[0].path).unlink()
-    with pytest.raises(conroi.InvalidInputError, match="which is not there"):
+    with pytest.raises(conroi.InvalidInputError, match="which does not exist"):
         conroi.commit(root, mine)
     assert ids(root) == list(range(10))
 

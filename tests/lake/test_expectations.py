@@ -93,7 +93,7 @@ def test_a_table_made_again_at_the_same_version_is_another_one(
     tx["orders"].append([ORDER])
     other.drop_table("rates")
     other.create_table("rates", [RATE])
-    with pytest.raises(conroi.ExpectedVersionMismatch, match="made again"):
+    with pytest.raises(conroi.ExpectedVersionMismatch, match="created again"):
         tx.commit()
 
 

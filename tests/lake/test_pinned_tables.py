@@ -287,7 +287,7 @@ def test_a_table_that_is_registered_again_is_another_one(empty: conroi.Lake):
     other = conroi.connect(empty.uri)
     location = other.deregister("r")
     other.register("r", location)
-    with pytest.raises(conroi.RetryableConflict, match="made again"):
+    with pytest.raises(conroi.RetryableConflict, match="created again"):
         tx.commit()
 
 

@@ -190,7 +190,7 @@ def test_dropped_and_made_again_is_another_table(lake: conroi.Lake, connect: Con
     with connect().begin("replace") as tx:
         tx.drop_table("b")
         tx.create_table("b", [{"id": 100}])
-    with pytest.raises(conroi.RetryableConflict, match="made again"):
+    with pytest.raises(conroi.RetryableConflict, match="created again"):
         stalled.commit()
     assert (ids(connect()["b"]), ids(old)) == ([100], [1])
     assert connect()["b"].uri != old.uri

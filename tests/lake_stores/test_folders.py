@@ -66,7 +66,7 @@ def test_a_store_that_does_not_know_the_lake_is_refused(
     """G2: never an empty lake, and nothing is made in that store."""
     new_lake(uri, store)
     other = sql_address("sqlite" if store.startswith("sqlite") else "postgresql", request)
-    with pytest.raises(conroi.InvalidInputError, match="does not know the lake") as refused:
+    with pytest.raises(conroi.InvalidInputError, match="does not have the lake") as refused:
         conroi.connect(uri, store=other)
     assert refused.value.hint
     assert lakes_in(other) == []
@@ -136,7 +136,7 @@ def test_a_detached_lake_is_read_without_a_store_and_attached_to_another(
     lake = new_lake(uri, store)
     assert detach(uri, store) == 2
     assert lakes_in(store) == []
-    with pytest.raises(conroi.NotFoundError, match="does not know"):
+    with pytest.raises(conroi.NotFoundError, match="does not have"):
         lake["t"].append([{"id": 3}])
     assert contents(conroi.connect(uri)) == {"t": [1, 2]}
     other = sql_address("sqlite", request)
@@ -225,7 +225,7 @@ def test_lakes_of_an_older_conroi_are_brought_up_to_date(store: str, uri: str, t
     assert lake.expire("60s", keep=1, dry_run=False).removed == ()
     lake["t"].append([{"id": 3}])
     assert contents(conroi.connect(uri)) == {"t": [1, 2, 3]}
-    with pytest.raises(conroi.InvalidInputError, match="does not know"):
+    with pytest.raises(conroi.InvalidInputError, match="does not have"):
         conroi.connect(copy, store=store)
 
 

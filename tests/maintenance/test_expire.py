@@ -162,7 +162,7 @@ def test_a_lake_at_a_version_cannot_be_cleaned(lake: conroi.Lake) -> None:
 def test_a_report_can_be_read(lake: conroi.Lake) -> None:
     make_older(lake.uri, hours=24 * 30)
     text = str(lake.expire(keep=2))
-    assert text.startswith("4 versions would be forgotten, 2 kept: 1-4\n  t: 1-3\n")
+    assert text.startswith("4 versions would be expired, 2 kept: 1-4\n  t: 1-3\n")
     assert "dry run" in text
 
 

@@ -144,7 +144,7 @@ def test_it_is_logged_before_it_is_done(table: conroi.Table, caplog: pytest.LogC
     with caplog.at_level(logging.INFO, "conroi"):
         removed = table.expire(keep=1, dry_run=False).removed
         gone = table.gc(dry_run=False).files
-    assert len([line for line in caplog.messages if line.startswith("forgetting version")]) == len(removed)
+    assert len([line for line in caplog.messages if line.startswith("expiring version")]) == len(removed)
     assert len([line for line in caplog.messages if line.startswith("deleting")]) == gone
 
 

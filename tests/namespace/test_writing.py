@@ -209,7 +209,7 @@ def test_a_version_of_pylance_whose_name_is_taken_after_it_was_published_is_fork
     path = lake["t"].uri
     hook = call_before(lambda _: lance.write_dataset(rows(50), path, mode="append"), "rename_if_absent")
     namespace = ConroiNamespace(faulty(lake.uri, [hook], only="t.lance"))
-    with pytest.raises(ln.InvalidTableStateError, match="Both are there"):
+    with pytest.raises(ln.InvalidTableStateError, match="Both exist"):
         namespace.create_table_version(ln.CreateTableVersionRequest(**staged(lake, "t")))
     assert ids(lake, "t") == [1, 7]
     assert ids_of(lance.dataset(path)) == [1, 50]

@@ -203,7 +203,7 @@ def test_a_table_that_was_made_again_is_another_table(tmp_path: Path):
     assert stream.step() == [3]
     lake.create_table("orders", rows(8, 9))
     stream = followed_on(stream, Follower(lake.uri, table="orders"))
-    with pytest.raises(conroi.NotFoundError, match="dropped and made again"):
+    with pytest.raises(conroi.NotFoundError, match="dropped and created again"):
         stream.step()
 
 

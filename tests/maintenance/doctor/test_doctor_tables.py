@@ -60,7 +60,7 @@ def test_a_key_that_pylance_doubled_is_named_with_the_keys(table: conroi.Table) 
     diagnosis = doctor(table)
     (finding,) = diagnosis.findings
     assert (finding.kind, finding.version) == ("duplicate-key", 3)
-    assert "1 keys (id) are there more than once: 7." in finding.what
+    assert "1 keys (id) occur more than once: 7." in finding.what
     assert not diagnosis.is_healthy
 
 
