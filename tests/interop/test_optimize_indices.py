@@ -157,7 +157,7 @@ def test_a_second_index_on_a_column_is_told_to_take_another_name(tmp_path: Path)
         table.create_index("id", "BITMAP")
     assert refused.value.hint is not None
     assert "name=" in refused.value.hint
-    assert "drops the one" in refused.value.hint
+    assert "drops the existing one" in refused.value.hint
     table = table.create_index("id", "BITMAP", name="second")
     assert set(table.indices) == {"id_idx", "second"}
 

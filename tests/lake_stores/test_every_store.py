@@ -237,7 +237,7 @@ def test_a_transaction_that_never_commits_blocks_nobody(lake: conroi.Lake, conne
 
 def test_a_lake_with_a_store_is_not_mistaken_for_another(connect: Connect, lake: conroi.Lake, tmp_path: Path):
     has_store = (tmp_path / "lake" / "__conroi.json").exists()
-    message = "does not know the lake|not in this one" if has_store else "keeps its history in its own folder"
+    message = "does not have the lake|not in this one" if has_store else "keeps its history in its own folder"
     with pytest.raises(conroi.InvalidInputError, match=message):
         conroi.connect(lake.uri, store=f"sqlite:///{tmp_path / 'other.db'}")
     if has_store:  # the folder alone can be read
