@@ -12,9 +12,9 @@ from pathlib import Path
 
 import conroi
 from conroi import errors, front
-from conroi.conflicts import page as conflicts
-from conroi.maintenance.doctor import page as doctor
 from tools import cli_page, merge_table
+from tools import conflicts_page as conflicts
+from tools import doctor_page as doctor
 
 DOCS = Path(__file__).parents[1] / "docs"
 

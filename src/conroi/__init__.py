@@ -10,6 +10,8 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from conroi.old_paths import install
+
 if TYPE_CHECKING:
     from conroi.front import *  # noqa: F403 (the list of public names is there)
 
@@ -47,3 +49,4 @@ class _FrontDoor(ModuleType):
 
 
 sys.modules[__name__].__class__ = _FrontDoor
+install()

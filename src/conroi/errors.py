@@ -40,7 +40,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from conroi.branching.results import Conflict
+    from conroi.branches.results import Conflict
     from conroi.conflicts.reason import Reason
 
 

@@ -5,10 +5,11 @@ uses that need none of them start fast.
 """
 
 from conroi import export
-from conroi.branching.diff import LakeDiff
-from conroi.branching.results import LakeMerge
+from conroi.branches.diff import LakeDiff
+from conroi.branches.results import LakeMerge
 from conroi.commit.change import CommitResult
-from conroi.data.literals import as_literal as literal
+from conroi.data.sql import as_literal as literal
+from conroi.doctor.findings import Diagnosis, Finding
 from conroi.environment import Environment
 from conroi.errors import (
     AlreadyExistsError,
@@ -40,18 +41,17 @@ from conroi.format.naming import ManifestNaming
 from conroi.format.transaction import Transaction as LanceTransaction
 from conroi.history import Commit
 from conroi.lake import Lake, LakeCommit, connect
-from conroi.lake_query import QueryResult
-from conroi.maintenance.doctor.findings import Diagnosis, Finding
 from conroi.maintenance.reports import Collected, Expired
-from conroi.merging.builder import MergeResult
+from conroi.merge.builder import MergeResult
 from conroi.opening import commit, create_table, open_table
-from conroi.refs.branches import Branch
-from conroi.retrying import retry
-from conroi.stores.leases import Lease, LeaseInfo
+from conroi.query import QueryResult
+from conroi.retry_policy import retry
+from conroi.snapshots.branch_names import Branch
 from conroi.table import Table
 from conroi.table_transaction import TableTransaction
 from conroi.transaction import Transaction, TransactionResult
 from conroi.version import __version__
+from conroi.versions.leases import Lease, LeaseInfo
 
 __all__ = [
     "AlreadyExistsError",

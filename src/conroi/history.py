@@ -8,16 +8,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 
-from conroi.commit.expiry import expired
-from conroi.commit.files import TableFiles
-from conroi.commit.snapshot import Snapshot, load_snapshot, load_transaction
 from conroi.environment import utc_time
 from conroi.errors import InvalidInputError, NotFoundError
 from conroi.format.naming import is_detached
-from conroi.refs.tags import Tags
-from conroi.stores.forgotten import Fate, fate
-from conroi.stores.objects import Objects
-from conroi.stores.versions import Located
+from conroi.snapshots.snapshot import Snapshot, load_snapshot, load_transaction
+from conroi.snapshots.table_storage import TableFiles, expired
+from conroi.snapshots.tags import Tags
+from conroi.storage.objects import Objects
+from conroi.versions.folder import Located
+from conroi.versions.retention import Fate, fate
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -12,50 +12,48 @@ from typing import TYPE_CHECKING, TypeVar
 import pyarrow as pa
 
 from conroi.arguments import checked_call, checked_calls
+from conroi.catalog.branches import table_of
 from conroi.catalog.catalog import Catalog, table_files
-from conroi.catalog.folder_heads import FolderHeads
-from conroi.catalog.forking import table_of
 from conroi.catalog.names import known_id, object_id, shown
 from conroi.catalog.opening import open_catalog
-from conroi.catalog.publishing import LakePublisher
-from conroi.catalog.records import Notes
+from conroi.catalog.publication import LakePublisher
+from conroi.catalog.replica_store import FolderHeads
 from conroi.catalog.rows import NAMESPACE, Row
-from conroi.catalog.state import LakeState
-from conroi.commit.backoff import pause_s
-from conroi.commit.files import TableFiles
-from conroi.commit.run import checked_texts
-from conroi.data.elsewhere import in_spark
+from conroi.catalog.state import LakeState, Notes
+from conroi.commit.execution import checked_texts
+from conroi.commit.fairness import pause_s
+from conroi.data.remote_rows import in_spark
+from conroi.display.grid import Listing, to_html
+from conroi.display.pages import lake_history_page, lake_page
 from conroi.environment import SYSTEM, Environment
 from conroi.errors import AlreadyExistsError, ConflictError, InvalidInputError, NotFoundError, about
 from conroi.history import find
+from conroi.inserts import locks_of
+from conroi.inserts.insert_locks import checked_address
+from conroi.jobs import LakeScopes
 from conroi.lake_branches import LakeBranches
 from conroi.lake_history import LakeCommit, lake_commit
 from conroi.lake_inserting import LakeInserts
 from conroi.lake_listing import LakeListing
-from conroi.lake_query import QueryParams, QueryResult, query
-from conroi.lake_scoped import LakeScopes
 from conroi.lake_upkeep import LakeUpkeep
-from conroi.locks import locks_of
-from conroi.locks.locks import checked_address
-from conroi.maintenance.durations import Duration
-from conroi.maintenance.mend import mend
+from conroi.maintenance.repair import mend
+from conroi.maintenance.reports import Duration
 from conroi.pickles import Reduced, reduced_lake
-from conroi.refs.branches import MAIN
-from conroi.retrying import Budget
-from conroi.stores.leases import Lease
+from conroi.query import QueryParams, QueryResult, query
+from conroi.retry_policy import Budget
+from conroi.snapshots.branch_names import MAIN
+from conroi.snapshots.table_storage import TableFiles
 from conroi.table import Table
 from conroi.transaction import Isolation, Transaction, TransactionResult
 from conroi.verbs.create import DEFAULT_DATA_FORMAT, check_same_table
-from conroi.views.grid import to_html
-from conroi.views.listing import Listing
-from conroi.views.pages import lake_history_page, lake_page
+from conroi.versions.leases import Lease
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from conroi.data.incoming import Data
-    from conroi.data.writing import Progress
-    from conroi.maintenance.doctor import Diagnosis
+    from conroi.data.writer import Progress
+    from conroi.doctor import Diagnosis
     from conroi.spark.sql import Statement
 
 _log = logging.getLogger(__name__)
@@ -268,7 +266,7 @@ class Lake(LakeListing, LakeInserts, LakeScopes, LakeBranches, LakeUpkeep):
         >>> conroi.connect("memory://doctor-example").doctor().is_healthy
         True
         """
-        from conroi.maintenance.doctor import examine_lake
+        from conroi.doctor import examine_lake
 
         self._refuse_pinned()
         main = self._catalog.main

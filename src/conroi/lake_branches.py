@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from conroi.arguments import checked_calls
-from conroi.branching.branches import Branches
+from conroi.branches.branches import Branches
 from conroi.catalog.branches import BranchedLake
 from conroi.catalog.catalog import Catalog
 from conroi.catalog.lance_tags import LakeTags, protection_of
 from conroi.catalog.state import LakeState
-from conroi.commit.files import TableFiles
 from conroi.errors import InvalidInputError, NotFoundError, UnsupportedError
-from conroi.locks import locks_of
-from conroi.refs.tags import Tags
+from conroi.inserts import locks_of
+from conroi.snapshots.table_storage import TableFiles
+from conroi.snapshots.tags import Tags
 
 if TYPE_CHECKING:
-    from conroi.branching.diff import LakeDiff
-    from conroi.branching.results import LakeMerge, Prefer
+    from conroi.branches.diff import LakeDiff
+    from conroi.branches.results import LakeMerge, Prefer
     from conroi.lake import Lake
 
 
@@ -122,7 +122,7 @@ class LakeBranches:
 
         Each is a branch, a tag, a version of this lake, or a lake. Only files that differ are read.
         """
-        from conroi.branching.diff import lake_diff
+        from conroi.branches.diff import lake_diff
 
         return lake_diff(self.resolve(a), self.resolve(b), keys=keys)
 
@@ -141,7 +141,7 @@ class LakeBranches:
         Where both changed the same thing, MergeConflict lists it by table and key, unless `prefer` decides: "source",
         "target", or a function that gets each conflict and returns one of the two.
         """
-        from conroi.branching.merging import merge
+        from conroi.branches.merge import merge
 
         target = cast("Lake", self) if into is None else self.branch(into)
         return merge(self.resolve(source), target, dry_run=dry_run, prefer=prefer, message=message, author=author)

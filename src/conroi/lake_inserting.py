@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING, Any, cast
 from conroi.arguments import checked_calls
 from conroi.catalog.catalog import Catalog
 from conroi.catalog.names import object_id
-from conroi.catalog.publishing import Order, Publishing
-from conroi.catalog.records import Notes
+from conroi.catalog.publication import Order, Publishing
 from conroi.catalog.rows import Row
-from conroi.catalog.state import SETTINGS
-from conroi.commit.files import TableFiles
-from conroi.data.elsewhere import from_elsewhere
+from conroi.catalog.state import SETTINGS, Notes
 from conroi.data.incoming import is_one_shot, to_reader
+from conroi.data.remote_rows import from_elsewhere
 from conroi.errors import AlreadyExistsError
-from conroi.inserting import Insert, Remains, insert
-from conroi.locks import InsertLock, LockInfo, Mode, locks_of
-from conroi.locks.locks import SETTING, checked_mode
+from conroi.insertion import Insert, Remains, insert
+from conroi.inserts import InsertLock, LockInfo, Mode, locks_of
+from conroi.inserts.insert_locks import SETTING, checked_mode
+from conroi.snapshots.table_storage import TableFiles
 from conroi.table import Table
 
 if TYPE_CHECKING:

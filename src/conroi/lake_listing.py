@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, cast
 
 from conroi.arguments import checked_calls
 from conroi.catalog.catalog import Catalog, location_of
-from conroi.catalog.creating import found_row
+from conroi.catalog.external_participant import make_final
+from conroi.catalog.folder_kinds import MANIFEST
+from conroi.catalog.folders import found_row, releasing
 from conroi.catalog.names import object_id, shown
-from conroi.catalog.opening import MANIFEST
-from conroi.catalog.ownership import releasing
-from conroi.catalog.prebuilt import make_final
-from conroi.catalog.publishing import Order, Publishing
-from conroi.catalog.records import Notes
+from conroi.catalog.publication import Order, Publishing
 from conroi.catalog.rows import NAMESPACE, Row
-from conroi.catalog.state import LakeState
+from conroi.catalog.state import LakeState, Notes
 from conroi.errors import AlreadyExistsError, CorruptionError, InvalidInputError, NotFoundError
 from conroi.format.naming import check_relative_path
 from conroi.table import Table

@@ -5,17 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from conroi.arguments import checked_calls
-from conroi.commit.expiry import expired
-from conroi.commit.files import TableFiles
-from conroi.commit.forked import holder_of
 from conroi.errors import NotFoundError
-from conroi.maintenance.collecting import MIN_AGE
-from conroi.maintenance.durations import Duration, lease_seconds
-from conroi.maintenance.expiring import KEEP, OLDER_THAN
-from conroi.maintenance.reports import Collected, Expired
-from conroi.maintenance.versions import live_leases
-from conroi.stores.leases import Lease, LeaseInfo
-from conroi.stores.objects import Objects
+from conroi.maintenance.collection import MIN_AGE
+from conroi.maintenance.expiry import KEEP, OLDER_THAN, live_leases
+from conroi.maintenance.reports import Collected, Duration, Expired, lease_seconds
+from conroi.snapshots.branch_storage import holder_of
+from conroi.snapshots.table_storage import TableFiles, expired
+from conroi.storage.objects import Objects
+from conroi.versions.leases import Lease, LeaseInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,7 +81,7 @@ class LakeUpkeep:
         The newest `keep`, tagged ones and what branches need stay. By default it is a dry run. `progress` is called
         with the number of tables processed. See docs/maintenance.md.
         """
-        from conroi.maintenance.lake_expiring import expire_lake
+        from conroi.maintenance.lake_expiry import expire_lake
 
         self._refuse_pinned()
         return expire_lake(self._catalog, older_than=older_than, keep=keep, dry_run=dry_run, progress=progress)
@@ -101,7 +98,7 @@ class LakeUpkeep:
         Files staged by running writers are safe while they are younger; a writer that takes longer detects the deletion
         before it commits, and repeats its work. `progress` is called with the number of folders processed.
         """
-        from conroi.maintenance.lake_collecting import collect_lake
+        from conroi.maintenance.lake_collection import collect_lake
 
         self._refuse_pinned()
         return collect_lake(self._catalog, min_age=min_age, dry_run=dry_run, progress=progress)

@@ -11,17 +11,15 @@ import pyarrow as pa
 
 from conroi import operations
 from conroi.arguments import checked_table_call
-from conroi.catalog.forking import table_of
-from conroi.catalog.inside import split_inside
+from conroi.catalog.branches import table_of
+from conroi.catalog.opening import split_inside
+from conroi.commit.attribution import naming_the_winner
 from conroi.commit.change import Change, CommitOptions, CommitResult
-from conroi.commit.deletions import affected_rows
-from conroi.commit.files import TableFiles
+from conroi.commit.execution import COMMIT_RETRIES, checked_retries, checked_texts
 from conroi.commit.loop import commit as commit_change
-from conroi.commit.run import COMMIT_RETRIES, checked_retries, checked_texts
-from conroi.commit.winning import naming_the_winner
 from conroi.conflicts import Staged
 from conroi.data.incoming import Data
-from conroi.data.writing import Progress
+from conroi.data.writer import Progress
 from conroi.environment import SYSTEM, Environment
 from conroi.errors import AlreadyExistsError, InvalidInputError, NotFoundError, UnsupportedError, about
 from conroi.format.manifest import Manifest
@@ -29,15 +27,17 @@ from conroi.format.naming import ManifestNaming
 from conroi.format.transaction import COMMIT_MESSAGE_PROPERTY, Transaction
 from conroi.history import find
 from conroi.lake import Lake, connect
-from conroi.stores.addresses import open_records, split_uri
-from conroi.stores.bases import allow_bases as name_bases
-from conroi.stores.external_versions import ExternalVersions
-from conroi.stores.objects import open_objects
-from conroi.stores.putters import CommitLock, LockedPut, Put, PutNew, RenameIfAbsent
-from conroi.stores.records import RecordStore
-from conroi.stores.versions import FolderVersions
+from conroi.snapshots.deletions import affected_rows
+from conroi.snapshots.table_storage import TableFiles
+from conroi.storage.base_paths import allow_bases as name_bases
+from conroi.storage.objects import open_objects
 from conroi.table import Table
 from conroi.verbs.create import DEFAULT_DATA_FORMAT, check_same_table, create
+from conroi.versions.addresses import open_records, split_uri
+from conroi.versions.conditional_put import CommitLock, LockedPut, Put, PutNew, RenameIfAbsent
+from conroi.versions.external import ExternalVersions
+from conroi.versions.folder import FolderVersions
+from conroi.versions.records import RecordStore
 
 Uri = str | os.PathLike[str]
 Store = str | RecordStore

@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from conroi.catalog.catalog import LakeTableFiles
-from conroi.catalog.folder_heads import FolderHeads
-from conroi.catalog.manifest_heads import ManifestHeads
+from conroi.catalog.manifest_store import ManifestHeads
+from conroi.catalog.replica_store import FolderHeads
 from conroi.errors import UnsupportedError
 from conroi.format.naming import is_detached
-from conroi.locks import locks_of
-from conroi.stores.putters import ConditionalPut
-from conroi.stores.versions import FolderVersions
+from conroi.inserts import locks_of
+from conroi.versions.conditional_put import ConditionalPut
+from conroi.versions.folder import FolderVersions
 
 if TYPE_CHECKING:
     from conroi.lake import Lake

@@ -11,43 +11,41 @@ from uuid import UUID
 
 from conroi import verbs
 from conroi.arguments import checked_calls
-from conroi.commit.migration import migrate_manifest_names
-from conroi.commit.run import How, checked_texts, run
-from conroi.commit.snapshot import Snapshot
+from conroi.commit.execution import How, checked_texts, run
+from conroi.commit.fairness import Turns
 from conroi.data.columns import Columns as NewValues
-from conroi.data.elsewhere import in_spark
-from conroi.data.finding import find_rows
 from conroi.data.incoming import Data, Once
-from conroi.data.literals import Params, bound, bound_values
-from conroi.data.pinned import Pinned
-from conroi.data.predicates import Predicate
-from conroi.data.writing import Progress
+from conroi.data.predicates import Predicate, find_rows
+from conroi.data.remote_rows import in_spark
+from conroi.data.sql import Params, bound, bound_values
+from conroi.data.table_version import Pinned
+from conroi.data.writer import Progress
 from conroi.errors import ConroiError, InvalidInputError, about
 from conroi.maintenance.auto_compaction import compact_after
-from conroi.maintenance.collecting import MIN_AGE
-from conroi.maintenance.durations import Duration
-from conroi.maintenance.expiring import KEEP, OLDER_THAN
-from conroi.maintenance.reports import Collected, Expired
-from conroi.maintenance.versions import live_leases
-from conroi.merging.builder import MergeBuilder, source_rows
-from conroi.merging.request import checked_on
+from conroi.maintenance.collection import MIN_AGE
+from conroi.maintenance.expiry import KEEP, OLDER_THAN, live_leases
+from conroi.maintenance.naming_migration import migrate_manifest_names
+from conroi.maintenance.reports import Collected, Duration, Expired
+from conroi.merge.builder import MergeBuilder, source_rows
+from conroi.merge.request import checked_on
 from conroi.pickles import Reduced, reduced_table
-from conroi.reading import ReadableTable
-from conroi.stores.leases import LeaseInfo
+from conroi.reader import ReadableTable
+from conroi.snapshots.snapshot import Snapshot
 from conroi.verbs.columns import ColumnChange, NewColumns, compute_here
 from conroi.verbs.compact import CompactOptions, lost_by, rewrite_here
 from conroi.verbs.plan import IfMoved, Plan, Preparing
 from conroi.verbs.settings import Values
 from conroi.verbs.update import Mode
+from conroi.versions.leases import LeaseInfo
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from conroi.branching.diff import TableDiff
-    from conroi.maintenance.doctor import Diagnosis
+    from conroi.branches.diff import TableDiff
+    from conroi.doctor import Diagnosis
     from conroi.opening import Store
-    from conroi.stores.putters import CommitLock, Put
     from conroi.table_transaction import TableTransaction
+    from conroi.versions.conditional_put import CommitLock, Put
 
 
 _log = logging.getLogger(__name__)
@@ -84,7 +82,7 @@ class Table(ReadableTable):
 
     def _at_head(self, head: Snapshot) -> Pinned:
         """This handle, with its open resources, if it is pinned at the newest version."""
-        is_contended = self._files.publisher is None and self._files.turns.is_contended()
+        is_contended = self._files.publisher is None and self._files.kept(Turns).is_contended()
         if head is self._pinned.snapshot and not is_contended:
             return self._pinned
         return Pinned(self._files, head, self._pinned, is_contended=is_contended)
@@ -130,7 +128,7 @@ class Table(ReadableTable):
         >>> print(newer.diff(1).keys)
         1 inserted, 1 updated
         """
-        from conroi.branching.diff import table_diff
+        from conroi.branches.diff import table_diff
 
         before, after = self._version_of(a), self if b is None else self._version_of(b)
         with about(self.uri):
@@ -210,7 +208,7 @@ class Table(ReadableTable):
         """Insert rows with consecutive row ids, under the table's insert lock: see lake.insert(). For tables of a
         lake.
         """
-        from conroi.table_inserting import insert_into
+        from conroi.insertion import insert_into
 
         done = insert_into(self._files, data, chunk_rows=chunk_rows, wait_s=wait_s, message=message)
         return Table(self._files, done, self._pinned)
@@ -475,7 +473,7 @@ class Table(ReadableTable):
 
         For a table in a lake, only what concerns this table. `deep` also reads all rows of all versions.
         """
-        from conroi.maintenance.doctor import examine_table
+        from conroi.doctor import examine_table
 
         with about(self.uri):
             return examine_table(self._files, fix=fix, deep=deep, progress=progress)
@@ -485,7 +483,7 @@ class Table(ReadableTable):
 
         By default it is a dry run. For a standalone table; a lake has lake.expire().
         """
-        from conroi.maintenance.expiring import expire_table
+        from conroi.maintenance.expiry import expire_table
 
         with about(self.uri):
             return expire_table(self._files, older_than=older_than, keep=keep, dry_run=dry_run)
@@ -501,7 +499,7 @@ class Table(ReadableTable):
 
         For a standalone table; a lake has lake.gc().
         """
-        from conroi.maintenance.table_collecting import collect_table
+        from conroi.maintenance.collection import collect_table
 
         with about(self.uri):
             return collect_table(self._files, min_age=min_age, dry_run=dry_run, progress=progress)

@@ -7,22 +7,22 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 
 from conroi.arguments import checked_calls
+from conroi.commit.attribution import naming_the_winner
 from conroi.commit.change import Change, CommitOptions
-from conroi.commit.files import TableFiles
+from conroi.commit.execution import COMMIT_RETRIES, checked_retries, checked_texts
+from conroi.commit.idempotency import IDEMPOTENCY, DoneBefore, OnceKey
 from conroi.commit.loop import commit
-from conroi.commit.once import IDEMPOTENCY, DoneBefore, OnceKey
-from conroi.commit.run import COMMIT_RETRIES, checked_retries, checked_texts
-from conroi.commit.snapshot import Snapshot
-from conroi.commit.winning import naming_the_winner
 from conroi.environment import moment
 from conroi.errors import ClosedError, about
+from conroi.folding import Statements
 from conroi.format.naming import is_detached
 from conroi.format.transaction import COMMIT_MESSAGE_PROPERTY
-from conroi.handles import Handle, Life, TransactionTable, VersionsUpTo
 from conroi.maintenance.auto_compaction import compact_after
-from conroi.staging import Statements
-from conroi.stores.leases import Lease
+from conroi.snapshots.snapshot import Snapshot
+from conroi.snapshots.table_storage import TableFiles
+from conroi.staged_table import Handle, Life, TransactionTable, VersionsUpTo
 from conroi.verbs.plan import all_of
+from conroi.versions.leases import Lease
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,40 +15,40 @@ from typing import TYPE_CHECKING, Literal
 import pyarrow as pa
 
 from conroi.arguments import checked_calls
-from conroi.catalog.amendments import Amendment
 from conroi.catalog.catalog import Catalog, LakeTableFiles, table_files
-from conroi.catalog.expectations import Expectation, ListingExpectation, TagsExpectation
-from conroi.catalog.heads import Published
+from conroi.catalog.folders import mark_created
 from conroi.catalog.names import known_id, object_id, parents, shown
-from conroi.catalog.ownership import mark_created
-from conroi.catalog.part import Wanted
-from conroi.catalog.publishing import PATIENCE_S, RETRIES, LakePublisher, Order, Publishing
-from conroi.catalog.records import IDEMPOTENCY, Notes
-from conroi.catalog.renaming import Named, Names
-from conroi.catalog.rows import Row
+from conroi.catalog.participant import Wanted
+from conroi.catalog.preconditions import Expectation, ListingExpectation, TagsExpectation
+from conroi.catalog.publication import PATIENCE_S, RETRIES, LakePublisher, Order, Publishing
+from conroi.catalog.renames import Named, Names
+from conroi.catalog.rows import Amendment, Row
+from conroi.catalog.state import Notes
+from conroi.catalog.store import Published
 from conroi.commit.change import Change
-from conroi.commit.expiry import version_in_use
-from conroi.commit.run import checked_retries, checked_texts
-from conroi.data.elsewhere import in_spark
+from conroi.commit.execution import checked_retries, checked_texts
+from conroi.commit.idempotency import IDEMPOTENCY
+from conroi.data.remote_rows import in_spark
 from conroi.environment import Moment, moment
 from conroi.errors import AlreadyExistsError, ClosedError, InvalidInputError, NotFoundError, about
+from conroi.folding import Statements
 from conroi.format.fields import key_columns
 from conroi.format.schema import schema_from_fields
-from conroi.handles import Handle, Life, TransactionTable, VersionsUpTo
-from conroi.lake_query import QueryParams, QueryResult, query
 from conroi.maintenance.auto_compaction import compact_after
-from conroi.parallel import stays_in_process
-from conroi.retrying import UNLIMITED, checked_timeout
-from conroi.staging import Statements
-from conroi.stores.leases import Lease
+from conroi.query import QueryParams, QueryResult, query
+from conroi.retry_policy import UNLIMITED, checked_timeout
+from conroi.snapshots.table_storage import version_in_use
+from conroi.staged_table import Handle, Life, TransactionTable, VersionsUpTo
+from conroi.storage.parallel import stays_in_process
 from conroi.transaction_lower import LowerLayer
 from conroi.verbs.create import DEFAULT_DATA_FORMAT, check_same_table, create
+from conroi.versions.leases import Lease
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from conroi.data.incoming import Data
-    from conroi.data.writing import Progress
+    from conroi.data.writer import Progress
     from conroi.spark.sql import Statement
 
 Isolation = Literal["snapshot", "serializable"]

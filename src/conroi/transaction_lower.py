@@ -8,20 +8,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from conroi.arguments import checked_calls
-from conroi.catalog.amendments import Amendment
 from conroi.catalog.catalog import Catalog, LakeTableFiles, table_files
-from conroi.catalog.creating import new_row
+from conroi.catalog.folders import mark_created, new_row
 from conroi.catalog.names import object_id, shown
-from conroi.catalog.ownership import mark_created
-from conroi.catalog.publishing import LakePublisher
-from conroi.catalog.records import Notes
-from conroi.catalog.renaming import Names
-from conroi.catalog.rows import Row
-from conroi.catalog.state import LakeState
+from conroi.catalog.publication import LakePublisher
+from conroi.catalog.renames import Names
+from conroi.catalog.rows import Amendment, Row
+from conroi.catalog.state import LakeState, Notes
 from conroi.commit.change import Change
 from conroi.errors import about
-from conroi.handles import Handle, Life
-from conroi.staging import Statements
+from conroi.folding import Statements
+from conroi.staged_table import Handle, Life
 from conroi.verbs.plan import Plan
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import conroi
-from conroi.maintenance.roots import lines_of, rows_of
-from conroi.maintenance.versions import listed_versions
-from conroi.stores.ages import settable_times
-from conroi.stores.objects import Objects
+from conroi.maintenance.expiry import listed_versions
+from conroi.maintenance.reachability import lines_of, rows_of
+from conroi.storage.local_folders import settable_times
+from conroi.storage.objects import Objects
 from conroi.testing import CountingObjects, Meter, WrappedObjects, connect_through
 from tests.maintenance.aging import files_below, make_older
 

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 
 import conroi
-from conroi.catalog.publishing import Order, Publishing
-from conroi.catalog.records import Notes
+from conroi.catalog.publication import Order, Publishing
 from conroi.catalog.rows import TABLE, Row
-from conroi.commit.pins import Pin
+from conroi.catalog.state import Notes
 from conroi.format.manifest_file import decode_manifest_file
+from conroi.snapshots.pin import Pin
 from conroi.testing import CountingObjects, Meter, connect_through
 from tests.branches.conftest import numbers
 from tests.support.together import Meet, together
@@ -252,7 +252,7 @@ def test_a_branch_is_forked_right_after_its_past_was_looked_at(lake: conroi.Lake
 def test_a_namespace_of_a_branch_serves_pylance(lake: conroi.Lake, dev: conroi.Lake) -> None:
     from lance_namespace import ListNamespacesRequest, ListTablesRequest
 
-    from conroi.catalog.namespace import ConroiNamespace
+    from conroi.namespace.namespace import ConroiNamespace
 
     served = ConroiNamespace(dev)
     assert lance.dataset(namespace_client=served, table_id=["log"]).count_rows() == 2  # nobody has written it there

@@ -9,10 +9,10 @@ import lance
 import pytest
 
 import conroi
-from conroi.branching.branches import Branches
-from conroi.refs.branches import Branch
-from conroi.refs.tags import Tags
-from conroi.stores.ages import other_ages
+from conroi.branches.branches import Branches
+from conroi.snapshots.branch_names import Branch
+from conroi.snapshots.tags import Tags
+from conroi.versions.retention import other_ages
 from tests.branches.conftest import numbers
 from tests.support.together import Meet, together
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from conroi.branching.plan import UNKNOWN, TableFact, is_changed, plan
-from conroi.branching.results import Choice, Conflict
+from conroi.branches.plan import UNKNOWN, TableFact, is_changed, plan
+from conroi.branches.results import Choice, Conflict
 
 State = dict[str, str]
 """By identity: `name=content`."""

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import conroi
-from conroi.stores.ages import other_ages
-from conroi.stores.objects import Objects
+from conroi.storage.objects import Objects
 from conroi.testing import FaultyObjects, Request, call_before, connect_through
+from conroi.versions.retention import other_ages
 from tests.branches.conftest import numbers, texts, upsert
 from tests.lake.conftest import paused_before_publication, while_paused
 from tests.support.together import Meet, together

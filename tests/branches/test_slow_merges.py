@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import conroi
-from conroi.stores.ages import other_ages
 from conroi.testing import SeededEnvironment
+from conroi.versions.retention import other_ages
 
 pytestmark = pytest.mark.contract("B12", "M3")
 

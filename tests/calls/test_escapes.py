@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 import conroi
-from conroi.catalog.publishing import Order, Publishing
-from conroi.catalog.records import Notes
+from conroi.catalog.publication import Order, Publishing
+from conroi.catalog.state import Notes
 from conroi.cli import main
 from conroi.errors import visible
 

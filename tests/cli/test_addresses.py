@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 import conroi
-from conroi.cli.addresses import Address, parsed
+from conroi.cli.session import Address, parsed
 from tests.cli.conftest import Run
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import conroi
-from conroi.cli.hints import in_commands
+from conroi.cli.failures import in_commands
 from conroi.conflicts.catalog import CATALOG
 from tests.cli.conftest import Run
 from tests.support.source import conroi_modules

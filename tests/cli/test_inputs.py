@@ -15,7 +15,7 @@ import pytest
 from pyarrow import parquet
 
 import conroi
-from conroi.cli.json_arrays import ArrayLines
+from conroi.cli.text_files import ArrayLines
 from tests.cli.conftest import ENTRY_POINT, Run
 
 pytestmark = pytest.mark.contract("C2")
@@ -143,12 +143,12 @@ def test_what_is_no_array_of_objects_is_refused(cli: Run, lake: conroi.Lake, tex
 
 
 def test_an_array_is_cut_at_any_byte_of_a_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
-    from conroi.cli import json_arrays
+    from conroi.cli import text_files
 
     odd = [{"a": '\\"],{', "b": [1, {"c": "x\\\\"}]}, {"a": "é", "b": []}]
     text = json.dumps(odd, indent=1, ensure_ascii=False).encode()
     for size in (1, 2, 3, 7):
-        monkeypatch.setattr(json_arrays, "CHUNK", size)
+        monkeypatch.setattr(text_files, "CHUNK", size)
         lines = ArrayLines(io.BytesIO(text)).read().splitlines()
         assert [json.loads(line) for line in lines if line.strip()] == odd
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 import conroi
-from conroi.lake_changes import lake_changes
-from conroi.views.graph import Node, draw
+from conroi.cli.graph import Node, draw
+from conroi.lake_history import lake_changes
 from tests.cli.conftest import Run
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from conroi.cli.failures import UsageProblem
 from conroi.cli.schemas import parsed_schema, parsed_type
-from conroi.cli.usage import UsageProblem
 
 pytestmark = pytest.mark.contract("C1")
 

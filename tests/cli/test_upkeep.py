@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import conroi
-from conroi.stores.ages import other_ages
+from conroi.versions.retention import other_ages
 from tests.cli.conftest import Run
 
 

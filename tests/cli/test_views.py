@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 import conroi
-from conroi.cli.completion import addresses
-from conroi.views.grid import grid, to_html
-from conroi.views.words import changed_rows, moment, number, plain, plural, size, value
+from conroi.cli.options import addresses
+from conroi.display.grid import grid, to_html
+from conroi.display.words import changed_rows, moment, number, plain, plural, size, value
 from tests.cli.conftest import Run
 
 

@@ -18,8 +18,8 @@ from collections.abc import Callable
 import lance_namespace
 
 import conroi
-from conroi.catalog.namespace import ConroiNamespace
-from conroi.stores.objects import Objects
+from conroi.namespace.namespace import ConroiNamespace
+from conroi.storage.objects import Objects
 from conroi.testing import FaultyObjects, Request, call_before, connect_through
 from tests.support.instruments import CloudLike
 

@@ -14,10 +14,10 @@ import pytest
 
 import conroi
 from conroi import CommitStateUnknown, StoreError, StoreUnavailable
-from conroi.commit.putting import Putting
+from conroi.commit.conditional_put import Putting
 from conroi.format.naming import ManifestNaming
-from conroi.stores.ages import settable_times
-from conroi.stores.objects import Objects, open_objects
+from conroi.storage.local_folders import settable_times
+from conroi.storage.objects import Objects, open_objects
 from conroi.testing import Fault, FaultyObjects, Script, call_after, call_before, connect_through
 from tests.external.tables import faulty_table
 from tests.external.tables import rows as numbers

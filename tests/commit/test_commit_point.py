@@ -14,8 +14,8 @@ import pytest
 
 import conroi
 from conroi import CommitStateUnknown, CorruptionError, StoreUnavailable
-from conroi.stores import cloud_objects
-from conroi.stores.objects import NameTaken, Objects, open_objects
+from conroi.storage import cloud
+from conroi.storage.objects import NameTaken, Objects, open_objects
 from conroi.testing import FaultyObjects, Script, call_after, call_before, connect_through
 from tests.external.crashing import FINAL
 from tests.external.tables import faulty_table
@@ -93,7 +93,7 @@ def test_a_name_that_stays_busy_is_no_name_that_is_taken(server: Server) -> None
     server.statuses = [409] * 100
     with pytest.raises(StoreUnavailable, match="409 ConditionalRequestConflict"):
         objects_on(server).put_if_absent("_versions/1.manifest", b"abc")
-    assert server.asked == cloud_objects.CONFLICT_ATTEMPTS
+    assert server.asked == cloud.CONFLICT_ATTEMPTS
 
 
 @pytest.mark.contract("T18")

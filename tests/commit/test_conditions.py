@@ -9,9 +9,9 @@ import pytest
 
 import conroi
 from conroi.errors import StoreUnavailable, UnsupportedError
-from conroi.stores import probing
-from conroi.stores.file_lock import FileLock
-from conroi.stores.objects import open_objects
+from conroi.locks.file import FileLock
+from conroi.storage import cloud
+from conroi.storage.objects import open_objects
 from conroi.table import Table
 from conroi.testing import CountingObjects, FaultyObjects, fail, lose_answer
 from tests.support.instruments import CloudLike, files_on, table_on
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.contract("U10")
 
 @pytest.fixture(autouse=True)
 def nothing_is_proven(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probing, "_proven", set[object]())
+    monkeypatch.setattr(cloud, "_proven", set[object]())
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_there_a_lock_or_a_store_is_enough(rclone: S3Server, tmp_path: Path) -> 
 def test_it_costs_one_request_for_each_bucket_and_process(seaweedfs: S3Server) -> None:
     uri = seaweedfs.new_uri()
     conroi.create_table(uri, [{"n": 1}], storage_options=seaweedfs.options)
-    probing._proven.clear()
+    cloud._proven.clear()
     counting = CountingObjects(open_objects(uri, seaweedfs.options))
     files = files_on(counting)
     table = Table(files, files.head())
@@ -77,10 +77,10 @@ def test_it_costs_one_request_for_each_bucket_and_process(seaweedfs: S3Server) -
 def test_a_probe_without_an_answer_is_sent_again(seaweedfs: S3Server) -> None:
     uri = seaweedfs.new_uri()
     conroi.create_table(uri, [{"n": 1}], storage_options=seaweedfs.options)
-    probing._proven.clear()
+    cloud._proven.clear()
     faulty = FaultyObjects(open_objects(uri, seaweedfs.options), [lose_answer("put_if_absent", "_transactions/*")])
     assert table_on(faulty).append([{"n": 2}]).version == 2
-    probing._proven.clear()
+    cloud._proven.clear()
     dead = FaultyObjects(open_objects(uri, seaweedfs.options), [fail("put_if_absent", "_transactions/*", times=9)])
     with pytest.raises(StoreUnavailable):
         table_on(dead).append([{"n": 3}])

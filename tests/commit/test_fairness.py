@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import conroi
-from conroi.stores.objects import Objects, open_objects
+from conroi.storage.objects import Objects, open_objects
 from conroi.testing import connect_through
 from tests.support.instruments import CloudLike, table_on
 from tests.support.schedule import Schedule, ScheduledEnvironment, ScheduledObjects, scheduled
@@ -148,7 +148,7 @@ def test_equal_writers_get_equal_shares(kind: str, distance: str) -> None:
 def test_control_without_a_look_for_those_that_wait_the_fastest_wins_every_race(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    turns = importlib.import_module("conroi.commit.turns").Turns
+    turns = importlib.import_module("conroi.commit.fairness").Turns
     for name in ("is_contended", "is_look_due"):
         monkeypatch.setattr(turns, name, lambda *_: False)  # pyright: ignore[reportUnknownLambdaType]
     found = shares(run("lake", "far", seconds=3.0))

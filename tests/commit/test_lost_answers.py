@@ -11,16 +11,16 @@ import pytest
 
 import conroi
 from conroi import AlreadyExistsError, CommitStateUnknown, LanceTransaction, StoreError, StoreUnavailable
-from conroi.commit import loop, pending, putting
-from conroi.commit.putting import RESENDS
-from conroi.commit.snapshot import Snapshot, load_transaction
+from conroi.commit import attempt, conditional_put, loop
+from conroi.commit.conditional_put import RESENDS
 from conroi.format import lance_pb2 as pb
 from conroi.format.naming import ManifestNaming
-from conroi.stores.objects import NameTaken, Objects, open_objects
-from conroi.stores.putters import ConditionalPut, LockedPut, PutNew, RenameIfAbsent
+from conroi.snapshots.snapshot import Snapshot, load_transaction
+from conroi.storage.objects import NameTaken, Objects, open_objects
 from conroi.table import Table
 from conroi.testing import Fault, FaultyObjects, Request, Script, call_after, call_before, fail, lose_answer
 from conroi.verbs.create import create
+from conroi.versions.conditional_put import ConditionalPut, LockedPut, PutNew, RenameIfAbsent
 from tests.support.instruments import files_on, table_on
 from tests.support.refusals import files_of
 from tests.support.transactions import reserve_fragments
@@ -300,8 +300,8 @@ def test_control_a_writer_that_does_not_know_its_own_version_doubles_the_rows(
         wire.uuid = "somebody else"
         return LanceTransaction(wire)
 
-    monkeypatch.setattr(pending, "load_transaction", with_another_id)
-    monkeypatch.setattr(putting, "load_transaction", with_another_id)
+    monkeypatch.setattr(attempt, "load_transaction", with_another_id)
+    monkeypatch.setattr(conditional_put, "load_transaction", with_another_id)
     writer, _ = faulty_table(table, lose_answer("put_if_absent", MANIFESTS))
     assert rows(writer.append([{"id": 3, "v": 30}])) == [(1, 10), (2, 20), (3, 30), (3, 30)]
 

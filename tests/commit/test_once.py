@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import conroi
-from conroi.commit.once import KEYS_DIR
-from conroi.stores.objects import open_objects
+from conroi.commit.idempotency import KEYS_DIR
+from conroi.storage.objects import open_objects
 from conroi.testing import CountingObjects
 from tests.spark.support import by_pylance
 from tests.support.instruments import table_on

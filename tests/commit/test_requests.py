@@ -15,9 +15,9 @@ import pytest
 import conroi
 from conroi.environment import SYSTEM, moment
 from conroi.format.naming import ManifestNaming
-from conroi.stores.objects import open_objects
-from conroi.stores.versions import FolderVersions, Located
+from conroi.storage.objects import open_objects
 from conroi.testing import CountingObjects
+from conroi.versions.folder import FolderVersions, Located
 from tests.support.instruments import CloudLike, table_on
 
 pytestmark = pytest.mark.contract("W5")

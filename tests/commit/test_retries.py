@@ -8,9 +8,8 @@ import pytest
 
 import conroi
 from conroi import IncompatibleConflict, RetryableConflict, TooMuchContention
-from conroi.commit.backoff import FREE_RETRIES, LONGEST_S, MOST_DOUBLINGS, pause_s
-from conroi.commit.baton import BATON_PATH
 from conroi.commit.change import CommitOptions
+from conroi.commit.fairness import BATON_PATH, FREE_RETRIES, LONGEST_S, MOST_DOUBLINGS, pause_s
 from conroi.commit.loop import commit
 from conroi.testing import CountingObjects, FaultyObjects, SeededEnvironment, call_before
 from conroi.verbs import Appending

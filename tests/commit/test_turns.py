@@ -11,11 +11,10 @@ from collections.abc import Callable, Generator
 import pytest
 
 from conroi import operations
-from conroi.commit.baton import BATON_PATH, Baton
-from conroi.commit.turns import SLACK, WRITER_PROPERTY, Turns
+from conroi.commit.fairness import BATON_PATH, SLACK, WRITER_PROPERTY, Baton, Turns
 from conroi.format.transaction import Transaction
 from conroi.operations import ReserveFragments
-from conroi.stores.objects import Objects, open_objects
+from conroi.storage.objects import Objects, open_objects
 from conroi.testing import SeededEnvironment
 
 
@@ -236,7 +235,7 @@ def test_who_worked_in_vain_waits_before_the_work_for_a_while() -> None:
 
 
 def test_writers_are_many_if_not_all_of_them_can_run_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.import_module("conroi.commit.turns"), "PROCESSORS", 2)
+    monkeypatch.setattr(importlib.import_module("conroi.commit.fairness"), "PROCESSORS", 2)
     turns = turns_of("b")
     turns.saw(2, committed_by("a"))
     assert not turns.are_many()

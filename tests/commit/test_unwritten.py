@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 import conroi
-from conroi.commit.snapshot import load_transaction
+from conroi.commit.fairness import Turns
+from conroi.snapshots.snapshot import load_transaction
 from tests.support.instruments import interrupted
 
 pytestmark = pytest.mark.contract("T7")
@@ -29,8 +30,8 @@ def among_others(table: conroi.Table) -> conroi.Table:
     other = conroi.open_table(table.uri).append(numbers(1000))
     transaction = load_transaction(other._files.objects, other._pinned.snapshot)
     assert transaction is not None
-    table._files.turns.saw(other.version, transaction)
-    assert table._files.turns.is_contended()
+    table._files.kept(Turns).saw(other.version, transaction)
+    assert table._files.kept(Turns).is_contended()
     return table
 
 
@@ -82,7 +83,7 @@ def test_an_upsert_among_others_moves_its_rows(root: str) -> None:
     other = conroi.open_table(root).append(pa.table({"id": pa.array([99], pa.int64()), "n": pa.array([0], pa.int64())}))
     transaction = load_transaction(other._files.objects, other._pinned.snapshot)
     assert transaction is not None
-    table._files.turns.saw(other.version, transaction)
+    table._files.kept(Turns).saw(other.version, transaction)
     source = pa.table({"id": pa.array([3, 50], pa.int64()), "n": pa.array([1, 1], pa.int64())})
     done = table.merge(source, on="id").when_matched_update_all().when_not_matched_insert_all().execute()
     assert (done.rows_updated, done.rows_inserted) == (1, 1)

@@ -13,9 +13,9 @@ from google.protobuf.any_pb2 import Any
 from pyroaring import BitMap
 
 from conroi import operations as ops
+from conroi.conflicts.facts import Staged
 from conroi.conflicts.reason import Winner
-from conroi.conflicts.staged import Staged
-from conroi.conflicts.vectors import VectorKey, vector_key
+from conroi.conflicts.row_merge import VectorKey, vector_key
 from conroi.format import lance_pb2 as pb
 from conroi.format.manifest import Manifest
 

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from conroi import operations as ops
 from conroi.conflicts.catalog import CATALOG
-from conroi.conflicts.differences import DELIBERATE_DIFFERENCES
 from conroi.conflicts.matrix import MATRIX, OPERATIONS
-from conroi.conflicts.outcome import Outcome
 from conroi.conflicts.prechecks import PRECHECKS, SEVERAL
 from conroi.conflicts.reason import Reason, Winner
 from conroi.conflicts.rebase import Rebase
+from conroi.conflicts.rule import Outcome
 from conroi.format.manifest import Manifest
 from tests.conflicts.builders import base, delete, rewrite, staged, winner
+from tools.conflicts_page import DELIBERATE_DIFFERENCES
 
 FOUND_WHILE_MERGING = {
     "rows/same-rows",

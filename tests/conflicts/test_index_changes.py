@@ -6,9 +6,9 @@ import pytest
 from pyroaring import BitMap
 
 from conroi import operations as ops
-from conroi.conflicts.outcome import Outcome
 from conroi.conflicts.reason import Verdict
 from conroi.conflicts.rebase import Rebase
+from conroi.conflicts.rule import Outcome
 from conroi.format import lance_pb2 as pb
 from tests.conflicts.builders import (
     OLD_INDEX,

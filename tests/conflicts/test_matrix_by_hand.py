@@ -12,12 +12,11 @@ from uuid import UUID
 import pytest
 
 from conroi import operations as ops
+from conroi.conflicts.facts import Staged
 from conroi.conflicts.matrix import MATRIX, OPERATIONS
-from conroi.conflicts.outcome import Outcome
 from conroi.conflicts.rebase import Rebase
-from conroi.conflicts.rule import OK, Rule
-from conroi.conflicts.staged import Staged
-from conroi.conflicts.vectors import vector_key
+from conroi.conflicts.row_merge import vector_key
+from conroi.conflicts.rule import OK, Outcome, Rule
 from conroi.format import lance_pb2 as pb
 from tests.conflicts.builders import (
     KEY_ONE,

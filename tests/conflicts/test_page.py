@@ -8,17 +8,17 @@ import sys
 from pathlib import Path
 
 from conroi.conflicts.matrix import OPERATIONS
-from conroi.conflicts.page import page
+from tools.conflicts_page import page
 
 PAGE = Path(__file__).parents[2] / "docs" / "conflicts.md"
 
 
 def test_the_page_in_docs_is_the_one_that_is_rendered() -> None:
-    assert PAGE.read_text("utf-8") == page(), "run: python -m conroi.conflicts.page > docs/conflicts.md"
+    assert PAGE.read_text("utf-8") == page(), "run: python -m tools.conflicts_page > docs/conflicts.md"
 
 
 def test_the_page_can_be_printed() -> None:
-    command = [sys.executable, "-m", "conroi.conflicts.page"]
+    command = [sys.executable, "-m", "tools.conflicts_page"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     printed = subprocess.run(command, env=environment, capture_output=True, check=True)
     assert printed.stdout.decode() == page()

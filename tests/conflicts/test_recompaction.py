@@ -9,10 +9,9 @@ import pytest
 from pyroaring import BitMap
 
 from conroi import operations as ops
-from conroi.conflicts.merging import Merged
-from conroi.conflicts.outcome import Outcome
 from conroi.conflicts.rebase import Rebase
-from conroi.conflicts.vectors import vector_key
+from conroi.conflicts.row_merge import Merged, vector_key
+from conroi.conflicts.rule import Outcome
 from conroi.format import lance_pb2 as pb
 from conroi.format.manifest import Manifest
 from tests.conflicts.builders import (

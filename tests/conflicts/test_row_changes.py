@@ -8,10 +8,10 @@ import pytest
 from pyroaring import BitMap
 
 from conroi import operations as ops
-from conroi.conflicts.merging import Merged
-from conroi.conflicts.outcome import Outcome
+from conroi.conflicts.facts import Staged
 from conroi.conflicts.rebase import Rebase
-from conroi.conflicts.staged import Staged
+from conroi.conflicts.row_merge import Merged
+from conroi.conflicts.rule import Outcome
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
 from tests.conflicts.builders import (

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
-from conroi.conflicts.translate import Source, translate_deletions
+from conroi.conflicts.rebase import Source, translate_deletions
 from conroi.errors import InvalidInputError
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from conroi.commit.deletions import VECTORS
-from conroi.data.live import PARTS
+from conroi.data.keys import PARTS
 from conroi.data.stored import COLUMNS
+from conroi.snapshots.deletions import VECTORS
 
 
 @pytest.fixture

@@ -7,8 +7,7 @@ import pyarrow as pa
 import pytest
 
 import conroi
-from conroi.data.comparisons import Comparison, comparisons
-from conroi.data.finding import find_rows
+from conroi.data.predicates import Comparison, comparisons, find_rows
 
 ROWS = pa.table(
     {

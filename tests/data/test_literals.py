@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import conroi
-from conroi.data.literals import bound, literal
+from conroi.data.sql import bound, literal
 
 pytestmark = pytest.mark.contract("E5")
 

@@ -16,7 +16,7 @@ import pytest
 
 import conroi
 from conroi.data import scans
-from conroi.data.polars_predicates import to_lance_filter
+from conroi.data.scans import to_lance_filter
 
 pytestmark = pytest.mark.contract("E2")
 

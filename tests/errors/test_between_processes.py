@@ -15,7 +15,7 @@ import pytest
 
 import conroi
 from conroi import errors
-from conroi.branching.results import Conflict
+from conroi.branches.results import Conflict
 from conroi.conflicts.reason import Reason
 from tests.support.instruments import interrupted
 

@@ -8,7 +8,7 @@ import pytest
 
 import conroi
 from conroi import errors
-from conroi.retrying import DEFAULT_RETRIES
+from conroi.retry_policy import DEFAULT_RETRIES
 from conroi.testing import SeededEnvironment
 from tests.support.instruments import interrupted
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 
-from conroi.export.engine import Value
-from conroi.export.target import parse
+from conroi.clickhouse.engine import Value, parse
 
 
 def ask(target: str, statement: str) -> list[list[Value]]:

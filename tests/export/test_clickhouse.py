@@ -12,7 +12,7 @@ import pytest
 
 import conroi
 from conroi import export
-from conroi.export.target import parse
+from conroi.clickhouse.engine import parse
 from tests.export.asking import ask, rows
 from tests.locks.workers import end, hear, start
 from tests.support.clickhouse import ClickHouseServer

@@ -14,14 +14,12 @@ import pytest
 
 import conroi
 from conroi import export
+from conroi.clickhouse import tables
+from conroi.clickhouse.engine import parse
+from conroi.clickhouse.run import SPAN, Begun, Exporting, Journal
 from conroi.environment import SYSTEM
-from conroi.export import tables
-from conroi.export.exporting import Exporting
-from conroi.export.journal import SPAN, Begun, Journal
-from conroi.export.target import parse
-from conroi.locks.held import NoLock
-from conroi.locks.ids import new_lock_id
-from conroi.locks.locks import locks_of
+from conroi.inserts.held import NoLock
+from conroi.inserts.insert_locks import locks_of, new_lock_id
 from tests.export.asking import ask, rows, runs
 from tests.locks.workers import end, hear, start
 from tests.support.clickhouse import ClickHouseServer

@@ -13,13 +13,13 @@ from multiprocessing import forkserver
 import pytest
 
 import conroi
-from conroi.commit.files import TableFiles
 from conroi.environment import SYSTEM
-from conroi.stores.addresses import open_records
-from conroi.stores.external_versions import ExternalVersions
-from conroi.stores.objects import open_objects
+from conroi.snapshots.table_storage import TableFiles
+from conroi.storage.objects import open_objects
 from conroi.table import Table
 from conroi.testing import Fault, FaultyObjects, FaultyRecords, Request, call_after, call_before
+from conroi.versions.addresses import open_records
+from conroi.versions.external import ExternalVersions
 from tests.support.databases import aws_environment
 
 STAGED, FINAL = "_versions/*.manifest-*", "_versions/*.manifest"

@@ -9,13 +9,13 @@ from typing import Any
 import lance
 
 import conroi
-from conroi.commit.files import TableFiles
 from conroi.environment import SYSTEM
-from conroi.stores.addresses import open_records
-from conroi.stores.external_versions import ExternalVersions
-from conroi.stores.objects import open_objects
+from conroi.snapshots.table_storage import TableFiles
+from conroi.storage.objects import open_objects
 from conroi.table import Table
 from conroi.testing import Fault, FaultyObjects, FaultyRecords
+from conroi.versions.addresses import open_records
+from conroi.versions.external import ExternalVersions
 
 
 def rows(table: conroi.Table) -> list[int]:

@@ -9,8 +9,8 @@ import pytest
 
 import conroi
 from conroi.stores import attach, detach
-from conroi.stores.addresses import open_records
 from conroi.testing import fail
+from conroi.versions.addresses import open_records
 from tests.external.crashing import FINAL
 from tests.external.tables import faulty_table, rows, rows_by_pylance
 

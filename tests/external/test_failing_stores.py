@@ -11,11 +11,11 @@ import pytest
 
 import conroi
 from conroi.errors import CommitStateUnknown, StoreUnavailable
-from conroi.stores.addresses import dynamo_table
-from conroi.stores.dynamodb_records import DynamoRecords
-from conroi.stores.postgres_records import PostgresRecords
-from conroi.stores.records import RecordStore
+from conroi.storage.dynamodb import dynamo_table
 from conroi.testing import FaultyRecords, Request, call_before
+from conroi.versions.dynamodb_records import DynamoRecords
+from conroi.versions.records import RecordStore
+from conroi.versions.sql_records import PostgresRecords
 from tests.external.tables import rows, rows_by_pylance, staged_files
 from tests.support.databases import PostgresServer, dynamodb_address
 from tests.support.proxy import Mood, Proxy, proxy_to

@@ -10,14 +10,13 @@ from typing import TypeVar
 import pytest
 
 import conroi
-from conroi.commit.files import TableFiles
 from conroi.environment import SYSTEM
 from conroi.errors import StoreError, StoreUnavailable
-from conroi.stores.addresses import open_records
-from conroi.stores.external_versions import ExternalVersions
-from conroi.stores.finishing import FinalPut
-from conroi.stores.objects import NameTaken, open_objects
-from conroi.testing.wrapping import Request, WrappedObjects
+from conroi.snapshots.table_storage import TableFiles
+from conroi.storage.objects import NameTaken, open_objects
+from conroi.testing.instruments import Request, WrappedObjects
+from conroi.versions.addresses import open_records
+from conroi.versions.external import ExternalVersions, FinalPut
 from tests.external.tables import rows, rows_by_pylance, staged_files
 
 pytestmark = pytest.mark.contract("X1", "X3")

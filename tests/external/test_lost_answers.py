@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 import conroi
-from conroi.commit.files import TableFiles
 from conroi.environment import SYSTEM
 from conroi.errors import CommitStateUnknown, StoreError, StoreUnavailable
 from conroi.history import find
-from conroi.stores.addresses import open_records
-from conroi.stores.external_versions import ExternalVersions
-from conroi.stores.objects import open_objects
+from conroi.snapshots.table_storage import TableFiles
+from conroi.storage.objects import open_objects
 from conroi.testing import Fault, FaultyObjects, Request, call_after, call_before, fail, lose_answer
+from conroi.versions.addresses import open_records
+from conroi.versions.external import ExternalVersions
 from tests.external.crashing import FINAL, STAGED
 from tests.external.tables import faulty_table, rows, rows_by_pylance, staged_files
 

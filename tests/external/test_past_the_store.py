@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import conroi
-from conroi.stores.addresses import open_records
 from conroi.testing import Request, call_after, call_before
+from conroi.versions.addresses import open_records
 from tests.external.tables import faulty_table, rows, rows_by_pylance
 
 

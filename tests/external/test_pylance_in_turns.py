@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 import conroi
-from conroi.stores.addresses import open_records
-from conroi.stores.objects import open_objects
+from conroi.storage.objects import open_objects
+from conroi.versions.addresses import open_records
 from tests.external.tables import rows, rows_by_pylance
 from tests.support.databases import dynamodb_address
 from tests.support.servers import S3Server

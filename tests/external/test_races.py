@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 import conroi
-from conroi.commit.files import TableFiles
 from conroi.environment import SYSTEM
-from conroi.stores.addresses import open_records
-from conroi.stores.external_versions import ExternalVersions
-from conroi.stores.objects import Objects, open_objects
-from conroi.stores.versions import FolderVersions, VersionStore
+from conroi.snapshots.table_storage import TableFiles
+from conroi.storage.objects import Objects, open_objects
 from conroi.table import Table
 from conroi.testing import Fault, FaultyObjects, WrappedObjects, call_before
+from conroi.versions.addresses import open_records
+from conroi.versions.external import ExternalVersions
+from conroi.versions.folder import FolderVersions, VersionStore
 from tests.external.tables import rows, rows_by_pylance
 from tests.support.databases import sqlite_address
 from tests.support.servers import S3Server

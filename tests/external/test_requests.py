@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 import conroi
-from conroi.commit.files import TableFiles
 from conroi.environment import SYSTEM
-from conroi.stores.addresses import open_records
-from conroi.stores.external_versions import ExternalVersions
-from conroi.stores.objects import open_objects
-from conroi.stores.postgres_db import PostgresDatabase
+from conroi.snapshots.table_storage import TableFiles
+from conroi.storage.objects import open_objects
+from conroi.storage.postgres import PostgresDatabase
 from conroi.table import Table
 from conroi.testing import CountingObjects, FaultyRecords, SlowObjects
+from conroi.versions.addresses import open_records
+from conroi.versions.external import ExternalVersions
 from tests.support.databases import PostgresServer, dynamodb_address, sqlite_address
 from tests.support.instruments import CloudLike, files_on
 from tests.support.proxy import Proxy, proxy_to

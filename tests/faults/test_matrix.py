@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import conroi
-from conroi.commit.putting import Putting
+from conroi.commit.conditional_put import Putting
 from tests.faults.matrix import STATEMENTS, SUBJECTS, Matrix, Tally, place_of, subject_at
 from tests.support.databases import sqlite_address
 from tests.support.http_faults import KINDS, HttpFaults, http_faults

@@ -13,11 +13,11 @@ from pyroaring import BitMap
 
 from conroi.errors import CorruptionError, UnsupportedError
 from conroi.format import lance_pb2 as pb
+from conroi.format.checksums import SEAL_SIZE
 from conroi.format.deletions import decode_deletions, encode_deletions
 from conroi.format.manifest_file import decode_manifest_file
 from conroi.format.naming import deletion_path
 from conroi.format.roaring import decode_bitmap, encode_bitmap
-from conroi.format.seal import SEAL_SIZE
 from tests.format.effort import few, many
 from tests.format.pylance_tables import manifest_paths
 

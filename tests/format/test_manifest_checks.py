@@ -10,14 +10,14 @@ import pytest
 from conroi.errors import CorruptionError
 from conroi.format import lance_pb2 as pb
 from conroi.format.manifest import Manifest
-from conroi.format.manifest_checks import (
+from conroi.format.manifest_validation import (
     check_name_fits,
     check_transaction_fits,
     manifest_problems,
     validate_manifest,
 )
 from conroi.format.naming import ManifestName, ManifestNaming, parse_manifest_name
-from conroi.format.rowids import constant_versions, fresh_row_ids
+from conroi.format.row_ids import constant_versions, fresh_row_ids
 from conroi.format.transaction import Transaction, decode_transaction
 from tests.format.pylance_tables import manifest_files, manifest_paths
 

@@ -14,22 +14,24 @@ from pyroaring import BitMap
 
 from conroi.errors import CorruptionError
 from conroi.format import lance_pb2 as pb
-from conroi.format.rowids import (
+from conroi.format.row_ids import (
     concat_row_ids,
     concat_versions,
     constant_versions,
     count_row_ids,
     decode_row_ids,
+    decode_segment,
     decode_versions,
     drop_row_ids,
     drop_versions,
     encode_row_ids,
+    encode_segment,
     encode_versions,
     fresh_row_ids,
+    segment_length,
     take_row_ids,
     take_versions,
 )
-from conroi.format.segments import decode_segment, encode_segment, segment_length
 from tests.format.effort import few
 from tests.format.pylance_tables import make_busy_table, manifest_files
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from conroi.errors import CorruptionError
 from conroi.format import lance_pb2 as pb
+from conroi.format.checksums import SEAL_FIELD_NUMBER, seal, seal_message, unseal_end, unseal_inside, unseal_message
 from conroi.format.deletions import decode_deletions, encode_deletions
 from conroi.format.manifest_file import ManifestFile, decode_manifest_file, encode_manifest_file
 from conroi.format.naming import ManifestNaming, deletion_path
-from conroi.format.seal import SEAL_FIELD_NUMBER, seal, seal_message, unseal_end, unseal_inside, unseal_message
 from conroi.format.transaction import decode_transaction, encode_transaction
 from tests.format.effort import few
 from tests.format.pylance_tables import rows

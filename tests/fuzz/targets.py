@@ -9,23 +9,23 @@ from dataclasses import dataclass
 import numpy as np
 from pyroaring import BitMap
 
-from conroi.catalog.records import LAYOUT, RECORDS, decode_records
 from conroi.catalog.rows import Row
+from conroi.catalog.state import LAYOUT, RECORDS, decode_records
 from conroi.format import lance_pb2 as pb
+from conroi.format.arrow_types import simple_type
 from conroi.format.deletions import decode_deletions, encode_deletions
-from conroi.format.documents import decode_document, encode_document
-from conroi.format.logical_types import simple_type
+from conroi.format.json import decode_document, encode_document
 from conroi.format.manifest import Manifest
-from conroi.format.manifest_checks import validate_manifest
 from conroi.format.manifest_file import (
     decode_inline_transaction,
     decode_manifest_file,
     encode_manifest_file,
     transaction_at_front,
 )
+from conroi.format.manifest_validation import validate_manifest
 from conroi.format.naming import check_relative_path, parse_manifest_name, parse_staged_name
 from conroi.format.roaring import decode_bitmap, encode_bitmap
-from conroi.format.rowids import (
+from conroi.format.row_ids import (
     constant_versions,
     count_row_ids,
     decode_row_ids,
@@ -35,8 +35,8 @@ from conroi.format.rowids import (
 )
 from conroi.format.schema import schema_from_fields
 from conroi.format.transaction import Transaction, decode_transaction, encode_transaction
-from conroi.locks.fence import note_of
-from conroi.stores.location import check_path, parse_location
+from conroi.inserts.fence import note_of
+from conroi.storage.location import check_path, parse_location
 
 ROWS = 20
 _HEAD = [

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Literal
 
 import conroi
-from conroi.stores.ages import other_ages
 from conroi.testing import Fault, FaultyObjects, Request, connect_through, die
 from conroi.testing.history import Isolation, Operation, Outcome, Read, Recorder
+from conroi.versions.retention import other_ages
 from tests.histories import workload
 from tests.histories.planted import plant
 from tests.histories.workload import BAG, CELLS, LOG, OF_BRANCHES, RARE, TABLES, Broken, Choices, Step

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from conroi.catalog.catalog import Catalog
-from conroi.catalog.publishing import Outcome, Publishing
+from conroi.catalog.publication import Outcome, Publishing
 from conroi.commit.change import CommitResult
 from conroi.transaction import Transaction
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import lance
 
-from conroi.stores.ages import other_ages
 from conroi.testing.history import Recorder, Report, check, load_history, load_notes
+from conroi.versions.retention import other_ages
 from tests.histories import workload
 from tests.histories.crew import Job, Role, Setting, work
 from tests.histories.workload import TABLES

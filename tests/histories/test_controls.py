@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import conroi
-from conroi.catalog.publishing import Publishing
+from conroi.catalog.publication import Publishing
 from conroi.testing.history import Append, Isolation, Operation, Outcome, Read, Transaction, check
 from tests.histories import workload
 from tests.histories.conftest import SEED, NewSetting

@@ -11,8 +11,8 @@ import time
 
 import pytest
 
-from conroi.stores.ages import other_ages
 from conroi.testing.history import Isolation
+from conroi.versions.retention import other_ages
 from tests.histories import workload
 from tests.histories.conftest import STORAGES, NewSetting
 from tests.histories.running import CREW, Outcome, Size, run

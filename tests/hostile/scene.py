@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 import conroi
-from conroi.stores.ages import settable_times
+from conroi.storage.local_folders import settable_times
 
 ROWS = [{"id": i, "v": f"row {i}"} for i in range(20)]
 LEFT = [row for row in ROWS if row["id"] not in (3, 4)]

@@ -15,7 +15,7 @@ import conroi
 from conroi.format import lance_pb2 as pb
 from conroi.format.manifest import Manifest
 from conroi.format.manifest_file import decode_manifest_file, encode_manifest_file
-from conroi.format.segments import range_segment
+from conroi.format.row_ids import range_segment
 from tests.hostile.scene import LEFT, Scene, bounded, photograph, run_all
 
 pytestmark = pytest.mark.contract("I2")

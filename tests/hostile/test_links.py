@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import conroi
-from conroi.stores.ages import settable_times
+from conroi.storage.local_folders import settable_times
 from tests.hostile.scene import LEFT, Scene, bounded, photograph, run_all
 
 pytestmark = pytest.mark.contract("I1")
@@ -199,7 +199,7 @@ def test_what_another_user_leaves_beside_tables_in_memory_blocks_nothing(
     hostile: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """D7: everyone may write into the folder for shared memory."""
-    from conroi.stores import memory
+    from conroi.storage import memory
 
     home, canary = tmp_path / "shm" / "conroi-memory-left", tmp_path / "canary"
     canary.mkdir()

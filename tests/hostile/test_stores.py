@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import conroi
+from conroi.insertion import _said
 from conroi.spark.pins import PinnedVersion
 from conroi.stores import detach
-from conroi.table_inserting import _said
 
 pytestmark = pytest.mark.contract("I7", "I2")
 

@@ -15,19 +15,18 @@ import pytest
 from pyroaring import BitMap
 
 from conroi import operations as ops
-from conroi.conflicts.differences import DELIBERATE_DIFFERENCES
-from conroi.conflicts.merging import Merged
-from conroi.conflicts.outcome import Outcome
+from conroi.conflicts.facts import Staged
 from conroi.conflicts.reason import COMPATIBLE, Reason, Verdict, Winner
 from conroi.conflicts.rebase import Rebase
-from conroi.conflicts.staged import Staged
-from conroi.conflicts.vectors import vector_key
+from conroi.conflicts.row_merge import Merged, vector_key
+from conroi.conflicts.rule import Outcome
 from conroi.format import lance_pb2 as pb
 from conroi.format.deletions import decode_deletions
 from conroi.format.manifest import Manifest
 from conroi.operations import Step
 from tests.interop.conflict_cases import CASE_NAMES, Case, Prepared, committed, manifest_path, plant, planted
 from tests.operations.parity import Version, assert_same
+from tools.conflicts_page import DELIBERATE_DIFFERENCES
 
 pytestmark = pytest.mark.contract("T6")
 

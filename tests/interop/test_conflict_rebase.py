@@ -16,11 +16,11 @@ import pytest
 from pyroaring import BitMap
 
 from conroi import operations as ops
-from conroi.conflicts.outcome import Outcome
+from conroi.conflicts.facts import Staged
 from conroi.conflicts.reason import Winner
 from conroi.conflicts.rebase import Rebase
-from conroi.conflicts.staged import Staged
-from conroi.conflicts.vectors import vector_key
+from conroi.conflicts.row_merge import vector_key
+from conroi.conflicts.rule import Outcome
 from conroi.format import lance_pb2 as pb
 from conroi.format.deletions import encode_deletions
 from conroi.format.manifest import Manifest

@@ -13,12 +13,12 @@ import pyarrow as pa
 import pytest
 
 import conroi
-from conroi.commit.files import TableFiles
 from conroi.environment import SYSTEM
-from conroi.stores.objects import open_objects
-from conroi.stores.putters import LockedPut
-from conroi.stores.versions import FolderVersions
+from conroi.snapshots.table_storage import TableFiles
+from conroi.storage.objects import open_objects
 from conroi.testing import FaultyObjects, call_before
+from conroi.versions.conditional_put import LockedPut
+from conroi.versions.folder import FolderVersions
 from tests.interop.readers import assert_seen
 from tests.interop.tables import Kind, Stable
 

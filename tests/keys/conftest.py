@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from conroi.data.pinned import Pinned
-from conroi.merging.verb import Merging
-from conroi.verbs.keyed import KeyGuard
+from conroi.data.table_version import Pinned
+from conroi.merge.verb import Merging
+from conroi.verbs.key_check import KeyGuard
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 import conroi
 from conroi.testing import FaultyObjects, call_before
-from conroi.verbs.keyed import KeyGuard
+from conroi.verbs.key_check import KeyGuard
 from tests.support.instruments import table_on
 from tests.support.together import Meet
 

@@ -11,7 +11,7 @@ import lance
 import pyarrow as pa
 
 import conroi
-from conroi.merging.builder import MergeResult
+from conroi.merge.builder import MergeResult
 
 MARK = {"lance-schema:unenforced-primary-key": "true"}
 PUT = {"verb": "put_if_absent", "at": "_versions/*"}

@@ -15,12 +15,12 @@ import pytest
 
 import conroi
 from conroi import DuplicateKeyError
-from conroi.data.pinned import Pinned
+from conroi.data.table_version import Pinned
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import fields_by_path
 from conroi.format.keyfilter import bloom_filter
-from conroi.merging import change
-from conroi.merging.change import FEW_INSERTS, RowChange
+from conroi.merge import change
+from conroi.merge.change import FEW_INSERTS, RowChange
 from tests.keys.tables import (
     KEY_TYPES,
     NOT_IN_FILTER,

@@ -82,7 +82,7 @@ def test_a_pylance_append_or_merge_of_other_keys_is_no_conflict(root: str, execu
 
 def test_what_was_looked_at_is_not_looked_at_again(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten times somebody else is faster: each of their fragments is read once."""
-    from conroi.verbs import keyed as module
+    from conroi.verbs import key_check as module
 
     looked_at: list[int] = []
     scan = module.scan_keys
@@ -105,7 +105,7 @@ def test_what_was_looked_at_is_not_looked_at_again(root: str, monkeypatch: pytes
 
 
 def test_a_compaction_meanwhile_costs_no_look_at_all(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from conroi.verbs import keyed as module
+    from conroi.verbs import key_check as module
 
     table = keyed(root).append(numbers(2)).append(numbers(3))
     writer = interrupted(table, lambda: lance.dataset(root).optimize.compact_files())

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import conroi
-from conroi.verbs.keyed import KeyGuard
+from conroi.verbs.key_check import KeyGuard
 from tests.keys.inserters import PROCESSES, Inserter, insert_all, offered_by
 from tests.support.together import Meet, together
 

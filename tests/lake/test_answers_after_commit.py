@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 import conroi
-from conroi.branching.results import LakeMerge
-from conroi.stores.objects import Objects
+from conroi.branches.results import LakeMerge
+from conroi.storage.objects import Objects
 from conroi.testing import Fault, FaultyObjects, NthRequest, connect_through, fail, lose_answer
 from tests.support.instruments import CloudLike
 

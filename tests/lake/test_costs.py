@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import conroi
-from conroi.stores.objects import Objects
+from conroi.storage.objects import Objects
 from conroi.testing import Measurement, Meter, connect_through
 from tests.support.instruments import CloudLike
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import conroi
-from conroi.handles import TransactionTable
-from conroi.stores.objects import Objects
+from conroi.staged_table import TransactionTable
+from conroi.storage.objects import Objects
 from conroi.testing import FaultyObjects, Request, call_before, connect_through
 from tests.support.instruments import CloudLike
 

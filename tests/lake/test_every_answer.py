@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import conroi
-from conroi.handles import TransactionTable
+from conroi.staged_table import TransactionTable
 from conroi.transaction import Transaction
 
 pytestmark = pytest.mark.contract("W13")

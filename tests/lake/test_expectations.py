@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import conroi
-from conroi.catalog.publishing import Publishing
+from conroi.catalog.publication import Publishing
 from tests.lake.conftest import paused_before_publication, while_paused
 from tests.support.refusals import assert_helpful
 

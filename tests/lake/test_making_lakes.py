@@ -12,7 +12,7 @@ import pytest
 from deltalake import write_deltalake
 
 import conroi
-from conroi.maintenance.doctor.diagnosing import diagnose
+from conroi.doctor.examination import diagnose
 from tests.support.servers import S3Server
 
 

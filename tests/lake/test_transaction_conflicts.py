@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import conroi
-from conroi.catalog.publishing import Publishing
+from conroi.catalog.publication import Publishing
 from conroi.testing import FaultyObjects, Meter, call_before, connect_through
 from tests.lake.conftest import paused_before_publication, while_paused
 from tests.support.refusals import assert_helpful

@@ -15,7 +15,7 @@ import pytest
 import conroi
 from conroi.catalog.catalog import Catalog
 from conroi.errors import StoreUnavailable
-from conroi.stores.objects import Objects
+from conroi.storage.objects import Objects
 from conroi.testing import FaultyObjects, Gate, call_before, connect_through, fail
 from tests.lake.conftest import PUBLICATION
 from tests.support.refusals import assert_helpful

@@ -12,7 +12,7 @@ import lance
 import pytest
 
 import conroi
-from conroi.catalog.publishing import Publishing
+from conroi.catalog.publication import Publishing
 from tests.lake_stores.conftest import Connect
 
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 import conroi
+from conroi.catalog.sql_tables import open_lake_tables
+from conroi.storage.objects import Objects
 from conroi.stores import attach, detach
-from conroi.stores.ages import other_ages
-from conroi.stores.lake_tables import open_lake_tables
-from conroi.stores.objects import Objects
 from conroi.testing import FaultyObjects, call_before, connect_through
+from conroi.versions.retention import other_ages
 from tests.publishing.lakes import Dies, dies, settle
 from tests.support.databases import PostgresServer, sql_address
 from tests.support.instruments import CloudLike

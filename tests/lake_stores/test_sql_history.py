@@ -15,14 +15,14 @@ from pathlib import Path
 import pytest
 
 import conroi
+from conroi.catalog.sql_tables import LakeTables, open_lake_tables
 from conroi.environment import SystemEnvironment
-from conroi.stores.ages import other_ages
-from conroi.stores.lake_tables import LakeTables, open_lake_tables
-from conroi.stores.objects import Objects
-from conroi.stores.postgres_db import PostgresDatabase
-from conroi.stores.postgres_locks import postgres_lock
-from conroi.stores.sqlite_db import SqliteDatabase
+from conroi.locks.postgres import postgres_lock
+from conroi.storage.objects import Objects
+from conroi.storage.postgres import PostgresDatabase
+from conroi.storage.sqlite import SqliteDatabase
 from conroi.testing import Fault, Request, call_after, call_before, connect_through, fail, lose_answer
+from conroi.versions.retention import other_ages
 from tests.support.databases import PostgresServer, sql_address
 from tests.support.lake_tables import FaultyTables
 from tests.support.proxy import Mood, proxy_to

@@ -12,7 +12,7 @@ import pytest
 
 import conroi
 from conroi import export
-from conroi.locks.locks import locks_of
+from conroi.inserts.insert_locks import locks_of
 from tests.support.source import Module, conroi_modules
 
 pytestmark = pytest.mark.contract("L7")
@@ -121,7 +121,7 @@ def unlocked_inserts(module: Module) -> Iterator[str]:
             and ast.unparse(node.func).endswith(("Inserting", "Fence", "Exporting"))
             and id(node) not in inside
         ):
-            in_itself = module.name == "conroi.inserting" and ast.unparse(node.func) == "Fence"
+            in_itself = module.name == "conroi.insertion" and ast.unparse(node.func) == "Fence"
             if not in_itself:
                 yield f"{module.name}:{node.lineno}"
 

@@ -17,10 +17,9 @@ import pyarrow as pa
 import pytest
 
 import conroi
-from conroi.catalog.publishing import Order, Publishing
-from conroi.locks import Mode
-from conroi.locks.ids import new_lock_id
-from conroi.locks.locks import locks_of
+from conroi.catalog.publication import Order, Publishing
+from conroi.inserts import Mode
+from conroi.inserts.insert_locks import locks_of, new_lock_id
 from conroi.stores import postgres_lock
 from tests.locks.workers import SCHEMA, end, hear, start
 from tests.support.databases import PostgresServer, sqlite_address

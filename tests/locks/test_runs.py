@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import conroi
-from conroi.locks.postgres import HeldInPostgres
+from conroi.inserts.lock_back_ends import HeldInPostgres
 from tests.locks.conftest import new_lake
 from tests.locks.workers import SCHEMA, end, hear, race, runs, start, tell
 from tests.support.databases import PostgresServer
@@ -41,8 +41,8 @@ BLIND = """
 import sys
 import pyarrow as pa
 import conroi
-from conroi.inserting import Inserting
-from conroi.locks.fence import Fence, InsertNote
+from conroi.insertion import Inserting
+from conroi.inserts.fence import Fence, InsertNote
 uri, worker = sys.argv[1:]
 def unchecked(fence, row):
     at = fence._catalog.snapshot(row).manifest.head.next_row_id
@@ -243,8 +243,8 @@ def test_rows_that_took_no_lock_are_found_before_they_break_a_run(
 ) -> None:
     import lance
 
-    from conroi.locks.held import NoLocks
-    from conroi.locks.locks import locks_of
+    from conroi.inserts.held import NoLocks
+    from conroi.inserts.insert_locks import locks_of
 
     store = postgres.new_address() if kind == "postgresql" else None
     lake = new_lake(uri, address, store)

@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 
 import conroi
-from conroi.maintenance import lake_expiring
-from conroi.stores.ages import other_ages
+from conroi.maintenance import lake_expiry
+from conroi.versions.retention import other_ages
 from tests.support.together import Meet
 
 VERSION_S = 1.0
@@ -189,9 +189,9 @@ def collect(job: Job, lake: conroi.Lake, chance: random.Random, diary: Diary) ->
 
 def collect_carelessly(job: Job, lake: conroi.Lake, chance: random.Random, diary: Diary) -> None:
     """The negative control: a collector that does not ask which versions others hold."""
-    held = lake_expiring.held_by_refs
-    lake_expiring.held_by_refs = lambda *_, **__: set()
+    held = lake_expiry.held_by_refs
+    lake_expiry.held_by_refs = lambda *_, **__: set()
     try:
         collect(job, lake, chance, diary)
     finally:
-        lake_expiring.held_by_refs = held
+        lake_expiry.held_by_refs = held

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import conroi
-from conroi.stores.ages import other_ages, settable_times
+from conroi.storage.local_folders import settable_times
+from conroi.versions.retention import other_ages
 
 
 @pytest.fixture(autouse=True)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable
 
-from conroi.stores.ages import other_ages, settable_times
-from conroi.stores.objects import Objects
+from conroi.storage.local_folders import settable_times
+from conroi.storage.objects import Objects
 from conroi.testing import Fault, FaultyObjects, Meter, NthRequest, connect_through, die
+from conroi.versions.retention import other_ages
 from tests.publishing.processes import context
 
 

@@ -9,13 +9,13 @@ import sys
 from typing import Any
 
 import conroi
-from conroi.commit.files import TableFiles
 from conroi.environment import SYSTEM
-from conroi.stores.ages import other_ages
-from conroi.stores.objects import Objects, open_objects
-from conroi.stores.versions import FolderVersions
+from conroi.snapshots.table_storage import TableFiles
+from conroi.storage.objects import Objects, open_objects
 from conroi.table import Table
 from conroi.testing import FaultyObjects, Script, call_after, call_before, connect_through
+from conroi.versions.folder import FolderVersions
+from conroi.versions.retention import other_ages
 
 VERSION_S = 0.4
 FILE_S = 1.0

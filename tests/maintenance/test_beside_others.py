@@ -12,7 +12,7 @@ import lance
 import pytest
 
 import conroi
-from conroi.stores.ages import other_ages
+from conroi.versions.retention import other_ages
 from tests.maintenance.beside import FILE_S, TABLES, VERSION_S, Diary, Job, live, make
 from tests.support.together import together
 

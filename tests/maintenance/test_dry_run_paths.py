@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import conroi
-from conroi.views.collections import collected_page, expired_page
-from conroi.views.grid import to_html
+from conroi.display.grid import to_html
+from conroi.display.reports import collected_page, expired_page
 from tests.maintenance.aging import files_below, make_older
 
 pytestmark = pytest.mark.contract("M10")

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 import conroi
-from conroi.data.pinned import Pinned
-from conroi.stores.ages import other_ages
-from conroi.stores.objects import Objects
+from conroi.data.table_version import Pinned
+from conroi.storage.objects import Objects
 from conroi.testing import FaultyObjects, Request, call_before, connect_through, fail
 from conroi.verbs import update
 from conroi.verbs.plan import Plan
+from conroi.versions.retention import other_ages
 from tests.support.instruments import CloudLike
 
 pytestmark = pytest.mark.contract("M8")

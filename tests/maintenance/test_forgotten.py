@@ -9,10 +9,18 @@ from pathlib import Path
 import pytest
 
 import conroi
-from conroi.stores.ages import other_ages
-from conroi.stores.forgotten import Fate, Forgetting, end_of_dead_collector, fate, is_running, watermark
-from conroi.stores.objects import Objects, open_objects
-from conroi.stores.swept import note_sweep, swept_until_ns
+from conroi.storage.objects import Objects, open_objects
+from conroi.versions.retention import (
+    Fate,
+    Forgetting,
+    end_of_dead_collector,
+    fate,
+    is_running,
+    note_sweep,
+    other_ages,
+    swept_until_ns,
+    watermark,
+)
 
 pytestmark = pytest.mark.contract("M3")
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 import conroi
-from conroi.stores.ages import other_ages, settable_times
-from conroi.stores.objects import Objects
+from conroi.storage.local_folders import settable_times
+from conroi.storage.objects import Objects
 from conroi.testing import FaultyObjects, Request, Script, SeededEnvironment, call_after, call_before, connect_through
+from conroi.versions.retention import other_ages
 from tests.maintenance.aging import make_older
 from tests.maintenance.conftest import numbers
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import conroi
-from conroi.catalog.publishing import Order, Publishing
-from conroi.catalog.records import Notes
+from conroi.catalog.publication import Order, Publishing
 from conroi.catalog.rows import TABLE, Row
-from conroi.stores.objects import Objects
+from conroi.catalog.state import Notes
+from conroi.storage.objects import Objects
 from conroi.testing import Measurement, Meter, connect_through
 from tests.maintenance.aging import make_older
 from tests.support.instruments import CloudLike

@@ -15,11 +15,11 @@ import lance
 import pytest
 
 import conroi
-from conroi.commit.files import TableFiles
-from conroi.stores.objects import open_objects
-from conroi.stores.versions import FolderVersions
+from conroi.snapshots.table_storage import TableFiles
+from conroi.storage.objects import open_objects
 from conroi.table import Table
 from conroi.testing import FaultyObjects, Gate, SeededEnvironment, call_before, connect_through
+from conroi.versions.folder import FolderVersions
 from tests.maintenance.aging import files_below, make_older
 from tests.maintenance.conftest import numbers
 
@@ -65,7 +65,7 @@ def test_a_transaction_whose_files_were_collected_is_told(lake: conroi.Lake, wor
 def test_control_one_that_does_not_look_publishes_a_version_without_its_file(
     lake: conroi.Lake, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys.modules["conroi.commit.pending"], "refuse_swept", lambda *_, **__: None)
+    monkeypatch.setattr(sys.modules["conroi.commit.attempt"], "refuse_swept", lambda *_, **__: None)
     slow = conroi.connect(lake.uri, environment=world)
     tx = slow.begin()
     tx["t"].append([{"n": 6}])
@@ -185,7 +185,7 @@ def test_work_that_can_be_done_again_is_done_again(table: conroi.Table, world: W
 def test_control_without_the_fence_it_commits_a_version_without_its_file(
     table: conroi.Table, world: World, standing: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("conroi.maintenance.table_collecting._fence", lambda *_: None)
+    monkeypatch.setattr("conroi.maintenance.collection._fence", lambda *_: None)
     stalled_for_two_days(table, world, standing)
     with pytest.raises(conroi.ConroiError):
         conroi.open_table(table.uri).to_arrow()
@@ -247,9 +247,9 @@ def test_the_same_in_a_lake_among_other_changes(lake: conroi.Lake) -> None:
 
 def test_a_tag_on_a_version_that_is_going_is_refused(table: conroi.Table, monkeypatch: pytest.MonkeyPatch) -> None:
     """The collector has looked for tags already, and has not deleted the manifest yet."""
-    from conroi.maintenance import versions
+    from conroi.maintenance import expiry
 
-    deleted = versions.delete_in_batches
+    deleted = expiry.delete_in_batches
     refused: list[Exception] = []
 
     def tag_first(objects: Any, paths: Any) -> None:
@@ -258,7 +258,7 @@ def test_a_tag_on_a_version_that_is_going_is_refused(table: conroi.Table, monkey
         refused.append(raised.value)
         deleted(objects, paths)
 
-    monkeypatch.setattr(versions, "delete_in_batches", tag_first)
+    monkeypatch.setattr(expiry, "delete_in_batches", tag_first)
     make_older(table.uri, hours=48)
     assert table.expire("1d", keep=1, dry_run=False).kept == (5,)
     assert len(refused) == 1
@@ -267,16 +267,16 @@ def test_a_tag_on_a_version_that_is_going_is_refused(table: conroi.Table, monkey
 
 def test_a_tag_that_comes_in_time_holds_its_version(lake: conroi.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """After the collector chose what goes, and before it says so: the version stays, with what it pins."""
-    from conroi.stores import forgotten
+    from conroi.versions import retention
 
-    said = forgotten.Forgetting.__init__
+    said = retention.Forgetting.__init__
 
     def tag_first(self: Any, objects: Any, *rest: Any) -> None:
         if objects.root.endswith("__manifest"):
             lake.tags.create("in-time", 3)
         said(self, objects, *rest)
 
-    monkeypatch.setattr(forgotten.Forgetting, "__init__", tag_first)
+    monkeypatch.setattr(retention.Forgetting, "__init__", tag_first)
     make_older(lake.uri, hours=48)
     assert lake.expire("1d", keep=1, dry_run=False).kept == (3, 6)
     assert numbers(conroi.connect(lake.uri).at(tag="in-time")["t"]) == [1, 2]

@@ -11,7 +11,7 @@ import pytest
 
 import conroi
 from conroi.maintenance.reports import Expired
-from conroi.stores.ages import other_ages
+from conroi.versions.retention import other_ages
 from tests.maintenance.stalling import FILE_S, VERSION_S
 from tests.maintenance.stopped import stopped
 

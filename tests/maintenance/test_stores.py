@@ -9,9 +9,9 @@ import lance
 import pytest
 
 import conroi
-from conroi.stores.addresses import open_records
-from conroi.stores.objects import open_objects
+from conroi.storage.objects import open_objects
 from conroi.testing import CountingObjects
+from conroi.versions.addresses import open_records
 from tests.lake_stores.conftest import Connect, connect  # noqa: F401  (a fixture)
 from tests.maintenance.aging import files_below, make_older
 from tests.maintenance.conftest import numbers
@@ -66,7 +66,7 @@ def test_a_lake_wherever_its_history_is(connect: Connect, monkeypatch: pytest.Mo
     make_older(lake.uri, hours=24 * 30)
     if lake.catalog.manifest is None:  # a database has its own times
         later = lake.catalog.environment.now_ns() + 30 * 86_400 * 1_000_000_000
-        monkeypatch.setattr("conroi.catalog.sql_heads.SqlHeads.now_ns", lambda *_: later)
+        monkeypatch.setattr("conroi.catalog.sql_store.SqlHeads.now_ns", lambda *_: later)
     newest = lake.version
     report = lake.expire(keep=2, dry_run=False)
     assert report.kept == (newest - 1, newest)
@@ -104,10 +104,10 @@ def test_on_an_object_store(seaweedfs: S3Server, hurried: None) -> None:
 
 def test_the_requests_of_a_collection_follow_what_there_is(table: conroi.Table) -> None:
     """Listings, one read for each manifest, and deletions by the thousand."""
-    from conroi.commit.files import TableFiles
     from conroi.environment import SYSTEM
-    from conroi.stores.versions import FolderVersions
+    from conroi.snapshots.table_storage import TableFiles
     from conroi.table import Table
+    from conroi.versions.folder import FolderVersions
 
     table = table.compact()
     make_older(table.uri, hours=24 * 30)

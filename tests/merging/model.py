@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from conroi.merging.builder import MergeBuilder
+from conroi.merge.builder import MergeBuilder
 
 Row = dict[str, Any]
 

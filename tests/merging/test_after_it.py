@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import conroi
-from conroi.merging.builder import MergeResult
+from conroi.merge.builder import MergeResult
 
 
 def data(*ids: int, n: int = 0) -> pa.Table:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import conroi
-from conroi.merging.builder import MergeBuilder, MergeResult
+from conroi.merge.builder import MergeBuilder, MergeResult
 
 SOURCE = [{"id": 2, "n": 200, "s": "B"}, {"id": 3, "n": 300, "s": "C"}, {"id": 4, "n": 400, "s": "D"}]
 

@@ -12,8 +12,8 @@ import pytest
 
 import conroi
 from conroi import InvalidInputError
-from conroi.merging.builder import MergeBuilder
-from conroi.merging.outcome import unqualified
+from conroi.merge.builder import MergeBuilder
+from conroi.merge.outcome import unqualified
 from tests.support.refusals import refused
 
 

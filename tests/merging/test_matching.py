@@ -10,7 +10,7 @@ import pytest
 import conroi
 from conroi import DuplicateKeyError, InvalidInputError, NotFoundError
 from conroi.data.keys import FEW_KEYS
-from conroi.merging.builder import MergeResult
+from conroi.merge.builder import MergeResult
 from tests.support.refusals import refused
 
 

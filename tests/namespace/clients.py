@@ -13,8 +13,8 @@ import lance_namespace as ln
 import pyarrow as pa
 
 import conroi
-from conroi.catalog.namespace import ConroiNamespace
-from conroi.catalog.namespace_requests import Request
+from conroi.namespace.namespace import ConroiNamespace
+from conroi.namespace.requests import Request
 
 NAME = "conroi.catalog.namespace.ConroiNamespace"
 

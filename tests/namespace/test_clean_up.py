@@ -19,10 +19,10 @@ from lancedb.namespace import LanceNamespaceDBConnection
 
 import conroi
 from conroi.catalog.lance_tags import repair_lance_tags
-from conroi.catalog.namespace import ConroiNamespace
 from conroi.environment import SystemEnvironment
-from conroi.stores.ages import other_ages
+from conroi.namespace.namespace import ConroiNamespace
 from conroi.testing import CountingObjects, Meter, connect_through
+from conroi.versions.retention import other_ages
 from tests.namespace.clients import ids, opened, rows
 
 MONTH_S = 30 * 86400

@@ -18,8 +18,8 @@ from lancedb.namespace import LanceNamespaceDBConnection
 from pyroaring import BitMap
 
 import conroi
-from conroi.catalog.namespace import ConroiNamespace
 from conroi.format.manifest_file import decode_manifest_file, with_other_indices
+from conroi.namespace.namespace import ConroiNamespace
 from conroi.operations.indices import covered_fragments, with_coverage
 
 FOUR = [{"id": number, "v": "a"} for number in range(1, 5)]

@@ -12,8 +12,8 @@ import pytest
 from lancedb.namespace import LanceNamespaceDBConnection
 
 import conroi
-from conroi.catalog.namespace import ConroiNamespace
-from conroi.stores.ages import other_ages
+from conroi.namespace.namespace import ConroiNamespace
+from conroi.versions.retention import other_ages
 from tests.namespace.clients import append, elsewhere, ids, new_lake, rows, staged
 from tests.namespace.test_batches import batch, commit, version
 

@@ -12,7 +12,7 @@ from lance.dataset import LanceOperation
 from conroi.errors import CorruptionError, InvalidInputError
 from conroi.format import lance_pb2 as pb
 from conroi.format.manifest import Manifest
-from conroi.format.rowids import decode_row_ids, decode_versions, encode_row_ids, fresh_row_ids
+from conroi.format.row_ids import decode_row_ids, decode_versions, encode_row_ids, fresh_row_ids
 from conroi.operations import Append, Step
 from tests.operations.parity import assert_replayed
 from tests.operations.tables import (

@@ -8,7 +8,7 @@ from conroi import operations
 from conroi.errors import CorruptionError, InvalidInputError
 from conroi.format import lance_pb2 as pb
 from conroi.format.manifest import Manifest
-from conroi.format.rowids import fresh_row_ids
+from conroi.format.row_ids import fresh_row_ids
 from conroi.operations import (
     Append,
     CreateIndex,

@@ -11,7 +11,7 @@ from lance.fragment import DataFile
 
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
-from conroi.format.rowids import constant_versions, decode_versions, fresh_row_ids
+from conroi.format.row_ids import constant_versions, decode_versions, fresh_row_ids
 from conroi.operations import DataReplacement
 from tests.operations.parity import assert_replayed, versions_of
 from tests.operations.tables import built, covered, data_file, field, fragment, index, manifest, pylance_table

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from conroi.format import lance_pb2 as pb
 from conroi.format.manifest import Manifest
-from conroi.format.rowids import concat_row_ids, concat_versions, decode_row_ids, decode_versions, take_row_ids
+from conroi.format.row_ids import concat_row_ids, concat_versions, decode_row_ids, decode_versions, take_row_ids
 from conroi.operations import Append, Delete, Operation, Overwrite, ReserveFragments, Restore, Rewrite, Step, Update
 from tests.operations.tables import built, fragment, index, manifest
 

@@ -9,7 +9,7 @@ import pytest
 from lance.dataset import LanceOperation
 
 from conroi.errors import InvalidInputError
-from conroi.format.rowids import constant_versions, decode_row_ids, decode_versions, fresh_row_ids
+from conroi.format.row_ids import constant_versions, decode_row_ids, decode_versions, fresh_row_ids
 from conroi.operations import Merge
 from tests.operations.parity import assert_replayed, versions_of
 from tests.operations.tables import (

@@ -10,7 +10,7 @@ from lance.dataset import AutoCleanupConfig
 from conroi.errors import InvalidInputError, UnsupportedError
 from conroi.format import lance_pb2 as pb
 from conroi.format.manifest import Manifest
-from conroi.format.rowids import decode_row_ids, decode_versions, fresh_row_ids
+from conroi.format.row_ids import decode_row_ids, decode_versions, fresh_row_ids
 from conroi.operations import Overwrite
 from tests.operations.parity import assert_replayed
 from tests.operations.tables import (

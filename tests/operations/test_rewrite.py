@@ -11,7 +11,7 @@ from lance.optimize import Compaction
 
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
-from conroi.format.rowids import fresh_row_ids
+from conroi.format.row_ids import fresh_row_ids
 from conroi.operations import Rewrite
 from tests.operations.parity import assert_replayed, versions_of
 from tests.operations.tables import (

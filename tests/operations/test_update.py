@@ -12,7 +12,7 @@ from pyroaring import BitMap
 
 from conroi.errors import InvalidInputError, UnsupportedError
 from conroi.format import lance_pb2 as pb
-from conroi.format.rowids import (
+from conroi.format.row_ids import (
     constant_versions,
     decode_row_ids,
     decode_versions,

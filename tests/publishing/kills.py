@@ -14,9 +14,9 @@ from multiprocessing.context import ForkServerProcess
 import lance
 
 import conroi
-from conroi.catalog.part import Part
-from conroi.stores.lake_tables import LakeTables
-from conroi.stores.objects import Objects
+from conroi.catalog.participant import Part
+from conroi.catalog.sql_tables import LakeTables
+from conroi.storage.objects import Objects
 from conroi.testing import FaultyObjects, NthRequest, call_before, connect_through, die
 from tests.publishing.lakes import numbers, rows
 from tests.publishing.processes import context

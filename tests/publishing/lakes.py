@@ -10,7 +10,7 @@ import lance
 import pyarrow as pa
 
 import conroi
-from conroi.stores.objects import Objects
+from conroi.storage.objects import Objects
 from conroi.testing import Fault, FaultyObjects, Script, connect_through
 from tests.support.instruments import CloudLike
 

@@ -143,7 +143,7 @@ def test_a_reader_that_saw_the_staged_name_finds_the_final_one(tmp_path: Path) -
 def test_control_without_finishing_what_came_before_there_is_a_hole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from conroi.catalog.part import Part
+    from conroi.catalog.participant import Part
 
     lake = lake_with(tmp_path / "lake", "t", "u")
     path = str(tmp_path / "lake" / "t.lance")

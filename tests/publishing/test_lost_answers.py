@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import conroi
-from conroi.stores.objects import Objects
+from conroi.storage.objects import Objects
 from conroi.testing import (
     Fault,
     FaultyObjects,

@@ -12,7 +12,7 @@ import pytest
 
 import conroi
 from conroi.environment import SystemEnvironment
-from conroi.parallel import ThreadQueue
+from conroi.storage.parallel import ThreadQueue
 from conroi.testing import call_before
 from tests.publishing.lakes import faulty, lake_with, rows
 from tests.support.servers import S3Server

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import conroi
-from conroi.catalog.heads import Task
-from conroi.stores.objects import Objects
+from conroi.catalog.store import Task
+from conroi.storage.objects import Objects
 from conroi.testing import Measurement, Meter, SlowObjects, connect_through
 from tests.publishing.lakes import lake_with, settle
 from tests.support.instruments import CloudLike
@@ -230,7 +230,7 @@ def test_control_what_is_done_one_after_the_other_is_counted_so(far: Far, monkey
         for task in tasks:
             task()
 
-    monkeypatch.setattr("conroi.catalog.publishing.together", one_by_one)
+    monkeypatch.setattr("conroi.catalog.publication.together", one_by_one)
     tx = far.lake.begin()
     stage(tx, 1)
     measured, took_s = timed_commit(far, tx)

@@ -8,16 +8,15 @@ from pathlib import Path
 import lance
 import pytest
 
-from conroi.catalog.heads import Heads
-from conroi.catalog.manifest_heads import ManifestHeads
 from conroi.catalog.manifest_rows import SCHEMA
+from conroi.catalog.manifest_store import ManifestHeads
 from conroi.catalog.opening import manifest_files, open_catalog
-from conroi.catalog.records import Notes
 from conroi.catalog.rows import TABLE, Row
-from conroi.catalog.state import Changes, LakeState
+from conroi.catalog.state import Changes, LakeState, Notes
+from conroi.catalog.store import Heads
 from conroi.environment import SYSTEM
 from conroi.format.naming import ManifestNaming
-from conroi.stores.objects import open_objects
+from conroi.storage.objects import open_objects
 from conroi.testing import SeededEnvironment, connect_through
 from tests.publishing.lakes import lake_with
 

@@ -17,10 +17,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import conroi
-from conroi.data.pinned import Pinned
-from conroi.spark import adding, changing, compacting, fragment_jobs
-from conroi.spark.answers import Answer
+from conroi.data.table_version import Pinned
+from conroi.spark import fragment_jobs
 from conroi.spark.fragment_jobs import Each
+from conroi.spark.results import Answer
 from tests.spark.support import by_pylance, manifests, numbers
 
 ROWS = pa.table({"id": range(60), "name": [f"n{i}" for i in range(60)], "v": [float(i % 9) for i in range(60)]})
@@ -194,12 +194,12 @@ class Meanwhile:
 
         def hooked(*arguments: Any) -> list[Answer]:
             answers = run(*arguments)
-            if not self.is_done and not isinstance(arguments[2], adding.SchemaTask):
+            if not self.is_done and not isinstance(arguments[2], fragment_jobs.SchemaTask):
                 self.is_done = True
                 work()
             return answers
 
-        for module in (adding, changing, compacting):
+        for module in (fragment_jobs, fragment_jobs, fragment_jobs):
             monkeypatch.setattr(module.FragmentJobs, "run", hooked)
 
 

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 import conroi
-from conroi.spark.java import java_home
-from conroi.spark.options import PIN, Options
-from conroi.spark.redaction import BY_DEFAULT
+from conroi.spark.options import BY_DEFAULT, PIN, Options
+from conroi.spark.session import java_home
 from conroi.spark.source import ConroiDataSource
 from tests.support.source import REPOSITORY
 

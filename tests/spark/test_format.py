@@ -12,7 +12,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 import conroi
 from conroi.spark.options import Options
-from conroi.spark.saving import ConroiWriter
+from conroi.spark.writer import ConroiWriter
 from tests.spark.support import Counting, by_pylance, manifests, numbers
 
 COLUMNS = StructType([StructField("id", LongType()), StructField("name", StringType())])

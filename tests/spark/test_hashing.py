@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from conroi.data.keys import key_columns_of
-from conroi.spark.hashing import buckets_of
+from conroi.spark.packets import buckets_of
 
 VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
     "bool": (pa.bool_(), [True, False, None]),

@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 import conroi
 import conroi.spark
 from conroi import export
-from conroi.data.elsewhere import Elsewhere
-from conroi.locks.locks import locks_of
+from conroi.data.remote_rows import Elsewhere
+from conroi.inserts.insert_locks import locks_of
 from conroi.spark import frames
 
 pytestmark = pytest.mark.contract("S10")

@@ -16,9 +16,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 import conroi
-from conroi.merging.builder import MergeBuilder
-from conroi.merging.choosing import Way
-from conroi.spark import gathering, merging_join
+from conroi.merge.builder import MergeBuilder
+from conroi.merge.matching import Way
+from conroi.spark import frames, merge
 from tests.spark.support import Counting, by_pylance, manifests
 
 WAYS: list[Way] = ["process", "probe", "join"]
@@ -153,7 +153,7 @@ def test_keys_of_every_type_are_compared_exactly(spark: SparkSession, tmp_path: 
 def test_a_part_of_the_source_that_is_too_big_is_shared_out(
     spark: SparkSession, uri: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(gathering, "MOST_PART_BYTES", 200)
+    monkeypatch.setattr(frames, "MOST_PART_BYTES", 200)
     result = CLAUSES["upsert"](made(uri).merge(source(spark, partitions=1), on="id")).execute(plan="join")
     assert (result.rows_updated, result.rows_inserted, len(rows(uri))) == (9, 11, 49)
 
@@ -253,7 +253,7 @@ class Meanwhile:
     """Does something once, between the job of a merge and its commit."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, work: Callable[[], object]) -> None:
-        from conroi.merging import change, verb
+        from conroi.merge import change, verb
 
         self.plans = 0
         planned = change.planned
@@ -266,7 +266,7 @@ class Meanwhile:
             return plan
 
         monkeypatch.setattr(verb, "planned", hooked)
-        monkeypatch.setattr(merging_join, "planned", hooked)
+        monkeypatch.setattr(merge, "planned", hooked)
 
 
 def files_of(uri: str) -> int:
@@ -353,21 +353,21 @@ def test_a_job_that_fails_leaves_nothing_visible(spark: SparkSession, uri: str, 
 
 
 def test_explain_says_which_way_and_why(spark: SparkSession, uri: str, monkeypatch: pytest.MonkeyPatch):
-    from conroi.merging import choosing
+    from conroi.merge import matching
 
     table = made(uri)
     builder = CLAUSES["upsert"](table.merge(source(spark), on="id"))
     plan = builder.explain()
     assert (plan.way, plan.source_rows, plan.table_rows, plan.table_key_bytes) == ("process", 20, 38, 38 * 16)
     assert str(plan).splitlines()[0] == "merge on id: process"
-    monkeypatch.setattr(choosing, "MOST_TABLE_KEY_BYTES", 100)
+    monkeypatch.setattr(matching, "MOST_TABLE_KEY_BYTES", 100)
     assert builder.explain().way == "probe"
     leaving = builder.when_not_matched_by_source_update({"n": "0"})
     assert leaving.explain().way == "join"
-    monkeypatch.setattr(choosing, "MOST_KEY_BYTES", 100)
+    monkeypatch.setattr(matching, "MOST_KEY_BYTES", 100)
     assert (builder.explain().way, "20" in str(builder.explain())) == ("join", True)
-    monkeypatch.setattr(choosing, "MOST_TABLE_KEY_BYTES", 1000)
-    monkeypatch.setattr(choosing, "MOST_SOURCE_ROWS", 10)
+    monkeypatch.setattr(matching, "MOST_TABLE_KEY_BYTES", 1000)
+    monkeypatch.setattr(matching, "MOST_SOURCE_ROWS", 10)
     assert builder.explain().why == "the source has more than 10 rows"
     assert builder.explain(plan="probe").why == "you asked for it"
     result = builder.execute()

@@ -24,7 +24,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, EqualTo, Filter
 import conroi
 import conroi.spark
 from conroi.spark.options import Options
-from conroi.spark.registering import silence_pandas_warning
+from conroi.spark.source import silence_pandas_warning
 from tests.interop.arrow_types import TYPES
 
 FIVE = pa.table({"id": [1, 2, 3, 4, 5], "name": ["a", "b", None, "d", "e"]})

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 import conroi
 from conroi.environment import LONG_AGO
 from conroi.spark.options import Options
-from conroi.stores.ages import settable_times
+from conroi.storage.local_folders import settable_times
 from tests.maintenance.aging import files_below, make_older
 from tests.spark.support import by_pylance, numbers
 from tests.spark.test_format import TWO, written

@@ -22,8 +22,7 @@ from conroi.errors import (
 )
 from conroi.spark.sql import Statement
 from conroi.spark.sql.expressions import NotSimple, simple_condition
-from conroi.spark.sql.queries import frame
-from conroi.spark.sql.references import Reference, found_column, narrow, parsed, references
+from conroi.spark.sql.references import Reference, found_column, frame, narrow, parsed, references
 
 
 @pytest.fixture

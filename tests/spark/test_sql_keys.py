@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 import conroi
 from conroi.errors import InvalidInputError, UnsupportedError
-from conroi.merging.choosing import Way
+from conroi.merge.matching import Way
 
 NAN = float("nan")
 

@@ -18,8 +18,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 import conroi
 import conroi.spark
 from conroi.spark.options import Options
-from conroi.spark.streaming_batches import BATCH_PROPERTY, QUERY_PROPERTY, run_once
-from conroi.spark.streaming_sink import BatchMessage, ConroiStreamWriter
+from conroi.spark.streaming_sink import BATCH_PROPERTY, QUERY_PROPERTY, BatchMessage, ConroiStreamWriter, run_once
 from tests.spark.support import by_pylance, numbers
 
 COLUMNS = StructType([StructField("id", LongType()), StructField("name", StringType())])

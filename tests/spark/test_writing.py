@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 import conroi
 from conroi.spark import frames, tasks
-from conroi.spark.parts import Part
+from conroi.spark.results import Part
 from conroi.spark.tasks import WriteTask
 from tests.interop.arrow_types import TYPES
 from tests.spark.support import Counting, by_pylance, manifests, numbers

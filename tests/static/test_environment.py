@@ -1,4 +1,4 @@
-"""Time, chance, ids, processes and threads come from one place each: `conroi.environment` and `conroi.parallel`.
+"""Time, randomness, ids, processes and threads come from `conroi.environment` and `conroi.storage.parallel` alone.
 
 What reads a clock of its own cannot be replayed, and is wrong where the clock is (F14, F2); a pool or thread of its own
 does not survive a fork (F9).
@@ -14,7 +14,7 @@ from tests.support.source import Module, conroi_modules
 
 pytestmark = pytest.mark.contract("T16", "T20")
 
-HOMES = {"conroi.environment", "conroi.parallel"}
+HOMES = {"conroi.environment", "conroi.storage.parallel"}
 
 CLOCKS = {"time", "monotonic", "time_ns", "monotonic_ns", "perf_counter", "sleep", "clock_gettime"}
 FORBIDDEN: dict[str, set[str]] = {
@@ -28,31 +28,30 @@ FORBIDDEN: dict[str, set[str]] = {
 """By module, what no other module of conroi may use."""
 
 EXCEPTIONS: dict[str, tuple[set[str], str]] = {
-    "conroi.testing.counting": ({"monotonic"}, "measures real requests"),
+    "conroi.testing.instruments": ({"monotonic"}, "measures real requests"),
     "conroi.testing.environment": ({"Random"}, "is the environment of a test: seeded"),
     "conroi.testing.faults": ({"Random", "getpid"}, "draws faults from a seed; kills its own process"),
     "conroi.catalog.manifest_rows": ({"getpid"}, "a scratch folder belongs to one process"),
-    "conroi.stores.local_files": ({"getpid"}, "temporary names of one process"),
-    "conroi.stores.leases": ({"getpid"}, "says in the lease who holds it"),
-    "conroi.stores.process_folders": ({"getpid"}, "a forked child must not delete its parent's files"),
-    "conroi.stores.file_lock": ({"getpid"}, "says in the lock file who holds it"),
-    "conroi.stores.sqlite_db": ({"getpid"}, "a connection belongs to one process"),
-    "conroi.stores.postgres_db": ({"getpid"}, "a connection belongs to one process"),
-    "conroi.stores.postgres_locks": ({"getpid"}, "a connection belongs to one process"),
-    "conroi.stores.dynamodb_client": ({"getpid"}, "a client belongs to one process"),
-    "conroi.stores.dynamodb_locks": ({"Thread"}, "keeps a lease while its holder works"),
-    "conroi.stores.patience": (
+    "conroi.storage.local": ({"getpid"}, "temporary names of one process"),
+    "conroi.versions.leases": ({"getpid"}, "says in the lease who holds it"),
+    "conroi.storage.memory": ({"getpid"}, "a forked child must not delete its parent's files"),
+    "conroi.locks.file": ({"getpid"}, "says in the lock file who holds it"),
+    "conroi.storage.sqlite": ({"getpid"}, "a connection belongs to one process"),
+    "conroi.locks.postgres": ({"getpid"}, "a connection belongs to one process"),
+    "conroi.storage.dynamodb": ({"getpid"}, "a client belongs to one process"),
+    "conroi.locks.dynamodb": ({"Thread"}, "keeps a lease while its holder works"),
+    "conroi.storage.postgres": (
         {"getpid", "monotonic", "sleep", "Thread"},
         "ends calls that have no timeout",
     ),
-    "conroi.locks.postgres": ({"getpid", "monotonic"}, "a connection belongs to one process; waits for a lock"),
-    "conroi.locks.locks": ({"getpid"}, "a held lock belongs to one process"),
-    "conroi.locks.insert_lock": ({"Thread"}, "waits for a lock and can be given up"),
-    "conroi.export.journal": ({"getpid"}, "names the worker in the journal"),
-    "conroi.maintenance.doctor.subject": ({"ThreadPoolExecutor"}, "not moved to conroi.parallel yet"),
-    "conroi.maintenance.collecting": ({"ThreadPoolExecutor"}, "not moved to conroi.parallel yet"),
+    "conroi.inserts.lock_back_ends": ({"getpid", "monotonic"}, "a connection belongs to one process; waits for a lock"),
+    "conroi.inserts.insert_locks": ({"getpid"}, "a held lock belongs to one process"),
+    "conroi.inserts.insert_lock": ({"Thread"}, "waits for a lock and can be given up"),
+    "conroi.clickhouse.run": ({"getpid"}, "names the worker in the journal"),
+    "conroi.doctor.subject": ({"ThreadPoolExecutor"}, "not moved to conroi.storage.parallel yet"),
+    "conroi.maintenance.collection": ({"ThreadPoolExecutor"}, "not moved to conroi.storage.parallel yet"),
     "conroi.spark.fragment_jobs": ({"ThreadPoolExecutor"}, "jobs of one driver, by the driver's threads"),
-    "conroi.spark.saving": ({"uuid4"}, "names a save of a driver that has no environment"),
+    "conroi.spark.writer": ({"uuid4"}, "names a save of a driver that has no environment"),
 }
 """What a module uses all the same, and why. This list may only shrink."""
 
@@ -77,7 +76,7 @@ def test_a_module_takes_clocks_chance_and_threads_from_their_homes(module: Modul
     if module.name in HOMES:
         return
     allowed = EXCEPTIONS.get(module.name, (set[str](), ""))[0]
-    assert used(module) <= allowed, "take it from conroi.environment or conroi.parallel"
+    assert used(module) <= allowed, "take it from conroi.environment or conroi.storage.parallel"
 
 
 def test_no_exception_is_stale() -> None:
@@ -107,8 +106,8 @@ def test_control_each_of_them_is_noticed(source: str) -> None:
 
 SYSTEM_IN = {
     "conroi.environment": "is its home",
-    "conroi.stores.attaching": "copies a lake into a store before it is opened",
-    "conroi.export.clickhouse": "a table that stands alone, given without an environment",
+    "conroi.catalog.attachment": "copies a lake into a store before it is opened",
+    "conroi.clickhouse.export": "a table that stands alone, given without an environment",
     "conroi.spark.pins": "a task on an executor, which has no environment",
     "conroi.spark.tasks": "a task on an executor, which has no environment",
 }

@@ -10,7 +10,7 @@ from tests.support.source import Module, conroi_modules
 
 pytestmark = pytest.mark.contract("I7")
 
-HOME = "conroi.format.documents"
+HOME = "conroi.format.json"
 PARSERS = {"loads", "load", "JSONDecoder", "raw_decode"}
 
 

@@ -20,9 +20,9 @@ import pyarrow as pa
 
 import conroi
 from conroi.format import decode_manifest_file, decode_transaction
-from conroi.stores.objects import Objects
+from conroi.storage.objects import Objects
 from conroi.testing import WrappedObjects, connect_through
-from conroi.testing.wrapping import Request
+from conroi.testing.instruments import Request
 
 T = TypeVar("T")
 

@@ -15,12 +15,15 @@ from pathlib import Path
 from typing import Any
 
 import conroi
-from conroi.commit.run import How
+from conroi.commit.execution import How
 from conroi.conflicts.catalog import CATALOG
 from tests.calls.surface import make
 
 RECORD = Path(__file__).with_name("public_surface.txt")
-MODULES = ("conroi", "conroi.testing", "conroi.spark", "conroi.stores", "conroi.format", "conroi.catalog.namespace")
+MODULES = (
+    *("conroi", "conroi.testing", "conroi.spark", "conroi.stores", "conroi.format", "conroi.namespace"),
+    "conroi.catalog.namespace",
+)
 IN_CONFIGURATIONS = (
     *("conroi.catalog.namespace:ConroiNamespace", "conroi.spark:register", "conroi.stores:FileLock"),
     *("conroi.format:decode_transaction", "pyspark_conroi:DefaultSource"),
@@ -43,7 +46,7 @@ def surface() -> Iterator[str]:
             yield from _members(kind.__name__, kind)
     yield f"keywords of verbs: {' '.join(sorted(How.__annotations__))}"
     yield from (f"rule {name}" for name in sorted(CATALOG))
-    kinds_of_findings = importlib.import_module("conroi.maintenance.doctor.kinds").KINDS
+    kinds_of_findings = importlib.import_module("conroi.doctor.kinds").KINDS
     yield from (f"finding {name} {kind.severity}" for name, kind in sorted(kinds_of_findings.items()))
     yield from _commands()
 

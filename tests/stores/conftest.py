@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from conroi.stores.objects import Objects, open_objects
+from conroi.storage.objects import Objects, open_objects
 from tests.support.record_stores import KINDS, empty_address
 
 STORES = ("local", "durable", "memory", "moto", "seaweedfs")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from conroi.stores.cache import BoundedCache
+from conroi.storage.cache import BoundedCache
 
 
 def test_what_was_not_asked_for_longest_is_forgotten_first() -> None:

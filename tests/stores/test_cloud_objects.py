@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from conroi.errors import ConroiError, InvalidInputError, NotFoundError, StoreError, StoreUnavailable
-from conroi.stores.cloud_objects import CloudObjects
-from conroi.stores.objects import NameTaken, Objects, open_objects
+from conroi.storage.cloud import CloudObjects
+from conroi.storage.objects import NameTaken, Objects, open_objects
 from tests.support.answering import always_answering, never_answering
 from tests.support.servers import SECRET_KEY, S3Server, free_ports
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from conroi.errors import NotFoundError, StoreUnavailable
-from conroi.stores.objects import Objects
-from conroi.stores.pieces import PIECE_BYTES, pieces
+from conroi.storage.objects import PIECE_BYTES, Objects, pieces
 from conroi.testing import CountingObjects, FaultyObjects, fail
 from tests.stores.conftest import new_objects
 

@@ -17,12 +17,12 @@ import pytest
 import conroi
 from conroi.environment import LONG_AGO
 from conroi.errors import InvalidInputError, StoreUnavailable, TooMuchContention
+from conroi.locks.dynamodb import DynamoLock
+from conroi.locks.postgres import PostgresLock
+from conroi.storage.objects import NameTaken, open_objects
 from conroi.stores import dynamodb_lock, postgres_lock
-from conroi.stores.dynamodb_locks import DynamoLock
-from conroi.stores.objects import NameTaken, open_objects
-from conroi.stores.postgres_locks import PostgresLock
-from conroi.stores.putters import LockedPut
 from conroi.testing import FaultyObjects, call_after
+from conroi.versions.conditional_put import LockedPut
 from tests.external.tables import rows
 from tests.support.databases import PostgresServer, aws_environment, dynamodb_address
 from tests.support.racing import Race, assert_one_winner_each, run_race
@@ -183,7 +183,7 @@ def take_away(lock: PostgresLock | DynamoLock) -> None:
 def held_leases() -> list[object]:
     import gc
 
-    from conroi.stores.dynamodb_locks import HeldLease
+    from conroi.locks.dynamodb import HeldLease
 
     return [found for found in gc.get_objects() if isinstance(found, HeldLease)]  # type: ignore[return-value]
 

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from conroi.errors import InvalidInputError, StoreError, TooMuchContention
-from conroi.stores.file_lock import FileLock
+from conroi.locks.file import FileLock
 from conroi.testing import SeededEnvironment
 
 pytestmark = pytest.mark.contract("T1")
 
 HOLD = """
 import sys
-from conroi.stores.file_lock import FileLock
+from conroi.locks.file import FileLock
 with FileLock(sys.argv[1])(1):
     print("held", flush=True)
     sys.stdin.read()

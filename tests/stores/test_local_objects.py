@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 from conroi.errors import InvalidInputError, NotFoundError, StoreError, StoreUnavailable
-from conroi.stores import local_names
-from conroi.stores.objects import NameTaken, Objects, open_objects
+from conroi.storage import local_folders
+from conroi.storage.objects import NameTaken, Objects, open_objects
 
 Events = list[tuple[str, str]]
 
@@ -138,7 +138,7 @@ def test_a_disk_without_links_renames_without_replacing(tmp_path: Path, monkeypa
 
 def test_a_disk_that_can_do_neither_points_to_a_commit_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "link", no_links)
-    monkeypatch.setattr(local_names, "_renameat2", lambda: None)
+    monkeypatch.setattr(local_folders, "_renameat2", lambda: None)
     objects = open_objects(tmp_path)
     with pytest.raises(StoreError) as caught:
         objects.put_if_absent("f/a", b"first")

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from conroi.errors import InvalidInputError, NotFoundError
-from conroi.stores.objects import NameTaken, Objects
+from conroi.storage.objects import NameTaken, Objects
 
 
 def test_what_is_put_is_read_back(objects: Objects) -> None:

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.contract("U11")
 
 MAKE = """
 import sys
-from conroi.stores.process_folders import process_folder
+from conroi.storage.memory import process_folder
 {use}
 print("made", flush=True)
 sys.stdin.read()
@@ -22,7 +22,7 @@ sys.stdin.read()
 USES = {
     "any": "process_folder('conroi-any-')",
     "a lake": "from conroi.catalog.manifest_rows import _scratch; _scratch()",
-    "sent to Spark": "from conroi.spark.shipping import _archive; _archive()",
+    "sent to Spark": "from conroi.spark.session import _archive; _archive()",
 }
 
 

@@ -13,9 +13,8 @@ import pytest
 
 from conroi.errors import StoreUnavailable
 from conroi.format.naming import ManifestNaming
-from conroi.stores.file_lock import FileLock
-from conroi.stores.objects import NameTaken, Objects, open_objects
-from conroi.stores.putters import ConditionalPut, LockedPut, PutNew, RenameIfAbsent
+from conroi.locks.file import FileLock
+from conroi.storage.objects import NameTaken, Objects, open_objects
 from conroi.testing import (
     CountingObjects,
     Fault,
@@ -26,6 +25,7 @@ from conroi.testing import (
     fail,
     lose_answer,
 )
+from conroi.versions.conditional_put import ConditionalPut, LockedPut, PutNew, RenameIfAbsent
 
 PATH = ManifestNaming.V2.path(7)
 

@@ -14,12 +14,11 @@ from pathlib import Path
 import pytest
 
 from conroi.errors import ExpectedVersionMismatch, StoreUnavailable
-from conroi.stores import sqlite_records
-from conroi.stores.addresses import open_records
-from conroi.stores.postgres_records import PostgresRecords
-from conroi.stores.records import Record, RecordStore, RecordTaken
-from conroi.stores.sqlite_records import SqliteRecords
 from conroi.testing import FaultyRecords, Gate, Request, WrappedRecords, call_before
+from conroi.versions import sql_records
+from conroi.versions.addresses import open_records
+from conroi.versions.records import Record, RecordStore, RecordTaken
+from conroi.versions.sql_records import PostgresRecords, SqliteRecords
 from tests.support.databases import PostgresServer, aws_environment, sqlite_address
 from tests.support.record_stores import KINDS, empty_address
 from tests.support.together import Meet, together
@@ -264,7 +263,7 @@ def test_in_sqlite_nobody_moves_a_table_while_another_checks_and_puts(
     path = sqlite_address(tmp_path).removeprefix("sqlite:///")
     ours, theirs = SqliteRecords(path), SqliteRecords(path, timeout_s=0.05)
     ours.put_if_absent([record("orders", 1), record("rates", 1)])
-    gate, look = Gate(), sqlite_records._newest
+    gate, look = Gate(), sql_records._newest
 
     def look_and_wait(connection: object, tables: set[str]) -> dict[str, int]:
         found = look(connection, tables)  # type: ignore[arg-type]
@@ -272,7 +271,7 @@ def test_in_sqlite_nobody_moves_a_table_while_another_checks_and_puts(
             gate(Request("put_if_absent", "orders"))
         return found
 
-    monkeypatch.setattr(sqlite_records, "_newest", look_and_wait)
+    monkeypatch.setattr(sql_records, "_newest", look_and_wait)
     with ThreadPoolExecutor(1) as thread:
         a = thread.submit(ours.put_if_absent, [record("orders", 2)], {"orders": 1, "rates": 1})
         gate.wait_for_arrival()

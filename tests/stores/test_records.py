@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from conroi.errors import ExpectedVersionMismatch, InvalidInputError
-from conroi.stores.addresses import open_records
-from conroi.stores.dynamodb_records import LARGEST_BATCH
-from conroi.stores.records import Record, RecordStore, RecordTaken
+from conroi.versions.addresses import open_records
+from conroi.versions.dynamodb_records import LARGEST_BATCH
+from conroi.versions.records import Record, RecordStore, RecordTaken
 from tests.support.databases import PASSWORD, PASSWORD_IN_URI
 
 

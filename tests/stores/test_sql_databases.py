@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from conroi.errors import CorruptionError, InvalidInputError, StoreError, StoreUnavailable, UnsupportedError
-from conroi.stores import postgres_records, sqlite_records
-from conroi.stores.addresses import open_records
-from conroi.stores.postgres_db import PostgresDatabase
-from conroi.stores.records import Record
-from conroi.stores.sql_schema import Schema
-from conroi.stores.sqlite_db import SqliteDatabase
-from conroi.stores.sqlite_records import SqliteRecords
+from conroi.storage.postgres import PostgresDatabase
+from conroi.storage.sql_schema import Schema
+from conroi.storage.sqlite import SqliteDatabase
+from conroi.versions import sql_records
+from conroi.versions.addresses import open_records
+from conroi.versions.records import Record
+from conroi.versions.sql_records import SqliteRecords
 from tests.support.databases import PASSWORD_IN_URI, PostgresServer
 from tests.support.together import Meet, together
 
@@ -92,7 +92,7 @@ def test_a_store_of_a_newer_conroi_is_refused(
 ) -> None:
     from tests.support.record_stores import new_address
 
-    address, module = new_address(kind, request), {"sqlite": sqlite_records, "postgres": postgres_records}[kind]
+    address, module = new_address(kind, request), {"sqlite": sql_records, "postgres": sql_records}[kind]
     records = open_records(address)
     assert records.newest("t") is None
     newer = Schema("records", (*module.SCHEMA.steps, ("CREATE TABLE conroi_more (a BIGINT)",)))
@@ -174,7 +174,7 @@ def test_transactions_that_see_too_little_are_refused(postgres: PostgresServer) 
     with records._database.transaction() as run:  # type: ignore[attr-defined]
         run("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         with pytest.raises(StoreError):
-            run(postgres_records._CALL, (["t"], [1], ["p"], [1], [], []))
+            run(sql_records._CALL, (["t"], [1], ["p"], [1], [], []))
 
 
 def test_a_statement_that_takes_too_long_is_ended(postgres: PostgresServer) -> None:

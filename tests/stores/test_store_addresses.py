@@ -12,10 +12,11 @@ import pytest
 
 import conroi
 from conroi.errors import InvalidInputError, UnsupportedError
-from conroi.stores.addresses import dynamo_table, open_records, split_uri
-from conroi.stores.objects import open_objects
-from conroi.stores.sqlite_records import SqliteRecords
-from conroi.stores.table_keys import bucketless_key, full_key
+from conroi.storage.dynamodb import dynamo_table
+from conroi.storage.objects import open_objects
+from conroi.versions.addresses import open_records, split_uri
+from conroi.versions.records import bucketless_key, full_key
+from conroi.versions.sql_records import SqliteRecords
 
 S3 = {"aws_access_key_id": "a", "aws_secret_access_key": "b", "aws_region": "x"}
 

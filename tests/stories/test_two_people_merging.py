@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 import conroi
-from conroi.branching.results import Choice, Conflict
+from conroi.branches.results import Choice, Conflict
 
 pytestmark = pytest.mark.contract("B3")
 

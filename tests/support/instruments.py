@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from conroi.commit.files import TableFiles
 from conroi.environment import SYSTEM, Environment
-from conroi.stores.objects import ObjectInfo, Objects
-from conroi.stores.putters import PutNew
-from conroi.stores.versions import FolderVersions
+from conroi.snapshots.table_storage import TableFiles
+from conroi.storage.objects import ObjectInfo, Objects
 from conroi.table import Table
 from conroi.testing import FaultyObjects, WrappedObjects, call_before
+from conroi.versions.conditional_put import PutNew
+from conroi.versions.folder import FolderVersions
 
 
 def files_on(objects: Objects, *, environment: Environment = SYSTEM, putter: PutNew | None = None) -> TableFiles:

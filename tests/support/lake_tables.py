@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from conroi.stores.lake_tables import LakeCommit, LakeTables
+from conroi.catalog.sql_tables import LakeCommit, LakeTables
 from conroi.testing import Fault, Request, Script
 from conroi.testing.faults import Plan
 

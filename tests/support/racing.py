@@ -20,11 +20,11 @@ import pytest
 
 from conroi.errors import StoreUnavailable
 from conroi.format.naming import ManifestNaming
+from conroi.locks.file import FileLock
+from conroi.storage.objects import NameTaken, Objects, open_objects
 from conroi.stores import dynamodb_lock, postgres_lock
-from conroi.stores.file_lock import FileLock
-from conroi.stores.objects import NameTaken, Objects, open_objects
-from conroi.stores.putters import ConditionalPut, LockedPut, PutNew, RenameIfAbsent
 from conroi.testing import FaultyObjects, call_before
+from conroi.versions.conditional_put import ConditionalPut, LockedPut, PutNew, RenameIfAbsent
 from tests.support.databases import aws_environment
 
 PROCESSES = 8

@@ -17,10 +17,10 @@ from typing import Generic, TypeVar
 
 import pytest
 
-from conroi.parallel import ProcessLock
-from conroi.stores.objects import Objects
+from conroi.storage.objects import Objects
+from conroi.storage.parallel import ProcessLock
 from conroi.testing import SeededEnvironment, WrappedObjects
-from conroi.testing.wrapping import Request
+from conroi.testing.instruments import Request
 
 T = TypeVar("T")
 LOOK_AT_LOCK_S = 0.0001
@@ -122,7 +122,7 @@ class Schedule:
 
 
 class Task(Generic[T]):
-    """Parallel I/O in virtual time: what `conroi.parallel.Running` is with real threads."""
+    """Parallel I/O in virtual time: what `conroi.storage.parallel.Running` is with real threads."""
 
     def __init__(self, schedule: Schedule, task: Callable[[], T]) -> None:
         self._schedule = schedule
@@ -150,7 +150,7 @@ class Task(Generic[T]):
 
 
 class ScheduledPool:
-    """In the place of a `conroi.parallel.Pool`; a thread that belongs to no schedule does the work itself."""
+    """In the place of a `conroi.storage.parallel.Pool`; a thread that belongs to no schedule does the work itself."""
 
     def __init__(self, schedule: Schedule) -> None:
         self._schedule = schedule
@@ -168,7 +168,7 @@ class ScheduledPool:
 @contextmanager
 def scheduled(schedule: Schedule) -> Generator[None]:
     """Parallel I/O and the locks of a process in virtual time, too."""
-    parallel = importlib.import_module("conroi.parallel")
+    parallel = importlib.import_module("conroi.storage.parallel")
     pool, really_acquire = ScheduledPool(schedule), parallel.ProcessLock.acquire
 
     def acquire(lock: ProcessLock, timeout: float = -1) -> bool:

@@ -18,7 +18,7 @@ import pytest
 J = TypeVar("J")
 R = TypeVar("R")
 PATIENCE_S = 120.0
-_PRELOAD = ["conroi", "conroi.merging.builder", "lance", "lance.file", "obstore.store", "pyarrow.compute"]
+_PRELOAD = ["conroi", "conroi.merge.builder", "lance", "lance.file", "obstore.store", "pyarrow.compute"]
 
 
 class Meet(Protocol):

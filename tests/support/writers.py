@@ -13,7 +13,7 @@ from typing import Protocol
 import pyarrow as pa
 
 import conroi
-from conroi.stores.file_lock import FileLock
+from conroi.locks.file import FileLock
 
 PROCESSES = 8
 PATIENCE_S = 120.0

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import conroi
-from conroi.data.widening import wider
+from conroi.data.casts import wider
 
 pytestmark = pytest.mark.contract("E8")
 

@@ -134,7 +134,7 @@ def test_a_condition_may_have_comments_quotes_and_parentheses(table: conroi.Tabl
 def test_the_condition_is_kept_in_the_transaction_as_it_was_written(table: conroi.Table) -> None:
     deleted = table.delete("id = 1")
     snapshot = deleted._pinned.snapshot
-    from conroi.commit.snapshot import load_transaction
+    from conroi.snapshots.snapshot import load_transaction
 
     transaction = load_transaction(deleted._files.objects, snapshot)
     assert transaction is not None

@@ -9,8 +9,8 @@ import pytest
 
 import conroi
 from conroi import InvalidInputError
-from conroi.commit.snapshot import load_transaction
 from conroi.format import lance_pb2 as pb
+from conroi.snapshots.snapshot import load_transaction
 from tests.support.refusals import refused
 
 Mode = Literal["auto", "rows", "columns"]

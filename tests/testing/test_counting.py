@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from conroi.errors import NotFoundError, StoreError
-from conroi.stores.objects import NameTaken, Objects, open_objects
+from conroi.storage.objects import NameTaken, Objects, open_objects
 from conroi.testing import CountingObjects, kind_of
-from conroi.testing.wrapping import PAGE
+from conroi.testing.instruments import PAGE
 from tests.support.answering import always_answering
 
 HEAD = "_versions/18446744073709551614.manifest"

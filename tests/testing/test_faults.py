@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from conroi.errors import StoreUnavailable
-from conroi.stores.objects import NameTaken, Objects, open_objects
+from conroi.storage.objects import NameTaken, Objects, open_objects
 from conroi.testing import ChanceFaults, Fault, FaultyObjects, Gate, Request, call_after, call_before, fail, lose_answer
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from conroi.errors import StoreUnavailable
-from conroi.stores.objects import Objects, open_objects
+from conroi.storage.objects import Objects, open_objects
 from conroi.testing import (
     FaultyObjects,
     Measurement,

@@ -1,5 +1,5 @@
 """Catalog of a lake: the `__manifest` table pins a version of each table; a publication moves many pins atomically."""
 
-from conroi.catalog.migration import migrate
+from conroi.catalog.opening import migrate
 
 __all__ = ["migrate"]

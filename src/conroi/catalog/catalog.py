@@ -9,24 +9,24 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from conroi.catalog.heads import Heads, Seen
 from conroi.catalog.names import shown
 from conroi.catalog.rows import Row
 from conroi.catalog.state import LakeState
-from conroi.commit.files import Publisher, TableFiles
-from conroi.commit.forked import Origin, forked_objects
-from conroi.commit.pins import Pin, finalize, load_pinned, pin_of
+from conroi.catalog.store import Heads, Seen
 from conroi.commit.reservations import Reservations
-from conroi.commit.snapshot import Snapshot, load_snapshot, load_transaction
 from conroi.environment import LONG_AGO, Environment, Moment
 from conroi.errors import ConroiError, CorruptionError, InvalidInputError, NotFoundError, VersionExpired
 from conroi.format.fields import has_dictionaries
 from conroi.format.naming import ManifestNaming, check_relative_path
 from conroi.history import newest_at
-from conroi.parallel import ProcessLock, Running, ThreadQueue
-from conroi.refs.branches import MAIN_BRANCH, Branch
-from conroi.stores.objects import Objects, open_objects, reach_of
-from conroi.stores.versions import FolderVersions, Located
+from conroi.snapshots.branch_names import MAIN_BRANCH, Branch
+from conroi.snapshots.branch_storage import Origin, forked_objects
+from conroi.snapshots.pin import Pin, finalize, load_pinned, pin_of
+from conroi.snapshots.snapshot import Snapshot, load_snapshot, load_transaction
+from conroi.snapshots.table_storage import Publisher, TableFiles
+from conroi.storage.objects import Objects, open_objects, reach_of
+from conroi.storage.parallel import ProcessLock, Running, ThreadQueue
+from conroi.versions.folder import FolderVersions, Located
 
 _log = logging.getLogger(__name__)
 
@@ -93,7 +93,7 @@ class Catalog:
         self.finalizing: dict[SnapshotKey, Running[bool]] = {}
         """Published manifests that are being finalized."""
         self.locks: object | None = None
-        """The insert locks of the lake, created at first use: see conroi.locks."""
+        """The insert locks of the lake, created at first use: see conroi.inserts."""
         self._lock = ProcessLock()
         self._turns = ThreadQueue(LONGEST_TURN_S)
         self.reservations = Reservations(root, environment)
@@ -243,7 +243,7 @@ class Catalog:
                 return known
         loaded = self._completed(row, row.pin, load_pinned(self.objects_of(row), row.pin))
         if row.is_inherited and _is_looked_up(loaded):
-            from conroi.catalog.forking import fork_to_read
+            from conroi.catalog.branches import fork_to_read
 
             fork_to_read(self, row, loaded)
         return self.keep(row, row.pin, loaded)

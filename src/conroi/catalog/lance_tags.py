@@ -22,15 +22,14 @@ from urllib.parse import quote, unquote
 from weakref import WeakKeyDictionary
 
 from conroi.arguments import checked_calls
-from conroi.catalog.branches import BranchedLake
+from conroi.catalog.branches import DELETED, BranchedLake, table_of
 from conroi.catalog.catalog import Catalog
-from conroi.catalog.forking import DELETED, table_of
 from conroi.catalog.rows import Row
-from conroi.commit.pins import Pin
 from conroi.errors import ConroiError, NotFoundError, StoreError
-from conroi.parallel import together
-from conroi.refs.branches import MAIN_BRANCH, Branch
-from conroi.refs.tags import LAKE_TAG, Tag, Tags, delete_lake_tags, lake_tag_names, put_lake_tag
+from conroi.snapshots.branch_names import MAIN_BRANCH, Branch
+from conroi.snapshots.pin import Pin
+from conroi.snapshots.tags import LAKE_TAG, Tag, Tags, delete_lake_tags, lake_tag_names, put_lake_tag
+from conroi.storage.parallel import together
 
 _log = logging.getLogger(__name__)
 

@@ -12,12 +12,10 @@ from pyroaring import BitMap
 
 from conroi.catalog.rows import Row
 from conroi.catalog.state import LakeState
-from conroi.commit.files import TableFiles
-from conroi.commit.snapshot import Snapshot
-from conroi.data.pinned import Pinned
 from conroi.data.pylance import pylance_errors
 from conroi.data.rows import addresses_of
-from conroi.data.writing import DataWriter
+from conroi.data.table_version import Pinned
+from conroi.data.writer import DataWriter
 from conroi.environment import Environment
 from conroi.errors import CorruptionError, UnsupportedError
 from conroi.format import lance_pb2 as pb
@@ -26,9 +24,11 @@ from conroi.format.fields import key_columns
 from conroi.format.keyfilter import bloom_filter
 from conroi.format.manifest import Manifest
 from conroi.format.naming import DATA_DIR, deletion_path
-from conroi.parallel import aside
-from conroi.stores.objects import Objects, open_objects
-from conroi.stores.process_folders import process_folder
+from conroi.snapshots.snapshot import Snapshot
+from conroi.snapshots.table_storage import TableFiles
+from conroi.storage.memory import process_folder
+from conroi.storage.objects import Objects, open_objects
+from conroi.storage.parallel import aside
 
 KEY = "object_id"
 SCHEMA = pa.schema(

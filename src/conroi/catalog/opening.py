@@ -1,4 +1,4 @@
-"""Open a lake, or create one."""
+"""Opening a lake, creating one, migrating one, and finding the lake that a path is inside of."""
 
 from __future__ import annotations
 
@@ -8,24 +8,26 @@ import os
 from collections.abc import Mapping, Sequence
 
 from conroi.catalog.catalog import Catalog, Wrap, unwrapped
-from conroi.catalog.folder_heads import FolderHeads
-from conroi.catalog.heads import Heads
-from conroi.catalog.manifest_heads import ManifestHeads
-from conroi.catalog.manifest_rows import SCHEMA
-from conroi.catalog.sql_heads import SqlHeads
-from conroi.commit.files import TableFiles
+from conroi.catalog.folder_kinds import MANIFEST, MARKER, Marker, content_of, mark, mark_again, marker
+from conroi.catalog.manifest_rows import KEY, SCHEMA, check_columns, check_is_lake
+from conroi.catalog.manifest_store import ManifestHeads
+from conroi.catalog.replica_store import FolderHeads
+from conroi.catalog.sql_store import SqlHeads
+from conroi.catalog.sql_tables import LakeQueries, LakeTables, WrapStore, open_lake_tables, unwrapped_store
+from conroi.catalog.store import Heads
+from conroi.commit.execution import run
 from conroi.commit.loop import commit
-from conroi.environment import Environment
-from conroi.errors import AlreadyExistsError, InvalidInputError, NotFoundError
-from conroi.stores.addresses import store_kind
-from conroi.stores.bases import allow_bases as name_bases
-from conroi.stores.folder_kinds import MANIFEST, content_of
-from conroi.stores.lake_marker import Marker, mark, mark_again, marker
-from conroi.stores.lake_tables import LakeQueries, LakeTables, WrapStore, open_lake_tables, unwrapped_store
-from conroi.stores.objects import Objects, open_objects, reach_of
-from conroi.stores.table_keys import full_key
-from conroi.stores.versions import FolderVersions
+from conroi.data.table_version import Pinned
+from conroi.environment import SYSTEM, Environment
+from conroi.errors import AlreadyExistsError, InvalidInputError, NotFoundError, about
+from conroi.snapshots.table_storage import TableFiles
+from conroi.storage.base_paths import allow_bases as name_bases
+from conroi.storage.objects import Objects, open_objects, reach_of
 from conroi.verbs.create import create
+from conroi.verbs.key_declaration import declare_key
+from conroi.versions.addresses import store_kind
+from conroi.versions.folder import FolderVersions
+from conroi.versions.records import full_key
 
 _log = logging.getLogger(__name__)
 
@@ -173,3 +175,51 @@ def _create(files: TableFiles) -> None:
     """Create the table; of concurrent creators, the second uses the first one's."""
     with contextlib.suppress(AlreadyExistsError):
         commit(files, create(files, SCHEMA))
+
+
+def split_inside(
+    uri: str | os.PathLike[str], storage_options: Mapping[str, str] | None
+) -> tuple[str, str, bool] | None:
+    """The lake around a table's path, the table's folder in it, and whether the lake has a store; None if none is."""
+    root = open_objects(uri, storage_options).root
+    parent, _, folder = root.rpartition("/")
+    if not parent or parent.endswith("/") or not folder or folder == MANIFEST:
+        return None
+    around = open_objects(parent, storage_options)
+    if around.is_local:  # one request each, and without creating a folder
+        has_store = os.path.exists(f"{around.root}/{MARKER}")
+        has_manifest = os.path.isdir(f"{around.root}/{MANIFEST}")
+    else:
+        has_store = around.head(MARKER) is not None
+        has_manifest = has_store or next(iter(around.list_names(MANIFEST)), None) is not None
+    return (around.root, folder, has_store) if has_store or has_manifest else None
+
+
+def migrate(
+    uri: str | os.PathLike[str],
+    *,
+    storage_options: Mapping[str, str] | None = None,
+    environment: Environment = SYSTEM,
+) -> int:
+    """Mark the names in `__manifest` as its key, after checking that they are unique; returns the resulting version.
+
+    A lake that has the mark is left unchanged. There must be no concurrent writer; a concurrent write makes it fail.
+    """
+    root = open_objects(uri, storage_options)
+    files = manifest_files(root, storage_options, durable=False, environment=environment)
+    with about(root.root):
+        if files.versions.latest() is None:
+            raise NotFoundError(
+                f"There is no {MANIFEST} in {root.root}, so there is nothing to migrate.",
+                hint="conroi.connect(uri) makes a new lake.",
+            )
+        head = files.head()
+        check_is_lake(head.manifest, root.root)
+        done = run(
+            files,
+            head,
+            lambda head: declare_key(Pinned(files, head), KEY),
+            {"message": f"mark {KEY} as the key"},
+        )
+        check_columns(done.snapshot.manifest, root.root)
+        return done.snapshot.version

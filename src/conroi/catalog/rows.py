@@ -1,4 +1,4 @@
-"""Catalog row: a table and the version it is pinned at, or a namespace."""
+"""Rows of `__manifest`: a table and the version it is pinned at, or a namespace; and changes that depend on the row."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
-from conroi.commit.pins import Pin
 from conroi.environment import Environment
 from conroi.errors import CorruptionError
-from conroi.format.documents import Document, decode_document, parse_json
+from conroi.format.json import Document, decode_document, parse_json
+from conroi.snapshots.pin import Pin
 
 TABLE = "table"
 NAMESPACE = "namespace"
@@ -191,3 +191,22 @@ def new_lock_id(environment: Environment) -> int:
 def new_table_row(object_id: str, location: str, environment: Environment) -> Row:
     """A table that is about to be created."""
     return Row(object_id, TABLE, location).with_lock(new_lock_id(environment))
+
+
+class Amendment(Protocol):
+    """A change to a table's row, computed at commit. Both methods run on every attempt, on the state that the put
+    is for.
+    """
+
+    @property
+    def object_id(self) -> str:
+        """The table."""
+        ...
+
+    def check(self, row: Row | None) -> None:
+        """Raise a conflict that forbids the publication, given the current row; None if there is no such table."""
+        ...
+
+    def amended(self, row: Row) -> Row:
+        """The row to publish, derived from the one that the publication would leave; check() has been called."""
+        ...

@@ -10,17 +10,17 @@ import typer
 from typer.core import TyperGroup
 
 from conroi.cli.commands import (
-    collecting,
+    collection,
     conflicts,
     definition,
-    exporting,
-    loading,
-    looking,
-    maintaining,
-    past,
-    querying,
-    references,
+    export,
+    history,
+    inspection,
+    load,
+    maintenance,
+    query,
     row_changes,
+    tags,
 )
 from conroi.cli.failures import INTERRUPTED
 from conroi.version import __version__
@@ -76,16 +76,16 @@ def root(
 
 
 for part in (
-    looking,
-    querying,
-    past,
-    references,
+    inspection,
+    query,
+    history,
+    tags,
     definition,
-    loading,
+    load,
     row_changes,
-    exporting,
-    maintaining,
-    collecting,
+    export,
+    maintenance,
+    collection,
     conflicts,
 ):
     part.add_to(app)

@@ -13,9 +13,9 @@ from decimal import Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from conroi.display.grid import Grid, Row
+from conroi.display.pages import rows_page
 from conroi.errors import UNSEEN, visible
-from conroi.views.grid import Grid, Row
-from conroi.views.pages import rows_page
 
 if TYPE_CHECKING:
     from collections.abc import Callable

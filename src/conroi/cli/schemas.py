@@ -9,7 +9,7 @@ from typing import Any, NoReturn, TypeVar, cast
 import pyarrow as pa
 
 from conroi.arguments import nearest
-from conroi.cli.usage import UsageProblem
+from conroi.cli.failures import UsageProblem
 
 T = TypeVar("T")
 

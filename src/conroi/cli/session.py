@@ -1,22 +1,65 @@
-"""One invocation of the command line: its connection options, and the resolution of the addresses given."""
+"""One run of the command line: the addresses that were typed, and how it connects."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from conroi.cli.addresses import Address, parsed
+from conroi.cli.failures import UsageProblem
 from conroi.cli.output import Output
-from conroi.cli.usage import UsageProblem
 from conroi.errors import InvalidInputError, NotFoundError
 
 if TYPE_CHECKING:
     from conroi.lake import Lake
     from conroi.table import Table
     from conroi.transaction import Transaction, TransactionResult
+
+
+_MARKED = re.compile(r"([^@]+)@([^/]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A place, and which version of it; both as typed."""
+
+    place: str
+    """A lake, or a table at the end of a lake's path; empty for the default lake."""
+    at: str | None = None
+
+    @property
+    def parent(self) -> Address | None:
+        """The lake, if the last part of the place is a table."""
+        lake, slash, _ = self.place.rstrip("/").rpartition("/")
+        if not slash or not lake or lake.endswith((":", ":/")):
+            return None
+        return parsed(lake)
+
+    @property
+    def name(self) -> str:
+        """The last part of the place."""
+        return self.place.rstrip("/").rpartition("/")[2]
+
+
+def parsed(text: str) -> Address:
+    """The address, with the version after its last part taken off."""
+    head, slash, last = text.rpartition("/")
+    if last.startswith("@") and not head:  # a version of the default lake
+        return Address("", _checked(last[1:], text))
+    found = _MARKED.fullmatch(last)
+    if found is None:
+        return Address(text)
+    return Address(head + slash + found[1], found[2])
+
+
+def _checked(at: str, text: str) -> str:
+    if not at:
+        raise InvalidInputError(f"{text!r} says no version.", hint="Write it after the @, as in ./lake@41.")
+    return at
+
 
 DEFAULT_LAKE = "CONROI_LAKE"
 
@@ -134,9 +177,8 @@ class Session:
 
     def is_lake(self, place: str) -> bool:
         """Whether there is a lake; looking makes none."""
-        from conroi.catalog.opening import MANIFEST
-        from conroi.stores.lake_marker import MARKER
-        from conroi.stores.objects import open_objects
+        from conroi.catalog.folder_kinds import MANIFEST, MARKER
+        from conroi.storage.objects import open_objects
 
         if "://" not in place:
             return any(os.path.exists(f"{place}/{name}") for name in (MANIFEST, MARKER))

@@ -14,10 +14,9 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from conroi.cli.json_arrays import ArrayLines
-from conroi.cli.text_files import TextOptions
-from conroi.cli.usage import UsageProblem
-from conroi.cli.words import STDIN
+from conroi.cli.failures import UsageProblem
+from conroi.cli.options import STDIN
+from conroi.cli.text_files import ArrayLines, TextOptions
 from conroi.errors import ConroiError, InvalidInputError, NotFoundError, UnsupportedError
 
 ENDINGS = {

@@ -1,16 +1,18 @@
-"""Commit request and commit result of one table."""
+"""The request and the result of one commit, and detached versions, which are outside the line of versions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from conroi.commit.baton import Baton
-from conroi.commit.snapshot import Snapshot
+from conroi.commit.fairness import Baton
 from conroi.conflicts import Staged, Winner
 from conroi.environment import Moment
-from conroi.format.naming import ManifestNaming
+from conroi.errors import InvalidInputError, UnsupportedError
+from conroi.format.naming import DETACHED_BIT, ManifestNaming
 from conroi.format.transaction import Transaction
+from conroi.snapshots.snapshot import Snapshot
+from conroi.snapshots.table_storage import TableFiles
 
 Guard = Callable[[Snapshot, Sequence[Winner]], None]
 """Precondition: checks the newest version and the commits since our base just before a put; raises the conflict."""
@@ -75,3 +77,18 @@ class CommitResult:
     @property
     def version(self) -> int:
         return self.snapshot.version
+
+
+def detached_version(base: Snapshot | None, files: TableFiles) -> int:
+    """A unique random number that no version of the linear history can have."""
+    if base is None:
+        raise InvalidInputError(
+            "The first version of a table cannot be a detached one.", table=files.root, hint="Create the table first."
+        )
+    if base.naming is ManifestNaming.V1:
+        raise UnsupportedError(
+            "Detached versions need manifest names of the newer kind, which this table does not have.",
+            table=files.root,
+            hint="Call table.migrate_manifest_names() first.",
+        )
+    return files.environment.random_u64() | DETACHED_BIT

@@ -12,15 +12,14 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from conroi.commit.backoff import pause_s
-from conroi.commit.baton import Baton
+from conroi.commit.attempt import Pending
 from conroi.commit.change import DEFAULT_OPTIONS, Change, CommitOptions, CommitResult
-from conroi.commit.files import TableFiles
-from conroi.commit.pending import Pending
-from conroi.commit.putting import Putting
-from conroi.commit.snapshot import Snapshot
+from conroi.commit.conditional_put import Putting
+from conroi.commit.fairness import Baton, Turns, pause_s
 from conroi.errors import AlreadyExistsError, CommitStateUnknown, ConroiError, TooMuchContention
-from conroi.parallel import together
+from conroi.snapshots.snapshot import Snapshot
+from conroi.snapshots.table_storage import TableFiles
+from conroi.storage.parallel import together
 
 _log = logging.getLogger(__name__)
 
@@ -44,7 +43,7 @@ class _Commit:
         self.change = change
         self.options = options
         self.pending = Pending(files, change)
-        self.baton = change.baton or Baton(files.objects, files.environment, files.turns.me)
+        self.baton = change.baton or Baton(files.objects, files.environment, files.kept(Turns).me)
         self.putting = Putting(files, change.uuid)
 
     def run(self) -> CommitResult:
@@ -67,7 +66,7 @@ class _Commit:
             attempt_started = environment.monotonic()
             landed = self._attempt()
             now = environment.monotonic()
-            self.files.turns.took(now - attempt_started)
+            self.files.kept(Turns).took(now - attempt_started)
             if landed is not None:
                 return self._landed(landed, attempt)
             if self.options.timeout_s is not None and now - started > self.options.timeout_s:
@@ -80,7 +79,7 @@ class _Commit:
         raise self._contention(attempt)
 
     def _lose(self, attempt: int, attempt_s: float, round_s: float) -> None:
-        turns = self.files.turns
+        turns = self.files.kept(Turns)
         self.baton.ask(turns.losses(attempt), NEEDED_ROUNDS * round_s, turns.place_s())
         if not self.baton.is_mine:
             self.files.environment.sleep(pause_s(self.files.environment, attempt, attempt_s))
@@ -89,7 +88,7 @@ class _Commit:
 
     def _take_turn(self, *, is_first: bool) -> Snapshot | None:
         """Catch up with concurrent commits; under contention, until it is our turn."""
-        turns = self.files.turns
+        turns = self.files.kept(Turns)
         if is_first and self.change.base_is_fresh and not self._is_local and not turns.is_contended():
             return None  # skip the request: the put detects a newer version
         mine = self._catch_up()
@@ -111,7 +110,7 @@ class _Commit:
         an occasional lost race costs less than waiting. Only a writer that had its turn just now lets another one
         through.
         """
-        turns = self.files.turns
+        turns = self.files.kept(Turns)
         if turns.works_in_vain():
             return 0
         if is_first and self._is_local and turns.are_many():
@@ -144,7 +143,7 @@ class _Commit:
         tasks: list[Callable[[], None]] = [
             partial(self.pending.write_transaction, built.transaction, built.encoded_transaction)
         ]
-        if self.files.turns.is_look_due():
+        if self.files.kept(Turns).is_look_due():
             tasks.append(self._look_for_waiting)
         together(tasks, is_local=self._is_local)
         self.pending.confirm(built)
@@ -158,7 +157,7 @@ class _Commit:
         return snapshot
 
     def _look_for_waiting(self) -> None:
-        self.files.turns.is_awaited = self.baton.is_held()
+        self.files.kept(Turns).is_awaited = self.baton.is_held()
 
     def _landed(self, snapshot: Snapshot, attempts: int) -> CommitResult:
         _log.debug("committed version %d of %s in %d attempts", snapshot.version, self.files.root, attempts)

@@ -14,8 +14,8 @@ from collections.abc import Collection
 
 from conroi.environment import Environment
 from conroi.errors import CorruptionError, NotFoundError, StoreError
-from conroi.format.documents import decode_document
-from conroi.stores.objects import Objects
+from conroi.format.json import decode_document
+from conroi.storage.objects import Objects
 
 RESERVED_DIR = "_conroi/reserved"
 RESERVED_S = 1.0

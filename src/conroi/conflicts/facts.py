@@ -1,13 +1,14 @@
-"""Write sets: which fragments, rows, indices and settings an operation changes. One small query each."""
+"""What an operation touches: fragments, rows, indices, settings. One small question each, for any operation."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from pyroaring import BitMap
 
-from conroi.conflicts.staged import Staged
 from conroi.format import lance_pb2 as pb
+from conroi.format.manifest import Manifest
 from conroi.format.roaring import decode_bitmap
 from conroi.operations import (
     CreateIndex,
@@ -22,6 +23,25 @@ from conroi.operations import (
 )
 from conroi.operations.base import Operation
 from conroi.operations.indices import FRAGMENT_REUSE, MEM_WAL
+
+
+@dataclass(frozen=True)
+class Staged:
+    """An operation that is ready to be committed, and its base version."""
+
+    operation: Operation
+    base: Manifest
+    """The manifest of my base version."""
+    affected_rows: Mapping[int, BitMap] | None = None
+    """By fragment id, the physical offsets of the rows that I delete, move or change in place. None: not known."""
+    keys_checked_exactly: bool = False
+    """The caller compares the inserted keys with every newer commit itself, so the filters are not checked."""
+    unwritten: frozenset[int] = frozenset()
+    """Updated fragments whose new list of deleted rows is not written yet: the affected rows, joined with those that
+    are gone at the newest version when it is."""
+    rewrite_keeps_order: bool = False
+    """My compaction puts the rows that were alive into its new fragments in their order, so deletions can follow."""
+
 
 REWRITE_ROWS = pb.Transaction.Update.REWRITE_ROWS
 REWRITE_COLUMNS = pb.Transaction.Update.REWRITE_COLUMNS

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from conroi.conflicts.catalog import CATALOG
+from conroi.conflicts.facts import Staged
 from conroi.conflicts.prechecks import PRECHECKS, SEVERAL
 from conroi.conflicts.reason import COMPATIBLE, Reason, Verdict, Winner
 from conroi.conflicts.rule import OK, Finding, Rule, always, first_of
-from conroi.conflicts.rules import columns, indices, keys, overlays, replacements, rewrites, rows, settings, streaming
-from conroi.conflicts.staged import Staged
+from conroi.conflicts.rules import columns, indices, overlays, rewrites, rows, settings
 
 OPERATIONS = (
     "Append",
@@ -50,13 +50,13 @@ what_ = always("Incompatible: an operation that this version does not support.",
 rows_ = rows.ROW_CHANGES
 rowsc = rows.ROWS_COMPACTED
 rowsr = rows.ROWS_REPLACED
-keysa = keys.KEYS_APPENDED
+keysa = rows.KEYS_APPENDED
 keysr = first_of(
-    "First the keys that both insert, then the rows that both change.", keys.KEYS_INSERTED, rows.ROW_CHANGES
+    "First the keys that both insert, then the rows that both change.", rows.KEYS_INSERTED, rows.ROW_CHANGES
 )
-shard = streaming.SAME_SHARD
-walix = streaming.INDEX_MEETS_PROGRESS
-schix = streaming.SCHEMA_UNDER_INDEX
+shard = settings.SAME_SHARD
+walix = settings.INDEX_MEETS_PROGRESS
+schix = settings.SCHEMA_UNDER_INDEX
 updov = overlays.UPDATE_MEETS_OVERLAY
 ovdel = overlays.OVERLAY_MEETS_DELETE
 ovupd = overlays.OVERLAY_MEETS_UPDATE
@@ -74,9 +74,9 @@ ovovr = settings.OVERWRITE_MEETS_OVERWRITE
 setov = settings.SETTINGS_MEET_OVERWRITE
 setre = settings.SETTINGS_MEET_RESTORE
 bases = settings.SAME_BASE
-reprw = replacements.REPLACEMENT_MEETS_ROW_CHANGE
-reprp = replacements.REPLACEMENT_MEETS_REPLACEMENT
-reprc = replacements.REPLACEMENT_MEETS_REWRITE
+reprw = columns.REPLACEMENT_MEETS_ROW_CHANGE
+reprp = columns.REPLACEMENT_MEETS_REPLACEMENT
+reprc = columns.REPLACEMENT_MEETS_REWRITE
 repcd = columns.REPLACED_COLUMN_DROPPED
 updcd = columns.REWRITTEN_COLUMN_DROPPED
 ixcd_ = columns.INDEXED_COLUMN_DROPPED

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from conroi.conflicts import facts
+from conroi.conflicts.facts import Staged
 from conroi.conflicts.rule import Finding, Rule, found
 from conroi.conflicts.rules.settings import changes_schema
-from conroi.conflicts.staged import Staged
 from conroi.operations import Append, CreateIndex, DataOverlay, DataReplacement, Merge, Update, UpdateConfig, is_folded
 from conroi.operations.base import Operation
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from enum import Enum
 
-from conroi.conflicts.staged import Staged
+from conroi.conflicts.facts import Staged
 from conroi.operations.base import Operation
 
 
@@ -77,3 +78,21 @@ def first_of(title: str, *rules: Rule) -> Rule:
         return None
 
     return Rule(title, tuple(name for rule in rules for name in rule.findings), decide)
+
+
+class Outcome(Enum):
+    """Outcome of a conflict check: what happens to my change after a concurrent commit."""
+
+    COMPATIBLE = "C"
+    """It is committed unchanged on top of the other one."""
+    REBASED = "B"
+    """It is committed after a small adjustment that loses nothing of either side."""
+    RETRYABLE = "R"
+    """It is still valid, but must be computed again on the newer version."""
+    INCOMPATIBLE = "I"
+    """The concurrent commit removed what it changes; the user has to decide."""
+
+    @property
+    def lands(self) -> bool:
+        """Whether my change can be committed on top of the other one."""
+        return self in (Outcome.COMPATIBLE, Outcome.REBASED)

@@ -14,8 +14,6 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
 
-from conroi.commit.deletions import verify_deletions
-from conroi.commit.snapshot import Snapshot
 from conroi.errors import CorruptionError
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import BLOB_EXTENSION
@@ -26,12 +24,13 @@ from conroi.format.naming import (
     check_relative_path,
     index_dir,
 )
-from conroi.format.rowids import count_versions
-from conroi.stores.bases import base_objects
-from conroi.stores.cache import BoundedCache
-from conroi.stores.local_folders import LocalFolder, irregular_kind
-from conroi.stores.local_names import store_error
-from conroi.stores.objects import Objects, reach_of
+from conroi.format.row_ids import count_versions
+from conroi.snapshots.deletions import verify_deletions
+from conroi.snapshots.snapshot import Snapshot
+from conroi.storage.base_paths import base_objects
+from conroi.storage.cache import BoundedCache
+from conroi.storage.local_folders import LocalFolder, irregular_kind, store_error
+from conroi.storage.objects import Objects, reach_of
 
 _FOLDERS = (DATA_DIR, DELETIONS_DIR, INDICES_DIR)
 _SEEN: BoundedCache[frozenset[str]] = BoundedCache(64 * 1024 * 1024)

@@ -8,11 +8,11 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 import pyarrow as pa
 
-from conroi.data.expressions import expression
-from conroi.data.fitting import cast_batch
-from conroi.data.pinned import Pinned
+from conroi.data.casts import cast_batch
 from conroi.data.pylance import pylance_errors
-from conroi.data.writing import DataWriter
+from conroi.data.sql import expression
+from conroi.data.table_version import Pinned
+from conroi.data.writer import DataWriter
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
 

@@ -9,9 +9,9 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 import pyarrow as pa
 
-from conroi.data.pinned import Pinned, unknown_column
 from conroi.data.predicates import Predicate, checked_predicate
 from conroi.data.rows import count_rows
+from conroi.data.table_version import Pinned, unknown_column
 from conroi.environment import Environment
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb

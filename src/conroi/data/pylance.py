@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
 from conroi.arguments import printable
-from conroi.commit.forked import is_inherited
-from conroi.commit.snapshot import Snapshot
 from conroi.data.admission import admit, check_file, check_folders
 from conroi.errors import ConroiError, CorruptionError, InvalidInputError, StoreError, UnsupportedError
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import has_dictionaries
 from conroi.format.manifest import Manifest
 from conroi.format.naming import DATA_DIR, DETACHED_BIT, check_relative_path
-from conroi.parallel import ProcessBound
-from conroi.stores.objects import Objects
+from conroi.snapshots.branch_storage import is_inherited
+from conroi.snapshots.snapshot import Snapshot
+from conroi.storage.objects import Objects
+from conroi.storage.parallel import ProcessBound
 
 if TYPE_CHECKING:
     import lance

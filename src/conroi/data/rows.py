@@ -11,11 +11,11 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyroaring import BitMap
 
-from conroi.commit.deletions import load_deletions, write_deletions
-from conroi.commit.files import TableFiles
 from conroi.errors import CorruptionError
 from conroi.format import lance_pb2 as pb
 from conroi.format.manifest import Manifest
+from conroi.snapshots.deletions import load_deletions, write_deletions
+from conroi.snapshots.table_storage import TableFiles
 
 Rows = Mapping[int, BitMap]
 """Physical offsets by fragment id."""

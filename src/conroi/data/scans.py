@@ -1,29 +1,27 @@
-"""Scans of one table version for other engines: Arrow streams, DuckDB and polars, with projection and filter pushdown.
-
-A scan is bound to its version when it is created. Engines read it later, from threads of their own, so nothing in it
-takes a lock of a transaction. A filter that an engine pushes down goes to Lance only where Lance and the engine agree
-about every value; it is applied once more to the result.
-"""
+"""Lazy scans for polars and DuckDB, with projections and predicates pushed down."""
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Generator, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from conroi.commit.expiry import version_in_use
-from conroi.commit.snapshot import Snapshot
-from conroi.data.fitting import cast_batch
-from conroi.data.pinned import Pinned
-from conroi.data.polars_predicates import to_lance_filter
+from conroi.data.casts import cast_batch
 from conroi.data.pylance import pylance_errors
-from conroi.errors import ConroiError, UnsupportedError
-from conroi.stores.objects import Objects
+from conroi.data.sql import literal, quoted
+from conroi.data.table_version import Pinned
+from conroi.errors import ConroiError, CorruptionError, InvalidInputError, UnsupportedError
+from conroi.format.json import parse_json
+from conroi.snapshots.snapshot import Snapshot
+from conroi.snapshots.table_storage import version_in_use
+from conroi.storage.objects import Objects
 
 if TYPE_CHECKING:
     import duckdb
@@ -195,3 +193,122 @@ def _is_exact(type_: pa.DataType) -> bool:
 def missing_duckdb() -> UnsupportedError:
     """The error for a Python without DuckDB."""
     return UnsupportedError("This needs DuckDB, which is not installed.", hint='pip install "conroi[duckdb]"')
+
+
+_COMPARISONS = {"Eq": "=", "NotEq": "!=", "Lt": "<", "LtEq": "<=", "Gt": ">", "GtEq": ">="}
+_MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_JOINS = {"And": "AND", "LogicalAnd": "AND", "Or": "OR", "LogicalOr": "OR"}
+
+
+def to_lance_filter(predicate: pl.Expr, schema: pa.Schema) -> str | None:
+    """A filter of Lance that holds for every row for which the predicate holds; None if there is none to push down."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the form is not stable, as is said above
+            tree = parse_json(predicate.meta.serialize(format="json"), "The predicate of polars")
+        return _weaker(tree, schema)
+    except (ValueError, TypeError, KeyError, AttributeError, CorruptionError, InvalidInputError):
+        return None
+
+
+def _weaker(node: Any, schema: pa.Schema) -> str | None:
+    """A condition that the expression implies."""
+    kind, body = _single(node)
+    if kind == "BinaryExpr":
+        join = _JOINS.get(body["op"])
+        if join is None:
+            return _comparison(body, schema)
+        sides = [_weaker(body[side], schema) for side in ("left", "right")]
+        known = [side for side in sides if side is not None]
+        if join == "OR":
+            return f"({known[0]} OR {known[1]})" if len(known) == 2 else None
+        return " AND ".join(f"({side})" for side in known) or None
+    if kind == "Function":
+        return _function(body, schema)
+    return None
+
+
+def _comparison(body: Mapping[str, Any], schema: pa.Schema) -> str | None:
+    operator = _COMPARISONS.get(body["op"])
+    left, right = _single(body["left"]), _single(body["right"])
+    if left[0] == "Literal" and right[0] == "Column" and operator is not None:
+        left, right, operator = right, left, _MIRRORED[operator]
+    if operator is None or left[0] != "Column" or right[0] != "Literal":
+        return None
+    return _compared(left[1], operator, _value(right[1]), schema)
+
+
+def _function(body: Mapping[str, Any], schema: pa.Schema) -> str | None:
+    family, name = _single(body["function"])
+    arguments = [_single(each) for each in body["input"]]
+    if family != "Boolean" or arguments[0][0] != "Column":
+        return None
+    column = arguments[0][1]
+    if name in ("IsNull", "IsNotNull"):
+        return f"{_name(column, schema)} IS {'NOT ' if name == 'IsNotNull' else ''}NULL"
+    if isinstance(name, dict) and "IsBetween" in name:
+        # Open and closed ends alike: polars leaves the ends out where they do not count.
+        low, high = (_value(each[1]) for each in arguments[1:3])
+        bounds = [_compared(column, ">=", low, schema), _compared(column, "<=", high, schema)]
+        return " AND ".join(bound for bound in bounds if bound is not None) or None
+    return None
+
+
+def _compared(column: str, operator: str, value: object, schema: pa.Schema) -> str | None:
+    """The comparison, where Lance and polars agree about it; NaN, the greatest number of polars, is let through."""
+    type_, name = schema.field(column).type, _name(column, schema)
+    is_bool, is_int = isinstance(value, bool), isinstance(value, int) and not isinstance(value, bool)
+    fits = (
+        (pa.types.is_integer(type_) and is_int and -(2**63) <= cast("int", value) < 2**63 and _in_range(value, type_))
+        or ((pa.types.is_string(type_) or pa.types.is_large_string(type_)) and isinstance(value, str))
+        or (pa.types.is_boolean(type_) and is_bool and operator in ("=", "!="))
+    )
+    if fits:
+        return f"{name} {operator} {literal(value)}"
+    if pa.types.is_float64(type_) and isinstance(value, int | float) and not is_bool and operator != "!=":
+        number = float(value)
+        if number == value and math.isfinite(number) and number != 0:
+            return f"({name} {operator} {literal(number)} OR isnan({name}))"
+    return None
+
+
+def _in_range(value: object, type_: pa.DataType) -> bool:
+    try:
+        pa.scalar(cast("int", value), type_)
+    except (pa.ArrowInvalid, OverflowError):
+        return False
+    return True
+
+
+def _name(column: str, schema: pa.Schema) -> str:
+    schema.field(column)  # KeyError if there is none
+    if "." in column or "`" in column:
+        raise InvalidInputError(f"{column!r} cannot stand in a filter.", hint="It is left to polars.")
+    return quoted(column)
+
+
+def _value(given: Any) -> object:
+    """The Python value of a literal; TypeError for kinds that are not pushed down."""
+    form, content = _single(given)
+    kind, value = _single(content)
+    if form not in ("Dyn", "Scalar") or kind not in _PLAIN or not isinstance(value, _PLAIN[kind]):
+        raise TypeError(kind)
+    return value
+
+
+_PLAIN: dict[str, type | tuple[type, ...]] = {
+    "Int": int,
+    **{f"{sign}nt{bits}": int for sign in ("I", "UI") for bits in (8, 16, 32, 64)},
+    "Float": (int, float),
+    "Float64": (int, float),
+    "String": str,
+    "Boolean": bool,
+}
+
+
+def _single(node: Any) -> tuple[str, Any]:
+    """The one entry of a mapping, which is how a variant is written."""
+    if isinstance(node, str):
+        return node, None
+    ((kind, body),) = node.items()
+    return kind, body

@@ -14,13 +14,13 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from conroi.data.pinned import Pinned
+from conroi.data.arrow_types import row_width
 from conroi.data.pylance import file_session, pylance_errors
-from conroi.data.width import row_width
+from conroi.data.table_version import Pinned
 from conroi.errors import ConroiError
 from conroi.format import lance_pb2 as pb
 from conroi.format.naming import check_relative_path
-from conroi.stores.cache import BoundedCache
+from conroi.storage.cache import BoundedCache
 
 Column: TypeAlias = "pa.Array[Any]"
 Place: TypeAlias = tuple[str, ...]

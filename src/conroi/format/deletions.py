@@ -1,7 +1,7 @@
 """Deletion vector files: the offsets of the deleted rows of a fragment.
 
 Few deletions are an Arrow file with one column, many a roaring bitmap; pylance switches at 5,000. Both forms carry a
-checksum (see `conroi.format.seal`) when conroi wrote them.
+checksum (see `conroi.format.checksums`) when conroi wrote them.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from pyroaring import BitMap
 
 from conroi.errors import CorruptionError, UnsupportedError
 from conroi.format import lance_pb2 as pb
+from conroi.format.checksums import seal, unseal_end, unseal_inside
 from conroi.format.roaring import decode_bitmap, encode_bitmap
-from conroi.format.seal import seal, unseal_end, unseal_inside
 
 SMALLEST_BITMAP_ROWS = 5000
 MOST_ARROW_ROWS = 16 * 1024 * 1024

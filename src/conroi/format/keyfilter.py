@@ -16,7 +16,7 @@ import pyarrow as pa
 import xxhash
 
 from conroi.format import lance_pb2 as pb
-from conroi.format.segments import U64Array
+from conroi.format.row_ids import U64Array
 
 EXPECTED_ITEMS = 8192
 FALSE_POSITIVE_PROBABILITY = 0.00057

@@ -20,11 +20,11 @@ from google.protobuf.message import DecodeError
 
 from conroi.errors import CorruptionError, InvalidInputError, UnsupportedError
 from conroi.format import lance_pb2 as pb
+from conroi.format.checksums import SEAL_SIZE, is_sealed_front, is_sealed_message, seal, unseal_front
 from conroi.format.fields import check_tree, data_format_of
 from conroi.format.flags import Flag
 from conroi.format.manifest import Manifest
 from conroi.format.roaring import decode_bitmap
-from conroi.format.seal import SEAL_SIZE, is_sealed_front, is_sealed_message, seal, unseal_front
 
 LARGEST_INLINE_TRANSACTION_BYTES = 20 * 1024 * 1024
 TAIL_BYTES = 64 * 1024

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from conroi.errors import CorruptionError, InvalidInputError
 from conroi.format import lance_pb2 as pb
-from conroi.format.arrow_schema import ArrowField, HasArrowSchema, read_arrow_schema
+from conroi.format.arrow_types import ArrowField, HasArrowSchema, logical_type_of, read_arrow_schema, simple_type
 from conroi.format.fields import (
     BLOB_EXTENSION,
     TOP_LEVEL,
@@ -27,7 +27,6 @@ from conroi.format.fields import (
     max_field_id,
     named,
 )
-from conroi.format.logical_types import logical_type_of, simple_type
 
 __all__ = [
     "fields_from_schema",

@@ -9,7 +9,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from conroi.errors import CorruptionError
 from conroi.format import lance_pb2 as pb
-from conroi.format.seal import seal_message, unseal_message
+from conroi.format.checksums import seal_message, unseal_message
 
 COMMIT_MESSAGE_PROPERTY = "__lance_commit_message"
 AUTHOR_PROPERTY = "conroi.author"

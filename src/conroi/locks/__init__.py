@@ -1,7 +1,1 @@
-"""Insert locks: mutual exclusion of inserts into one table, across all processes and hosts of a lake."""
-
-from conroi.locks.held import LockInfo
-from conroi.locks.insert_lock import InsertLock
-from conroi.locks.locks import Locks, Mode, locks_of
-
-__all__ = ["InsertLock", "LockInfo", "Locks", "Mode", "locks_of"]
+"""Commit locks for `commit_lock=`, on storage without conditional writes: a file, PostgreSQL, DynamoDB."""

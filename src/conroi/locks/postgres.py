@@ -1,162 +1,132 @@
-"""Insert locks in PostgreSQL: session-level advisory locks, each on a connection of its own.
-
-The server releases a lock when its connection ends, so a crashed worker blocks no other worker. The connection never
-belongs to a pool, runs nothing else while the lock is held, and is closed to release it.
-"""
+"""Commit lock in PostgreSQL, for storage without conditional writes and writers on many hosts."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
-import re
-import socket
-import time
-from collections.abc import Mapping
-from datetime import UTC, datetime
+import threading
+from collections.abc import Callable, Generator
+from functools import partial
 from typing import TYPE_CHECKING
 
-from conroi.errors import ConroiError, InsertInterrupted, LockTimeout, StoreUnavailable
-from conroi.locks.held import Cancellation, LockInfo
-from conroi.stores.postgres_db import PostgresDatabase, Row, is_ended
+from conroi.errors import ConroiError, StoreUnavailable, TooMuchContention
+from conroi.storage.postgres import DEFAULT_TIMEOUT_S, PostgresDatabase, Row, is_ended
 
 if TYPE_CHECKING:
     import psycopg
 
-STATEMENT_S = 60.0
-TURN_S = 30.0
-"""Seconds that the server is asked to wait at a time; a longer wait asks again."""
-KEEPALIVE = {
-    "keepalives": 1,
-    "keepalives_idle": 10,
-    "keepalives_interval": 5,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 25_000,
-}
-_LONGEST_NAME = 63
-_SIGNED = re.compile(r"conroi (\S+):(\d+)(?: .*)?", re.DOTALL)
-_TAKE = (
-    "WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', %s, false) AS set) "
-    "SELECT pg_advisory_lock(%s) FROM patience WHERE set IS NOT NULL"
-)
-# So that the server ends the wait of a client that died; older servers do not know the setting.
-_NOTICE_THE_DEAD = (
-    "SELECT set_config(name, '1000', false) FROM pg_settings WHERE name = 'client_connection_check_interval'"
-)
-# A holder's connection does nothing after it got the lock, so that is when its state changed last. A waiter's is new.
-_LIST = """
-SELECT (l.classid::bigint << 32) | l.objid::bigint, a.application_name, l.granted,
-       CASE WHEN l.granted THEN a.state_change ELSE a.backend_start END
-FROM pg_locks l JOIN pg_stat_activity a USING (pid)
-WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND a.application_name LIKE 'conroi %%'
-  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-  AND ((l.classid::bigint << 32) | l.objid::bigint) = ANY (%s::bigint[])
-ORDER BY 1, l.granted DESC, 4
-"""
 
+class HeldByConnection:
+    """The lock is ours for as long as the server has our connection."""
 
-class HeldInPostgres:
-    """Held for as long as the server has our connection."""
-
-    def __init__(self, database: PostgresDatabase, connection: psycopg.Connection[Row], table: str) -> None:
-        self._database = database
+    def __init__(self, connection: psycopg.Connection[Row], place: str) -> None:
         self._connection = connection
-        self._table = table
-        self._owner = os.getpid()
+        self._place = place
 
     def confirm(self) -> None:
+        """Raise StoreUnavailable if the connection, and with it the lock, is gone; sends no request."""
         if is_ended(self._connection):
-            raise InsertInterrupted(
-                "The connection to PostgreSQL was lost, and the insert lock with it.",
-                table=self._table,
-                hint="Insert again. What was inserted so far is removed, by us or by the next worker.",
+            raise StoreUnavailable(
+                f"The connection to {self._place} was lost, and the commit lock with it.",
+                hint="Nothing was written under the lock; try again.",
             )
 
-    def release(self) -> None:
-        if self._owner != os.getpid() or self._connection.closed:
-            return
-        try:
-            # The end of the connection would do, a moment later; so it is free when we say that it is.
-            with contextlib.suppress(ConroiError):
-                self._database.run(self._connection, "SELECT pg_advisory_unlock_all()")
-        finally:
-            self._connection.close()
 
+class PostgresLock:
+    """One holder at a time, over all hosts that name the same lock in the same database.
 
-class PostgresLocks:
-    """The locks in the database at an address."""
+    The server releases the lock when its holder's connection ends, so a crashed writer blocks no other.
+    """
 
-    def __init__(self, address: str) -> None:
-        self._database = PostgresDatabase(address, timeout_s=STATEMENT_S)
+    def __init__(self, address: str, name: str, *, timeout_s: float = 30.0) -> None:
+        self.name = name
+        self.timeout_s = timeout_s
+        self._address = address
+        # The server ends a wait that is too long, so the statement itself may take that long.
+        self._database = PostgresDatabase(address, timeout_s=max(timeout_s, DEFAULT_TIMEOUT_S))
+        self._number = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big", signed=True)
+        self._idle: list[psycopg.Connection[Row]] = []
+        self._guard = threading.Lock()
+        self._owner = os.getpid()
 
     def __repr__(self) -> str:
-        return f"PostgresLocks({self._database.place!r})"
+        return f"PostgresLock({self._database.place!r}, {self.name!r}, timeout_s={self.timeout_s})"
 
-    def hold(self, lock: int, table: str, wait_s: float | None, cancellation: Cancellation) -> HeldInPostgres:
-        connection = self._database.connect(**KEEPALIVE, application_name=signature(table))
+    def __reduce__(self) -> tuple[Callable[[str, str], PostgresLock], tuple[str, str]]:
+        return partial(PostgresLock, timeout_s=self.timeout_s), (self._address, self.name)
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):
+            self.close()
+
+    @contextlib.contextmanager
+    def __call__(self, version: int = 0) -> Generator[HeldByConnection]:
+        """Hold the lock while inside; every version of the table shares the one lock."""
+        connection = self._connected()
         try:
-            self._database.run(connection, _NOTICE_THE_DEAD)
-            cancellation.when_cancelled(connection.cancel)
-            self._wait(connection, lock, table, wait_s, cancellation)
-            cancellation.when_cancelled(None)
+            self._take(connection, version)
+            yield HeldByConnection(connection, self._database.place)
+            self._release(connection)
         except BaseException:
-            connection.close()  # which also releases the lock
+            connection.close()  # which also gives the lock back
             raise
-        return HeldInPostgres(self._database, connection, table)
 
-    def _wait(
-        self,
-        connection: psycopg.Connection[Row],
-        lock: int,
-        table: str,
-        wait_s: float | None,
-        cancellation: Cancellation,
-    ) -> None:
-        until = None if wait_s is None else time.monotonic() + wait_s
-        while True:
-            left_s = TURN_S if until is None else min(TURN_S, until - time.monotonic())
-            if self._got(connection, lock, left_s, cancellation):
-                return
-            if until is not None and time.monotonic() >= until:
-                raise self._too_long(lock, table, wait_s or 0.0)
+    def close(self) -> None:
+        """Close the idle connections."""
+        with self._guard:
+            idle, self._idle = self._idle, []
+        if self._owner == os.getpid():
+            for connection in idle:
+                connection.close()
 
-    def _got(self, connection: psycopg.Connection[Row], lock: int, left_s: float, cancellation: Cancellation) -> bool:
-        # A lock_timeout of 0 would be none at all.
-        patience = f"{max(1, round(left_s * 1000))}ms"
+    def _connected(self) -> psycopg.Connection[Row]:
+        """A connection used by no other thread, since the lock belongs to the connection."""
+        with self._guard:
+            if self._owner != os.getpid():
+                self._idle, self._owner = [], os.getpid()
+            while self._idle:
+                connection = self._idle.pop()
+                if not is_ended(connection):
+                    return connection
+                connection.close()
+        return self._database.connect()
+
+    def _take(self, connection: psycopg.Connection[Row], version: int) -> None:
+        timeout = f"{max(1, round(self.timeout_s * 1000))}ms"
+        take = (
+            "WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', %s, false) AS set) "
+            "SELECT pg_advisory_lock(%s) FROM patience WHERE set IS NOT NULL"
+        )
         try:
-            self._database.run(connection, _TAKE, (patience, lock))
+            self._database.run(connection, take, (timeout, self._number))
         except StoreUnavailable:
-            if connection.closed or cancellation.is_cancelled:
+            if connection.closed:
                 raise
-            return False
-        return True
-
-    def _too_long(self, lock: int, table: str, wait_s: float) -> LockTimeout:
-        found: list[LockInfo] = []
-        with contextlib.suppress(StoreUnavailable):
-            found = [each for each in self.listing({lock: table}) if not each.is_waiting]
-        holder = found[0] if found else None
-        who = f"{holder.holder} holds it since {holder.since.isoformat()}" if holder else "its holder left just now"
-        return LockTimeout(
-            f"Waited {wait_s:g} s for the insert lock of {table!r}; {who}.",
-            table=table,
-            holder=None if holder is None else holder.holder,
-            held_since=None if holder is None else holder.since,
-            hint="Nothing was inserted; try again, or wait longer with wait_s. lake.locks() lists who waits.",
+        else:
+            return
+        raise TooMuchContention(
+            f"Waited {self.timeout_s:g} s for the commit lock {self.name!r} in {self._database.place}.",
+            version=version or None,
+            hint="Nothing was committed; try again, or raise timeout_s.",
         )
 
-    def listing(self, tables: Mapping[int, str]) -> list[LockInfo]:
-        rows = self._database.call(_LIST, (list(tables),))
-        return [_info(tables[int(lock)], str(name), is_granted, since) for lock, name, is_granted, since in rows]
+    def _release(self, connection: psycopg.Connection[Row]) -> None:
+        """What was done under the lock is done: a release that fails ends the connection, which releases as well."""
+        try:
+            ((was_ours,),) = self._database.run(connection, "SELECT pg_advisory_unlock(%s)", (self._number,))
+        except ConroiError:
+            was_ours = False
+        if not was_ours:
+            connection.close()
+            raise StoreUnavailable(
+                f"The commit lock {self.name!r} in {self._database.place} was lost while it was held.",
+                hint="Whether the write under it counts is found by looking; the commit does that by itself.",
+            )
+        with self._guard:
+            self._idle.append(connection)
 
 
-def signature(table: str) -> str:
-    """How the server shows this client: `conroi host:pid table`."""
-    host = re.sub(r"[^\w.\-]", "_", socket.gethostname())[:24]
-    signed = f"conroi {host}:{os.getpid()} {table}"
-    return signed.encode("ascii", "replace")[:_LONGEST_NAME].decode()
-
-
-def _info(table: str, name: str, is_granted: bool, since: datetime) -> LockInfo:
-    signed = _SIGNED.fullmatch(name)
-    host, pid = (signed[1], int(signed[2])) if signed else ("unknown", 0)
-    return LockInfo(table, host, pid, since.astimezone(UTC), is_waiting=not is_granted)
+def postgres_lock(address: str, name: str, *, timeout_s: float = 30.0) -> PostgresLock:
+    """A lock for `commit_lock=`, in the database at `address`; all writers of a table must give the same name."""
+    return PostgresLock(address, name, timeout_s=timeout_s)

@@ -19,19 +19,18 @@ from collections import Counter
 
 from conroi import operations
 from conroi.commit.change import CommitResult
-from conroi.commit.files import TableFiles
-from conroi.commit.run import run
-from conroi.commit.snapshot import Snapshot
-from conroi.data.pinned import Pinned
-from conroi.data.writing import ROWS_PER_FILE
+from conroi.commit.execution import run
+from conroi.data.table_version import Pinned
+from conroi.data.writer import ROWS_PER_FILE
 from conroi.errors import ConroiError
 from conroi.format import lance_pb2 as pb
 from conroi.format.naming import is_detached
 from conroi.operations import Append, Rewrite, Update
+from conroi.snapshots.snapshot import Snapshot
+from conroi.snapshots.table_storage import TableFiles
 from conroi.verbs.compact import CompactOptions, compact
 from conroi.verbs.plan import Plan
-from conroi.verbs.settings import AUTO_COMPACT
-from conroi.verbs.small import reserve_fragments
+from conroi.verbs.settings import AUTO_COMPACT, reserve_fragments
 
 _log = logging.getLogger(__name__)
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 
-from conroi.catalog.ownership import MARK
-from conroi.commit.baton import BATON_PATH
+from conroi.catalog.folders import MARK
+from conroi.commit.fairness import BATON_PATH
 from conroi.errors import ConroiError, CorruptionError, NotFoundError, UnsupportedError
 from conroi.format.flags import require_writable
 from conroi.format.manifest import Manifest
@@ -23,14 +23,11 @@ from conroi.format.naming import (
 )
 from conroi.format.references import name_of, names_in_manifest, names_in_transaction
 from conroi.format.transaction import decode_transaction
-from conroi.parallel import in_parallel
-from conroi.stores.ages import ages
-from conroi.stores.forgotten import FORGOTTEN_DIR, RESTORING_DIR, is_running
-from conroi.stores.leases import LEASES_DIR, has_ended
-from conroi.stores.listed import TEMPORARY_PREFIX, TREE_DIR
-from conroi.stores.manifest_files import is_in_manifest_folder, manifest_files, manifest_name
-from conroi.stores.objects import ObjectInfo, Objects
-from conroi.stores.swept import SWEPT_DIR
+from conroi.storage.objects import ObjectInfo, Objects
+from conroi.storage.parallel import in_parallel
+from conroi.versions.leases import LEASES_DIR, has_ended
+from conroi.versions.listing import TEMPORARY_PREFIX, TREE_DIR, is_in_manifest_folder, manifest_files, manifest_name
+from conroi.versions.retention import FORGOTTEN_DIR, RESTORING_DIR, SWEPT_DIR, ages, is_running
 
 AT_ONCE = 16
 KINDS = {DATA_DIR: "data", DELETIONS_DIR: "deletion", TRANSACTIONS_DIR: "transaction", INDICES_DIR: "index"}

@@ -1,12 +1,49 @@
-"""Results of expire() and gc(): what they deleted, or would delete."""
+"""Reports of expiry and garbage collection, and durations such as "7d"."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 
-from conroi.views.collections import SHOWN_PATHS, collected_page, expired_page
-from conroi.views.grid import to_html
+from conroi.display.grid import to_html
+from conroi.display.reports import SHOWN_PATHS, collected_page, expired_page
+from conroi.errors import InvalidInputError
+from conroi.versions.leases import LONGEST_S
+
+Duration = timedelta | str
+_UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+_TEXT = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
+
+
+def lease_seconds(keep: Duration) -> float:
+    """The duration of a lease in seconds; InvalidInputError if it is invalid."""
+    seconds = seconds_of(keep, "keep")
+    if not 1 <= seconds <= LONGEST_S:
+        raise InvalidInputError(
+            f"keep={keep!r} is no time for a lease.",
+            hint="Give from a second to 400 days; tag a version that must stay for longer.",
+        )
+    return seconds
+
+
+def seconds_of(duration: Duration, name: str) -> float:
+    """The seconds; `name` is the argument, for the message.
+
+    >>> seconds_of("1.5h", "min_age"), seconds_of(timedelta(days=1), "min_age")
+    (5400.0, 86400.0)
+    """
+    if isinstance(duration, timedelta):
+        seconds = duration.total_seconds()
+    else:
+        found = _TEXT.fullmatch(duration.strip().lower()) if isinstance(duration, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
+        seconds = -1.0 if found is None else float(found[1]) * _UNITS_S[found[2]]
+    if seconds < 0:
+        raise InvalidInputError(
+            f"{name}={duration!r} is not an age.", hint='Give text such as "7d", "12h" or "30m", or a timedelta.'
+        )
+    return seconds
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from conroi.format import lance_pb2 as pb
 from conroi.format.transaction import Transaction
 from conroi.operations.append import Append
-from conroi.operations.base import Operation, Step
+from conroi.operations.base import Operation, Step, Unknown
 from conroi.operations.build import build
 from conroi.operations.clone import Clone
 from conroi.operations.create_index import CreateIndex
@@ -21,17 +21,16 @@ from conroi.operations.data_overlay import DataOverlay
 from conroi.operations.data_replacement import DataReplacement
 from conroi.operations.delete import Delete
 from conroi.operations.folded import as_folded, folded, is_folded
+from conroi.operations.mem_wal import UpdateMemWalState
 from conroi.operations.merge import Merge
 from conroi.operations.overwrite import Overwrite
 from conroi.operations.project import Project
 from conroi.operations.reserve_fragments import ReserveFragments
 from conroi.operations.restore import Restore
 from conroi.operations.rewrite import Rewrite
-from conroi.operations.unknown import Unknown
 from conroi.operations.update import Update
 from conroi.operations.update_bases import UpdateBases
 from conroi.operations.update_config import UpdateConfig, update_map
-from conroi.operations.update_mem_wal_state import UpdateMemWalState
 
 __all__ = [
     "Append",

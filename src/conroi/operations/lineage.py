@@ -12,7 +12,8 @@ import numpy as np
 
 from conroi.errors import InvalidInputError, UnsupportedError
 from conroi.format import lance_pb2 as pb
-from conroi.format.rowids import (
+from conroi.format.row_ids import (
+    U64Array,
     constant_versions,
     count_row_ids,
     decode_row_ids,
@@ -21,7 +22,6 @@ from conroi.format.rowids import (
     encode_versions,
     fresh_row_ids,
 )
-from conroi.format.segments import U64Array
 
 # What readers assume for a row without a recorded creation version.
 _UNKNOWN_VERSION = 1

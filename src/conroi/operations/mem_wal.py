@@ -10,6 +10,8 @@ from __future__ import annotations
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 from google.protobuf.message import DecodeError
 from pyroaring import BitMap
@@ -17,7 +19,7 @@ from pyroaring import BitMap
 from conroi.errors import CorruptionError, InvalidInputError
 from conroi.format import lance_pb2 as pb
 from conroi.format.manifest import Manifest
-from conroi.operations.base import Step, copied
+from conroi.operations.base import Step, copied, unknown_fields
 from conroi.operations.indices import MEM_WAL, covered_fragments, is_system
 
 _UUIDS = uuid.UUID("6f0f2c1c-7b0e-5c0e-9a53-0d1f4c6f2a11")
@@ -168,3 +170,25 @@ def _replaced(
     index.index_details.value = details.SerializeToString(deterministic=True)
     index.created_at = step.timestamp_ns // 1_000_000
     return [*indices[:at], index, *indices[at + 1 :]]
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateMemWalState:
+    """Record the newest generation of each shard that is in the table."""
+
+    name: ClassVar[str] = "UpdateMemWalState"
+
+    compacted_sstables: tuple[pb.CompactedSsTable, ...]
+    unknown: bytes = b""
+
+    def to_wire(self) -> pb.Transaction:
+        message = pb.Transaction.UpdateMemWalState(compacted_sstables=self.compacted_sstables)
+        message.MergeFromString(self.unknown)
+        return pb.Transaction(update_mem_wal_state=message)
+
+    @classmethod
+    def from_wire(cls, message: pb.Transaction.UpdateMemWalState) -> UpdateMemWalState:
+        return cls(compacted_sstables=tuple(message.compacted_sstables), unknown=unknown_fields(message))
+
+    def apply(self, base: Manifest, step: Step) -> Manifest:
+        return base.changed(indices=with_compacted(base.indices, self.compacted_sstables, step))

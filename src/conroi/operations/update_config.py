@@ -10,7 +10,7 @@ from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
 from conroi.format.manifest import Manifest
 from conroi.operations.base import Step, unknown_fields
-from conroi.operations.keys import KEY_MARKS, check_keys, mark_keys
+from conroi.operations.schemas import KEY_MARKS, check_keys, mark_keys
 
 
 def update_map(values: Mapping[str, str | None], *, replace: bool = False) -> pb.UpdateMap:

@@ -6,10 +6,9 @@ micro-batch of a stream one transaction. Everything else is on the tables themse
 that take DataFrames.
 """
 
-from conroi.spark.registering import register
-from conroi.spark.sessions import session
-from conroi.spark.shipping import ship
-from conroi.spark.sizes import Statistics, statistics
-from conroi.spark.streaming_batches import each_batch
+from conroi.spark.scan import Statistics, statistics
+from conroi.spark.session import session, ship
+from conroi.spark.source import register
+from conroi.spark.streaming_sink import each_batch
 
 __all__ = ["Statistics", "each_batch", "register", "session", "ship", "statistics"]

@@ -1,25 +1,65 @@
-"""Spark jobs over the fragments of one version, some fragments per task."""
+"""Spark jobs over fragments of one version: update and delete, new columns, compaction."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+import sys
+from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
-from conroi.data.pinned import Pinned
-from conroi.data.rows import addresses_of
-from conroi.data.writing import Progress
+from conroi.data.columns import BatchFunction, Columns, column_batches, write_column_file
+from conroi.data.keys import key_columns_of
+from conroi.data.predicates import Predicate, scan_rows
+from conroi.data.rows import Rows, addresses_of
+from conroi.data.table_version import Pinned
+from conroi.data.writer import Progress
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
-from conroi.spark.answers import SCHEMA, Answer, answers_of
+from conroi.format.json import parse_object
+from conroi.operations.base import copied
 from conroi.spark.pins import PinnedVersion
-from conroi.spark.sizes import BYTES_PER_TASK, shared_out
+from conroi.spark.results import ANSWER_SCHEMA, Answer, all_leaving, answers_of
+from conroi.spark.scan import BYTES_PER_TASK, checked_filter, shared_out
+from conroi.verbs.columns import with_new_fields
+from conroi.verbs.compact import CompactOptions, Rewritten, compaction_tasks, rewrite_group
+from conroi.verbs.key_check import KeysSeen
+from conroi.verbs.update import Here, NewRows, changed_key
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+@contextmanager
+def watched(progress: Progress | None, what: str, rows: int) -> Generator[Progress | None]:
+    """The caller's own; or a bar on the terminal, if there is one and `rich` is installed."""
+    if progress is not None or not sys.stderr.isatty() or find_spec("rich") is None:
+        yield progress
+        return
+    from rich.console import Console
+    from rich.progress import Progress as Bars
+
+    with Bars(console=Console(stderr=True)) as bars:
+        bar = bars.add_task(what, total=rows)
+
+        drawn = 0
+
+        def draw(done: int) -> None:
+            nonlocal drawn
+            bars.advance(bar, done - drawn)
+            drawn = done
+
+        yield draw
+
+
+def shown(pinned: Pinned) -> str:
+    """A short name of the table."""
+    return pinned.root.rstrip("/").rpartition("/")[2]
+
 
 STEPS = 20
 """Number of jobs that the tasks are split into if progress is shown, since Spark reports a job only at its end."""
@@ -106,7 +146,7 @@ class FragmentJobs:
         chosen = Each(each.task, each.version, tuple(each.groups[number] for number in numbers))
         tasks = self._spark.range(0, len(numbers), 1, len(numbers))
         # One action and no other: every further one would do the work again.
-        answers = answers_of(tasks.mapInArrow(chosen, SCHEMA).toArrow())
+        answers = answers_of(tasks.mapInArrow(chosen, ANSWER_SCHEMA).toArrow())
         return [replace(answer, task=numbers[answer.task]) for answer in answers]
 
     @staticmethod
@@ -125,3 +165,196 @@ def _key(pinned: Pinned, task: FragmentTask, group: Sequence[int]) -> tuple[Hash
         columns,
         pb.Transaction.Append(fragments=fragments).SerializeToString(deterministic=True),
     )
+
+
+@dataclass(frozen=True)
+class CompactTask:
+    """Rewrites fragments that were planned to be rewritten together."""
+
+    tasks: dict[tuple[int, ...], str]
+
+    @property
+    def asked(self) -> Hashable:
+        return None  # the same fragments, rewritten in whatever plan, hold the same rows
+
+    def do(self, pinned: Pinned, ids: Sequence[int]) -> Answer:
+        return Answer(fragments=rewrite_group(pinned, self.tasks[tuple(ids)]).new)
+
+
+class CompactOnExecutors:
+    """As `RewriteGroups` of conroi.verbs.compact asks for it."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._jobs = FragmentJobs(spark)
+
+    def __call__(self, pinned: Pinned, options: CompactOptions, progress: Progress | None) -> Sequence[Rewritten]:
+        planned = {_ids(task): task for task in compaction_tasks(pinned, options)}
+        known = pinned.manifest.fragments_by_id
+        rows = sum(known[number].physical_rows for group in planned for number in group)
+        with watched(progress, f"compact {shown(pinned)}", rows) as told:
+            answers = self._jobs.run(pinned, CompactTask(planned), list(planned), told)
+        return [Rewritten(ids, answer.fragments) for ids, answer in zip(planned, answers, strict=True)]
+
+
+def _ids(task: str) -> tuple[int, ...]:
+    return tuple(fragment["id"] for fragment in parse_object(task, "The plan of a compaction")["task"]["fragments"])
+
+
+Expressions = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class FindTask:
+    """Looks for the rows for which a condition holds."""
+
+    where: str | None
+
+    @property
+    def asked(self) -> Hashable:
+        return self
+
+    def do(self, pinned: Pinned, ids: Sequence[int]) -> Answer:
+        return Answer(leaving=scan_rows(pinned, self.where, ids))
+
+
+@dataclass(frozen=True)
+class RowsTask:
+    """Writes those rows anew, with new values."""
+
+    expressions: Expressions
+    where: str | None
+
+    @property
+    def asked(self) -> Hashable:
+        return self
+
+    def do(self, pinned: Pinned, ids: Sequence[int]) -> Answer:
+        new = Here(ids).new_rows(pinned, dict(self.expressions), self.where)
+        return Answer(fragments=new.fragments, leaving=new.leaving)
+
+
+@dataclass(frozen=True)
+class ColumnsTask:
+    """Writes columns of whole fragments anew, with new values in those rows."""
+
+    expressions: Expressions
+    where: str | None
+
+    @property
+    def asked(self) -> Hashable:
+        return self
+
+    def do(self, pinned: Pinned, ids: Sequence[int]) -> Answer:
+        rows = scan_rows(pinned, self.where, ids)
+        return Answer(fragments=Here(ids).new_columns(pinned, dict(self.expressions), self.where, rows))
+
+
+class OnExecutors:
+    """Does the work of one update or delete; as `Rewriting` of conroi.verbs.update asks for it."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._jobs = FragmentJobs(spark)
+
+    def find(self, pinned: Pinned, where: Predicate | None) -> Rows:
+        task = FindTask(checked_filter(where, pinned.root))
+        return all_leaving(self._jobs.run(pinned, task, groups_of(pinned, pinned.schema)))
+
+    def new_rows(self, pinned: Pinned, expressions: Mapping[str, str], where: Predicate | None) -> NewRows:
+        task = RowsTask(tuple(expressions.items()), checked_filter(where, pinned.root))
+        answers = self._jobs.run(pinned, task, groups_of(pinned, pinned.schema))
+        seen = KeysSeen(changed_key(pinned, expressions))
+        if seen.columns:
+            tops = list(dict.fromkeys(path.partition(".")[0] for path in seen.columns))
+            written = [part for answer in answers for part in answer.columns(pinned.files.objects, tops)]
+            seen.add(key_columns_of(part, seen.columns) for part in written)
+        fragments = [copied(fragment) for answer in answers for fragment in answer.fragments]
+        return NewRows(fragments, all_leaving(answers), seen)
+
+    def new_columns(
+        self, pinned: Pinned, expressions: Mapping[str, str], where: Predicate | None, rows: Rows
+    ) -> Sequence[pb.DataFragment]:
+        task = ColumnsTask(tuple(expressions.items()), checked_filter(where, pinned.root))
+        schema = pa.schema([pinned.schema.field(name) for name in expressions])
+        groups = [[number for number in group if number in rows] for group in groups_of(pinned, schema)]
+        answers = self._jobs.run(pinned, task, [group for group in groups if group])
+        return [copied(fragment) for answer in answers for fragment in answer.fragments]
+
+
+@dataclass(frozen=True)
+class Computing:
+    """How the new columns are computed."""
+
+    columns: BatchFunction | tuple[tuple[str, str], ...]
+    read_columns: tuple[str, ...] | None
+
+    @staticmethod
+    def of(columns: Columns, read_columns: Sequence[str] | None) -> Computing:
+        made_of = tuple(columns.items()) if isinstance(columns, Mapping) else columns
+        return Computing(made_of, None if read_columns is None else tuple(read_columns))
+
+    def batches(self, pinned: Pinned, fragment_id: int) -> pa.RecordBatchReader:
+        """The new columns of one fragment."""
+        columns = self.columns if callable(self.columns) else dict(self.columns)
+        return column_batches(pinned, fragment_id, columns, self.read_columns)
+
+
+@dataclass(frozen=True)
+class SchemaTask:
+    """Says what types the new columns have, from the first rows of a fragment."""
+
+    computing: Computing
+
+    @property
+    def asked(self) -> Hashable:
+        return self
+
+    def do(self, pinned: Pinned, ids: Sequence[int]) -> Answer:
+        schema = self.computing.batches(pinned, ids[0]).schema
+        return Answer(more=schema.serialize().to_pybytes())
+
+
+@dataclass(frozen=True)
+class AddTask:
+    """Writes a file with the new columns for each of its fragments."""
+
+    computing: Computing
+    schema: bytes
+    fields: tuple[bytes, ...]
+
+    @property
+    def asked(self) -> Hashable:
+        return self
+
+    def do(self, pinned: Pinned, ids: Sequence[int]) -> Answer:
+        schema = pa.ipc.read_schema(pa.py_buffer(self.schema))
+        writer = pinned.writer([pb.Field.FromString(field) for field in self.fields])
+        written: list[pb.DataFragment] = []
+        for number in ids:
+            rows = pinned.manifest.fragments_by_id[number].physical_rows
+            file = write_column_file(pinned, writer, self.computing.batches(pinned, number), schema, rows)
+            written.append(pb.DataFragment(id=number, files=[file], physical_rows=rows))
+        return Answer(fragments=written)
+
+
+class AddOnExecutors:
+    """As `ComputeColumns` of conroi.verbs.columns asks for it."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._jobs = FragmentJobs(spark)
+
+    def __call__(
+        self, pinned: Pinned, columns: Columns, read_columns: Sequence[str] | None, progress: Progress | None
+    ) -> tuple[Sequence[pb.Field], Sequence[pb.DataFile]]:
+        computing = Computing.of(columns, read_columns)
+        fragments = pinned.manifest.fragments
+        # The types must be known, and the same, before any task writes: the first fragment says them.
+        found = self._jobs.run(pinned, SchemaTask(computing), [[fragments[0].id]])[0].more
+        schema = pa.ipc.read_schema(pa.py_buffer(found or b""))
+        fields = with_new_fields(pinned, list(schema))
+        encoded = tuple(field.SerializeToString(deterministic=True) for field in fields)
+        task = AddTask(computing, schema.serialize().to_pybytes(), encoded)
+        rows = sum(fragment.physical_rows for fragment in fragments)
+        with watched(progress, f"add columns to {shown(pinned)}", rows) as told:
+            answers = self._jobs.run(pinned, task, groups_of(pinned, pinned.schema), told)
+        files = {fragment.id: fragment.files[0] for answer in answers for fragment in answer.fragments}
+        return fields, [files[fragment.id] for fragment in fragments]

@@ -1,4 +1,4 @@
-"""Shuffle packets: serialized rows that tasks send to other tasks, each with its destination."""
+"""Packets of rows between tasks, and the hash by which equal keys reach the same task."""
 
 from __future__ import annotations
 
@@ -11,8 +11,85 @@ import pyarrow as pa
 
 from conroi.data.arrow_types import positions
 from conroi.errors import InvalidInputError
-from conroi.spark.blobs import as_batch, in_packets, packed, unpacked
-from conroi.spark.parts import error_from_text, error_to_text
+from conroi.spark.results import as_batch, error_from_text, error_to_text, in_packets, packed, unpacked
+
+Numbers = npt.NDArray[np.uint64]
+_STEP = 0x9E3779B97F4A7C15
+_FACTOR = 0x100000001B3
+
+
+def buckets_of(keys: pa.Table, count: int) -> npt.NDArray[np.int32]:
+    """For each key (k0, k1, …) the number of its bucket."""
+    total = np.zeros(keys.num_rows, np.uint64)
+    for column in keys.columns:
+        total = _mixed(total * np.uint64(31) + _numbers(column))
+    return (total % np.uint64(count)).astype(np.int32)
+
+
+def _numbers(column: pa.ChunkedArray[Any]) -> Numbers:
+    chunks = [_hashed(chunk) for chunk in column.chunks]
+    return np.concatenate(chunks) if chunks else np.empty(0, np.uint64)
+
+
+def _hashed(values: pa.Array[Any]) -> Numbers:
+    """Equal values have equal numbers; null is 0."""
+    type_ = values.type
+    if pa.types.is_null(type_) or not len(values):
+        return np.zeros(len(values), np.uint64)
+    if pa.types.is_boolean(type_):
+        values = values.cast(pa.uint8())
+    found = _of_texts(values) if _is_text(type_) else _of_fixed(values)
+    found[values.is_null().to_numpy(zero_copy_only=False)] = 0
+    return found
+
+
+def _is_text(type_: pa.DataType) -> bool:
+    is_large = pa.types.is_large_string(type_) or pa.types.is_large_binary(type_)
+    return is_large or pa.types.is_string(type_) or pa.types.is_binary(type_)
+
+
+def _of_fixed(values: pa.Array[Any]) -> Numbers:
+    """Values of one width: their bytes."""
+    width = values.type.bit_width // 8
+    data = _buffer(values, 1)[values.offset * width : (values.offset + len(values)) * width]
+    if width in (1, 2, 4, 8):
+        return _mixed(data.view(f"u{width}").astype(np.uint64))
+    weights = _powers(width)
+    return _mixed((data.reshape(-1, width).astype(np.uint64) * weights).sum(axis=1, dtype=np.uint64))
+
+
+def _of_texts(values: pa.Array[Any]) -> Numbers:
+    """Values of any length: the sum of their bytes, each weighted by its place."""
+    is_large = pa.types.is_large_string(values.type) or pa.types.is_large_binary(values.type)
+    offsets = _buffer(values, 1).view(np.int64 if is_large else np.int32)
+    offsets = offsets[values.offset : values.offset + len(values) + 1].astype(np.int64)
+    lengths = np.diff(offsets)
+    data = _buffer(values, 2)[offsets[0] : offsets[-1]].astype(np.uint64)
+    starts = offsets[:-1] - offsets[0]
+    places = np.arange(len(data)) - np.repeat(starts, lengths)
+    weighted = data * _powers(int(lengths.max(initial=0)))[places]
+    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(weighted, dtype=np.uint64)])
+    return _mixed(sums[starts + lengths] - sums[starts] + lengths.astype(np.uint64))
+
+
+def _buffer(values: pa.Array[Any], number: int) -> npt.NDArray[np.uint8]:
+    buffer = values.buffers()[number]
+    return np.empty(0, np.uint8) if buffer is None else np.frombuffer(memoryview(buffer), np.uint8)
+
+
+def _powers(count: int) -> Numbers:
+    factors = np.full(count, _FACTOR, np.uint64)
+    factors[:1] = 1
+    return np.cumprod(factors, dtype=np.uint64)
+
+
+def _mixed(numbers: Numbers) -> Numbers:
+    """Spread, so that numbers in a row are not in a row any more."""
+    numbers = numbers + np.uint64(_STEP)
+    numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return numbers ^ (numbers >> np.uint64(31))
+
 
 SCHEMA = "place int, kind int, packet binary"
 _ARROW = pa.schema({"place": pa.int32(), "kind": pa.int32(), "packet": pa.binary()})

@@ -8,19 +8,19 @@ import zlib
 from dataclasses import dataclass
 from functools import lru_cache
 
-from conroi.commit.files import TableFiles
-from conroi.commit.snapshot import Snapshot
 from conroi.data.admission import admit
-from conroi.data.pinned import Pinned
 from conroi.data.pylance import has_sections, rows_in_file
+from conroi.data.table_version import Pinned
 from conroi.environment import SYSTEM
 from conroi.errors import CorruptionError, InvalidInputError
-from conroi.format.documents import parse_object
+from conroi.format.json import parse_object
 from conroi.format.manifest import Manifest
 from conroi.format.naming import ManifestNaming
-from conroi.stores.objects import Objects, Reach, open_objects, reach_of
-from conroi.stores.options import StorageOptions
-from conroi.stores.versions import FolderVersions, Located
+from conroi.snapshots.snapshot import Snapshot
+from conroi.snapshots.table_storage import TableFiles
+from conroi.storage.cloud_options import StorageOptions
+from conroi.storage.objects import Objects, Reach, open_objects, reach_of
+from conroi.versions.folder import FolderVersions, Located
 
 
 @dataclass(frozen=True)

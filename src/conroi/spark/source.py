@@ -1,8 +1,12 @@
-"""`format("conroi")`: the Python data source that Spark calls."""
+"""`format("conroi")`: the data source, its registration in a session, and tables as DataFrames."""
 
 from __future__ import annotations
 
+import json
+import warnings
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -12,13 +16,16 @@ from pyspark.sql.datasource import (
     DataSourceWriter,
 )
 
-from conroi.errors import NotFoundError, UnsupportedError
-from conroi.spark.options import CHECKPOINT, OF_STREAMS, PATH, PIN, Options
+from conroi.data.sql import expression
+from conroi.data.table_version import Pinned
+from conroi.errors import InvalidInputError, NotFoundError, UnsupportedError
+from conroi.spark.options import CHECKPOINT, COLUMNS, FILTER, OF_STREAMS, PATH, PIN, Options, redact
+from conroi.spark.pins import PinnedVersion
+from conroi.spark.scan import Scan, Wanted, checked_filter
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
-
-    from conroi.spark.scanning import Scan
 
 
 class ConroiDataSource(DataSource):
@@ -55,7 +62,7 @@ class ConroiDataSource(DataSource):
         return self._chosen.schema()
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from conroi.spark.scanning import ConroiReader, FollowingReader
+        from conroi.spark.scan import ConroiReader, FollowingReader
 
         self._options.refuse(OF_STREAMS, "a read that is no stream", "They are for spark.readStream.")
         if self._options.follows:
@@ -63,7 +70,7 @@ class ConroiDataSource(DataSource):
         return ConroiReader(self._chosen, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        from conroi.spark.saving import ConroiWriter
+        from conroi.spark.writer import ConroiWriter
 
         return ConroiWriter(self._options, schema, overwrite=overwrite)
 
@@ -80,3 +87,60 @@ class ConroiDataSource(DataSource):
         from conroi.spark.streaming_sink import ConroiStreamWriter
 
         return ConroiStreamWriter(self._options, schema, overwrite=overwrite)
+
+
+_registered: WeakSet[SparkSession] = WeakSet()
+
+REFUSED = "DATA_SOURCE_ALREADY_EXISTS"
+"""Older Sparks refuse to replace a source that they found."""
+
+
+def register(spark: SparkSession) -> None:
+    """Register `format("conroi")` in this session, classic or Connect.
+
+    Where conroi is installed for the Python of Spark, Spark finds it by itself; this also adds to what the session
+    redacts in plans and logs.
+    """
+    if spark in _registered:
+        return
+    silence_pandas_warning()
+    from pyspark.errors import AnalysisException
+
+    redact(spark)
+    try:
+        spark.dataSource.register(ConroiDataSource)
+    except AnalysisException as error:
+        if error.getCondition() != REFUSED:
+            raise
+    _registered.add(spark)
+
+
+def silence_pandas_warning() -> None:
+    """PySpark 4.3 warns about pandas 3 whenever it hands over rows, also those that go as Arrow, as all of ours do."""
+    text = r"PySpark does not yet fully support pandas >= 3\.0\.0"
+    warnings.filterwarnings("ignore", message=text, category=FutureWarning)
+
+
+def to_spark(pinned: Pinned, spark: SparkSession, columns: Wanted | None, where: str | None) -> DataFrame:
+    """The rows of this version."""
+    register(spark)
+    if isinstance(columns, str):
+        raise InvalidInputError("columns is a list of names.", table=pinned.root, hint=f"Write [{columns!r}].")
+    wanted = None if columns is None else _checked(columns, pinned.root)
+    scan = Scan(PinnedVersion.of(pinned), wanted, checked_filter(where, pinned.root))
+    reader = spark.read.format("conroi").schema(scan.schema()).option(PIN, scan.version.to_text())
+    if wanted is not None:
+        reader = reader.option(COLUMNS, json.dumps(wanted))
+    if scan.filter is not None:
+        reader = reader.option(FILTER, scan.filter)
+    return reader.load()
+
+
+def _checked(columns: Wanted, table: str) -> list[str] | dict[str, str]:
+    if not columns:
+        raise InvalidInputError(
+            "A DataFrame needs at least one column.", table=table, hint="table.count_rows() counts without any."
+        )
+    if isinstance(columns, Mapping):
+        return {name: expression(value, table) for name, value in columns.items()}
+    return list(columns)

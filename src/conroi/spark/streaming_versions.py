@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from conroi import operations
-from conroi.commit.snapshot import Snapshot, load_transaction
 from conroi.errors import NotFoundError, UnsupportedError
 from conroi.format import lance_pb2 as pb
 from conroi.format.transaction import FOLDED_PROPERTY, Transaction
 from conroi.history import find
+from conroi.snapshots.snapshot import Snapshot, load_transaction
 from conroi.spark.options import SKIP_CHANGES, START
 from conroi.table import Table
 

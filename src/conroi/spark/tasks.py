@@ -9,14 +9,14 @@ from itertools import chain
 
 import pyarrow as pa
 
-from conroi.data.fitting import fit
-from conroi.data.writing import DataWriter
+from conroi.data.casts import fit
+from conroi.data.writer import DataWriter
 from conroi.environment import SYSTEM
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
-from conroi.spark.parts import Part
 from conroi.spark.pins import Place
-from conroi.verbs.keyed import KeysSeen
+from conroi.spark.results import Part
+from conroi.verbs.key_check import KeysSeen
 
 KEYS_BYTES = 1024 * 1024
 """Maximum size of the keys that a task returns, in bytes; more are read from the files that it wrote."""

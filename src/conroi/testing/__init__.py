@@ -4,8 +4,7 @@ Most of them wrap an `Objects`, so they can be put around any storage and around
 an external manifest store.
 """
 
-from conroi.testing.counting import CountingObjects, Measurement, Meter, kind_of
-from conroi.testing.environment import SeededEnvironment
+from conroi.testing.environment import SeededEnvironment, connect_through
 from conroi.testing.faults import (
     ChanceFaults,
     Fault,
@@ -19,10 +18,16 @@ from conroi.testing.faults import (
     fail,
     lose_answer,
 )
-from conroi.testing.lakes import connect_through
+from conroi.testing.instruments import (
+    CountingObjects,
+    Measurement,
+    Meter,
+    Request,
+    SlowObjects,
+    WrappedObjects,
+    kind_of,
+)
 from conroi.testing.records import FaultyRecords, WrappedRecords
-from conroi.testing.slow import SlowObjects
-from conroi.testing.wrapping import Request, WrappedObjects
 
 __all__ = [
     "ChanceFaults",

@@ -12,8 +12,8 @@ from fnmatch import fnmatchcase
 from typing import Protocol, TypeVar
 
 from conroi.errors import StoreUnavailable
-from conroi.stores.objects import NameTaken, Objects
-from conroi.testing.wrapping import Request, WrappedObjects
+from conroi.storage.objects import NameTaken, Objects
+from conroi.testing.instruments import Request, WrappedObjects
 
 T = TypeVar("T")
 Hook = Callable[[Request], object]
@@ -130,7 +130,7 @@ class FaultyObjects(WrappedObjects):
     """Injects the faults of a plan; `hits` lists those that occurred, so that a test can check that it tested
     something.
 
-    >>> from conroi.stores.objects import open_objects
+    >>> from conroi.storage.objects import open_objects
     >>> faulty = FaultyObjects(open_objects("memory://faulty"), [lose_answer("put", "_versions/*")])
     >>> faulty.put("_versions/1.manifest", b"abc")
     Traceback (most recent call last):

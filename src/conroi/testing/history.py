@@ -51,7 +51,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from conroi.errors import InvalidInputError
-from conroi.format.documents import parse_object
+from conroi.format.json import parse_object
 from conroi.testing.history_graph import Dependencies
 
 Isolation = Literal["snapshot", "serializable"]

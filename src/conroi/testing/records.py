@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-from conroi.stores.objects import Objects
-from conroi.stores.records import Record, RecordStore, RecordTaken
+from conroi.storage.objects import Objects
 from conroi.testing.faults import Fault, Plan, Script
-from conroi.testing.wrapping import Request
+from conroi.testing.instruments import Request
+from conroi.versions.records import Record, RecordStore, RecordTaken
 
 T = TypeVar("T")
 
@@ -55,7 +55,7 @@ class WrappedRecords:
 class FaultyRecords(WrappedRecords):
     """Requests meet the faults of a plan, as with FaultyObjects; `requests` lists all of them, `hits` those that did.
 
-    >>> from conroi.stores.sqlite_records import SqliteRecords
+    >>> from conroi.versions.sql_records import SqliteRecords
     >>> from conroi.testing import lose_answer
     >>> import tempfile
     >>> faulty = FaultyRecords(SqliteRecords(tempfile.mkdtemp() + "/records.db"), [lose_answer("put_if_absent")])

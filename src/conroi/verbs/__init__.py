@@ -8,14 +8,20 @@ from conroi.verbs.append import Appending
 from conroi.verbs.clone import clone
 from conroi.verbs.columns import add_columns, alter_columns, drop_columns, rename_columns
 from conroi.verbs.compact import compact, sort
-from conroi.verbs.delete import delete
 from conroi.verbs.index import create_index, optimize_indices
-from conroi.verbs.key import declare_key
+from conroi.verbs.key_declaration import declare_key
 from conroi.verbs.overwrite import overwrite, overwrite_where
 from conroi.verbs.replace_columns import replace_column_data
-from conroi.verbs.settings import set_config, set_metadata
-from conroi.verbs.small import add_base, drop_index, reserve_fragments, restore, update_mem_wal_state
-from conroi.verbs.update import update
+from conroi.verbs.settings import (
+    add_base,
+    drop_index,
+    reserve_fragments,
+    restore,
+    set_config,
+    set_metadata,
+    update_mem_wal_state,
+)
+from conroi.verbs.update import delete, update
 
 __all__ = [
     "Appending",

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from conroi.data.elsewhere import kept
+from conroi.data.casts import hints
 from conroi.data.incoming import is_one_shot, opened
-from conroi.data.pinned import Pinned
-from conroi.data.widening import hints
-from conroi.data.writing import Progress, WrittenFiles
+from conroi.data.remote_rows import kept
+from conroi.data.table_version import Pinned
+from conroi.data.writer import Progress, WrittenFiles
 from conroi.errors import NotFoundError, RetryableConflict, UnsupportedError
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import key_columns
 from conroi.operations import Append
 from conroi.operations.base import Operation
-from conroi.stores.bases import objects_of_base
+from conroi.storage.base_paths import objects_of_base
 from conroi.verbs.columns import merged, next_field_id
+from conroi.verbs.create import write_rows
 from conroi.verbs.evolve import Evolved, evolved
-from conroi.verbs.keyed import KeysSeen, checked_new_keys
+from conroi.verbs.key_check import KeysSeen, checked_new_keys
 from conroi.verbs.plan import Plan
-from conroi.verbs.rows import write_rows
 
 
 class Appending:

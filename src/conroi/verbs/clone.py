@@ -6,18 +6,18 @@ from collections.abc import Iterator
 from uuid import UUID
 
 from conroi.commit.change import Change
-from conroi.commit.files import TableFiles
 from conroi.commit.loop import commit
-from conroi.commit.snapshot import Snapshot
 from conroi.conflicts import Staged
-from conroi.data.pinned import Pinned
+from conroi.data.table_version import Pinned
 from conroi.environment import moment
 from conroi.format import lance_pb2 as pb
 from conroi.format.manifest import Manifest
 from conroi.format.naming import deletion_path, index_dir
 from conroi.operations import Clone
-from conroi.stores.bases import Copy, copies_of_data_file, copy_all, objects_of_base, share_reach
-from conroi.stores.objects import Objects
+from conroi.snapshots.snapshot import Snapshot
+from conroi.snapshots.table_storage import TableFiles
+from conroi.storage.base_paths import Copy, copies_of_data_file, copy_all, objects_of_base, share_reach
+from conroi.storage.objects import Objects
 
 
 def clone(pinned: Pinned, target: TableFiles, *, deep: bool) -> Snapshot:

@@ -1,4 +1,4 @@
-"""Create a table: an Overwrite without a base, as version 1."""
+"""Creating a table: an Overwrite of nothing, as version 1. Writing the rows of a verb, here or by executors."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any, cast
 import pyarrow as pa
 
 from conroi.commit.change import Change
-from conroi.commit.files import TableFiles
 from conroi.conflicts import Staged
 from conroi.data.arrow_types import metadata_of
-from conroi.data.elsewhere import Elsewhere
+from conroi.data.casts import checked_columns, fit
 from conroi.data.incoming import opened
-from conroi.data.names import check_column_name
-from conroi.data.writing import DataWriter, Progress
+from conroi.data.remote_rows import Elsewhere
+from conroi.data.sql import check_column_name
+from conroi.data.writer import DataWriter, Progress, WrittenFiles
 from conroi.environment import moment
 from conroi.errors import AlreadyExistsError, InvalidInputError
 from conroi.format import lance_pb2 as pb
@@ -23,9 +23,27 @@ from conroi.format.manifest import Manifest
 from conroi.format.naming import ManifestNaming
 from conroi.format.schema import fields_from_schema
 from conroi.operations import Overwrite
-from conroi.verbs.keyed import KeysSeen, refuse_repeated
-from conroi.verbs.rows import write_rows
+from conroi.snapshots.table_storage import TableFiles
+from conroi.verbs.key_check import KeysSeen, refuse_repeated
 from conroi.verbs.settings import check_settings
+
+
+def write_rows(
+    rows: pa.RecordBatchReader | Elsewhere,
+    schema: pa.Schema,
+    writer: DataWriter,
+    seen: KeysSeen,
+    progress: Progress | None = None,
+) -> WrittenFiles:
+    """Align the rows with the schema and write them; `seen` collects their keys."""
+    table = writer.objects.root
+    if isinstance(rows, pa.RecordBatchReader):
+        return writer.write(seen.watch(fit(rows, schema, table=table)), progress)
+    checked_columns(rows.schema, schema, table=table)  # before any work starts
+    written = rows.write(writer, schema, seen.columns, progress)
+    seen.add(written.keys)
+    return written.files
+
 
 DEFAULT_DATA_FORMAT = "2.2"
 DATA_FORMATS = ("2.0", "2.1", "2.2")

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from conroi.data.arrow_types import metadata_of
-from conroi.data.pinned import Pinned
-from conroi.data.widening import Evolution, evolution
+from conroi.data.casts import Evolution, evolution
+from conroi.data.table_version import Pinned
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import key_columns
 from conroi.verbs.columns import merged, retyped_fields, retyped_fragments, with_new_fields

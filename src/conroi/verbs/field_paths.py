@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from conroi.data.pinned import Pinned, unknown_column
+from conroi.data.table_version import Pinned, unknown_column
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import fields_by_path, lineage

@@ -9,10 +9,10 @@ from uuid import UUID
 
 from pyroaring import BitMap
 
-from conroi.data.convert import index_from_pylance
-from conroi.data.pinned import Pinned
+from conroi.data.arrow_types import index_from_pylance
 from conroi.data.pylance import has_sections, pylance_errors
 from conroi.data.rows import count_rows
+from conroi.data.table_version import Pinned
 from conroi.errors import (
     AlreadyExistsError,
     CorruptionError,

@@ -9,21 +9,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from conroi.data.arrow_types import metadata_of
-from conroi.data.fitting import checked_columns
+from conroi.data.casts import checked_columns
 from conroi.data.incoming import carries_metadata, opened
-from conroi.data.pinned import Pinned
 from conroi.data.predicates import Predicate, checked_predicate
 from conroi.data.pylance import open_dataset, pylance_errors
 from conroi.data.rows import addresses_of, count_rows, offsets_by_fragment, take_out
-from conroi.data.writing import Progress
+from conroi.data.table_version import Pinned
+from conroi.data.writer import Progress
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import key_columns
 from conroi.operations import Overwrite, Update
-from conroi.verbs.create import checked_fields
-from conroi.verbs.keyed import KeysSeen, checked_new_keys, key_stays, only, refuse_repeated
+from conroi.verbs.create import checked_fields, write_rows
+from conroi.verbs.key_check import KeysSeen, checked_new_keys, key_stays, only, refuse_repeated
 from conroi.verbs.plan import IfMoved, Plan, must_not_move
-from conroi.verbs.rows import write_rows
 
 
 def overwrite(

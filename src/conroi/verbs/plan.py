@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from conroi.commit.change import Change, Guard
-from conroi.commit.snapshot import Snapshot
 from conroi.conflicts import Staged, Winner
-from conroi.data.pinned import Pinned
+from conroi.data.table_version import Pinned
 from conroi.errors import InvalidInputError
+from conroi.snapshots.snapshot import Snapshot
 
 IfMoved: TypeAlias = Literal["fail", "win"]
 """What an overwrite or a restore does after a concurrent commit: raise a conflict, or win."""

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from conroi.data.columns import Columns, column_batches, write_column_file
-from conroi.data.pinned import Pinned
-from conroi.data.writing import Progress
+from conroi.data.table_version import Pinned
+from conroi.data.writer import Progress
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import key_columns
 from conroi.operations import DataReplacement
 from conroi.verbs.columns import no_column
-from conroi.verbs.keyed import is_key_among
+from conroi.verbs.key_check import is_key_among
 from conroi.verbs.plan import Plan
 
 

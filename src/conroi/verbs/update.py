@@ -1,12 +1,8 @@
-"""Update: rewrites the matching rows and deletes the old ones, or rewrites only the changed columns.
-
-Rewriting rows costs the whole width of the matching rows; rewriting columns costs the changed columns of every row in
-the fragments that have a match. The cheaper one is chosen, unless the caller chooses.
-"""
+"""UPDATE and DELETE: changed rows are rewritten, or only the changed columns; deleted rows get deletion vectors."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
@@ -14,24 +10,21 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from conroi.data.arrow_types import positions
+from conroi.data.arrow_types import positions, row_width
+from conroi.data.casts import can_become, cast_batch
 from conroi.data.columns import column_batches, write_column_file
-from conroi.data.expressions import expression
-from conroi.data.finding import scan_rows
-from conroi.data.fitting import can_become, cast_batch
-from conroi.data.pinned import Pinned
-from conroi.data.predicates import Predicate, checked_predicate
+from conroi.data.predicates import Predicate, checked_predicate, find_rows, predicate_text, scan_rows
 from conroi.data.pylance import pylance_errors
-from conroi.data.quoting import quoted
 from conroi.data.rows import Rows, addresses_in, addresses_of, offsets_by_fragment, take_out
-from conroi.data.width import row_width
+from conroi.data.sql import expression, quoted
+from conroi.data.table_version import Pinned
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import column_field_ids, key_columns
-from conroi.format.rowids import encode_row_ids
-from conroi.operations import Update
+from conroi.format.row_ids import encode_row_ids
+from conroi.operations import Delete, Update
 from conroi.verbs.columns import with_file
-from conroi.verbs.keyed import KeysSeen, checked_new_keys, is_key_among
+from conroi.verbs.key_check import KeysSeen, checked_new_keys, is_key_among
 from conroi.verbs.plan import Plan
 
 Mode: TypeAlias = Literal["auto", "rows", "columns"]
@@ -315,3 +308,19 @@ def _without_fields(pinned: Pinned, fragment: pb.DataFragment, gone: list[int]) 
         if not others.isdisjoint(left.fields):
             changed.files.append(left)
     return changed
+
+
+Finding = Callable[[Pinned, Predicate], Rows]
+
+
+def delete(pinned: Pinned, where: Predicate, *, find: Finding = find_rows) -> Plan | None:
+    """Delete the rows that match the condition; None if there are none."""
+    rows = find(pinned, checked_predicate(where, table=pinned.root))
+    if not rows:
+        return None
+    left = take_out(pinned.files, pinned.manifest, pinned.version, rows, later=pinned.is_contended)
+    operation = Delete(
+        updated_fragments=left.updated, deleted_fragment_ids=left.removed, predicate=predicate_text(where)
+    )
+    staged = pinned.staged(operation, rows, unwritten=left.unwritten)
+    return Plan(staged, counts={"rows_deleted": sum(map(len, rows.values()))})

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import conroi
-from conroi.stores.ages import other_ages
+from conroi.versions.retention import other_ages
 from tests.branches.histories.checking import Difference, check_conflicts, check_state, reported
 from tests.branches.histories.generating import Step
 from tests.branches.histories.model import Branch, Version, fresh

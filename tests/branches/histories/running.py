@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from conroi.stores.ages import other_ages
+from conroi.versions.retention import other_ages
 from tests.branches.histories.checking import Difference
 from tests.branches.histories.generating import Generator, Picks, Seeded, Step, new_columns, table_data
 from tests.branches.histories.replaying import History

@@ -12,15 +12,15 @@ import pyarrow as pa
 
 import conroi
 from conroi.catalog.manifest_rows import SCHEMA
-from conroi.catalog.publishing import Order, Publishing
-from conroi.catalog.records import Notes
+from conroi.catalog.publication import Order, Publishing
 from conroi.catalog.rows import Row
+from conroi.catalog.state import Notes
+from conroi.doctor import Diagnosis, diagnose
 from conroi.environment import SystemEnvironment
 from conroi.format import lance_pb2 as pb
 from conroi.format.manifest import Manifest
 from conroi.format.manifest_file import decode_manifest_file, encode_manifest_file
 from conroi.format.naming import ManifestNaming, deletion_path, parse_manifest_name
-from conroi.maintenance.doctor import Diagnosis, diagnose
 
 TWO_HOURS_NS = 7_200_000_000_000
 ORDERS, LIST = "orders.lance", "__manifest"

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 import conroi
-from conroi.maintenance.doctor import diagnose, examine_table
-from conroi.maintenance.doctor.kinds import GROUPS, KINDS
-from conroi.maintenance.doctor.page import page
-from conroi.maintenance.doctor.surroundings import find_java
+from conroi.doctor import diagnose, examine_table
+from conroi.doctor.kinds import GROUPS, KINDS
+from conroi.doctor.surroundings import find_java
 from conroi.opening import table_files
-from conroi.stores.ages import other_ages
 from conroi.testing import FaultyObjects, fail
+from conroi.versions.retention import other_ages
 from tests.maintenance.doctor import damage
 from tests.maintenance.doctor.damage import Later, examine, kinds
 from tests.support.servers import S3Server
+from tools.doctor_page import page
 
 pytestmark = pytest.mark.contract("M4")
 

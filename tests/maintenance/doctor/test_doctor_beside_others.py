@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 import conroi
-from conroi.maintenance.doctor import Diagnosis, examine_lake
-from conroi.maintenance.doctor.lake_pins import PinChecks
-from conroi.stores.objects import ObjectInfo, Objects
+from conroi.doctor import Diagnosis, examine_lake
+from conroi.doctor.lake_pins import PinChecks
+from conroi.storage.objects import ObjectInfo, Objects
 from conroi.testing import connect_through
-from conroi.testing.wrapping import WrappedObjects
+from conroi.testing.instruments import WrappedObjects
 from tests.maintenance.doctor import damage
 from tests.maintenance.doctor.damage import LIST, ORDERS, kinds
 

@@ -15,11 +15,11 @@ from lance.fragment import write_fragments
 from pyroaring import BitMap
 
 import conroi
+from conroi.doctor.kinds import KINDS
 from conroi.format import lance_pb2 as pb
 from conroi.format.deletions import encode_deletions
-from conroi.format.rowids import fresh_row_ids
+from conroi.format.row_ids import fresh_row_ids
 from conroi.format.transaction import Transaction, decode_transaction, encode_transaction
-from conroi.maintenance.doctor.kinds import KINDS
 from tests.maintenance.doctor.damage import (
     LIST,
     ORDERS,

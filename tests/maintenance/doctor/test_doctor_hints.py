@@ -9,7 +9,7 @@ import lance
 import pytest
 
 import conroi
-from conroi.maintenance.doctor.subject import ONLY_OLDER
+from conroi.doctor.subject import ONLY_OLDER
 from tests.maintenance.doctor import damage
 from tests.maintenance.doctor.damage import LIST, examine
 from tests.maintenance.doctor.test_doctor_damage import DAMAGES

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 import conroi
-from conroi.maintenance.doctor import Diagnosis
-from conroi.stores.addresses import open_records
-from conroi.stores.objects import open_objects
-from conroi.stores.records import Record
+from conroi.doctor import Diagnosis
+from conroi.storage.objects import open_objects
+from conroi.versions.addresses import open_records
+from conroi.versions.records import Record
 from tests.maintenance.doctor import damage
 from tests.maintenance.doctor.damage import Later, kinds
 from tests.support.databases import sqlite_address
@@ -88,7 +88,7 @@ def test_rows_of_old_versions_are_read_only_if_deep(table: conroi.Table) -> None
 def test_larger_tables_say_that_their_keys_were_not_compared(
     table: conroi.Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("conroi.maintenance.doctor.rows.MOST_ROWS_IN_PASSING", 10)
+    monkeypatch.setattr("conroi.doctor.rows.MOST_ROWS_IN_PASSING", 10)
     assert kinds(doctor(table)) == {"keys-not-checked"}
     assert doctor(table, deep=True).findings == ()
 

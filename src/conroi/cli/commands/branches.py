@@ -6,12 +6,10 @@ from typing import Annotated
 
 import typer
 
-from conroi.cli.failures import CONFLICT
-from conroi.cli.registering import command, new_app
+from conroi.cli.failures import CONFLICT, UsageProblem
+from conroi.cli.options import Author, Lake, Message, command, new_app
 from conroi.cli.session import Session, split
-from conroi.cli.usage import UsageProblem
-from conroi.cli.words import Author, Lake, Message
-from conroi.views.merges import branches_page, conflicts_page, merge_page
+from conroi.display.merges import branches_page, conflicts_page, merge_page
 
 SECTION = "Names"
 

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from conroi.cli.hints import in_commands
-from conroi.cli.registering import command
+from conroi.cli.failures import UsageProblem, in_commands
+from conroi.cli.options import command
 from conroi.cli.session import Session
-from conroi.cli.usage import UsageProblem
+from conroi.display.words import moment, plain, plural
 from conroi.errors import CorruptionError
-from conroi.views.words import moment, plain, plural
 
 if TYPE_CHECKING:
-    from conroi.cli.explaining import Meeting, Refused
+    from conroi.cli.conflict_report import Meeting, Refused
 
 MESSAGE = 60
 """So many letters of a commit message are shown."""
@@ -79,24 +78,24 @@ def explain(
     give the error as JSON. The answer fits on a screen: who committed what is in the way, and by which rule; --all
     shows the rest.
     """
-    from conroi.cli import explaining
+    from conroi.cli import conflict_report
 
     if error is not None:
         text = sys.stdin.read() if error == "-" else Path(error).read_text("utf-8")
-        _say(session, [explaining.from_error(_parsed(text))], everything=everything)
+        _say(session, [conflict_report.from_error(_parsed(text))], everything=everything)
     elif mine is not None and theirs is not None and theirs.isdecimal() and table is not None:
         number = int(theirs)
-        met = explaining.since(session.table(table).table, explaining.operation_named(mine), number - 1)
+        met = conflict_report.since(session.table(table).table, conflict_report.operation_named(mine), number - 1)
         _say(session, [each for each in met if each.version == number], everything=everything)
     elif mine is not None and theirs is not None:
-        pair = explaining.operation_named(mine), explaining.operation_named(theirs)
-        _say(session, [explaining.by_kind(*pair)], everything=everything)
+        pair = conflict_report.operation_named(mine), conflict_report.operation_named(theirs)
+        _say(session, [conflict_report.by_kind(*pair)], everything=everything)
     elif table is None or (mine is None) != (since is None):
         raise UsageProblem("Give LAKE/TABLE, with --mine and --since or without; or --mine and --theirs; or --error.")
     elif mine is not None and since is not None:
         _say(
             session,
-            explaining.since(session.table(table).table, explaining.operation_named(mine), since),
+            conflict_report.since(session.table(table).table, conflict_report.operation_named(mine), since),
             everything=everything,
         )
     else:
@@ -104,7 +103,7 @@ def explain(
 
 
 def _parsed(text: str) -> dict[str, object]:
-    from conroi.format.documents import parse_object
+    from conroi.format.json import parse_object
 
     for line in reversed(text.strip().splitlines()):
         try:
@@ -168,10 +167,10 @@ def shortened(text: str) -> str:
 
 
 def _say_refused(session: Session, table: str, commit: str | None, *, everything: bool) -> None:
-    from conroi.cli import explaining
+    from conroi.cli import conflict_report
 
     target = session.table(table)
-    found = explaining.refused(target.table, commit)
+    found = conflict_report.refused(target.table, commit)
     if session.as_json:
         session.output.document([each.to_dict() for each in found])
         return

@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from conroi.cli.progressing import so_far
-from conroi.cli.registering import command
+from conroi.cli.failures import UsageProblem
+from conroi.cli.options import Author, DryRun, Message, OneTable, Yes, checked_yes, command, so_far
 from conroi.cli.session import Session, Target, committed
-from conroi.cli.usage import UsageProblem
-from conroi.cli.words import Author, DryRun, Message, OneTable, Yes, checked_yes
-from conroi.views.words import plural
+from conroi.display.words import plural
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from conroi.cli.registering import command
+from conroi.cli.failures import UsageProblem
+from conroi.cli.options import Author, DryRun, Message, OneTable, Yes, checked_yes, command
 from conroi.cli.session import Session, Target, committed
-from conroi.cli.usage import UsageProblem
-from conroi.cli.words import Author, DryRun, Message, OneTable, Yes, checked_yes
+from conroi.display.words import plural
 from conroi.errors import NotFoundError
-from conroi.views.words import plural
 
 if TYPE_CHECKING:
     from conroi.transaction import Transaction

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from conroi.conflicts import facts
+from conroi.conflicts.facts import Staged
 from conroi.conflicts.rule import Finding, Rule, found
-from conroi.conflicts.staged import Staged
 from conroi.format import lance_pb2 as pb
 from conroi.operations import CreateIndex, DataReplacement, Update
 from conroi.operations.base import Operation

@@ -12,8 +12,7 @@ from sqlglot import exp
 from conroi.errors import InvalidInputError, NotFoundError, UnsupportedError
 from conroi.format.fields import key_columns
 from conroi.spark.sql.expressions import Kind, NotSimple, Resolve, column_kind, simple, simple_condition
-from conroi.spark.sql.queries import frame
-from conroi.spark.sql.references import DIALECT, Tables, found_column, lake_name, same_name
+from conroi.spark.sql.references import DIALECT, Tables, found_column, frame, lake_name, same_name
 from conroi.spark.types import is_exact_in_spark, spark_schema
 from conroi.table import Table
 

@@ -21,11 +21,10 @@ from pyspark.sql import types as st
 from sqlglot import exp
 
 from conroi.errors import InvalidInputError, UnsupportedError
-from conroi.merging.builder import MergeBuilder
+from conroi.merge.builder import MergeBuilder
 from conroi.spark.sql.changes import Statement, Target
 from conroi.spark.sql.expressions import NotSimple, simple, simple_condition
-from conroi.spark.sql.queries import frame
-from conroi.spark.sql.references import DIALECT, Tables, same_name
+from conroi.spark.sql.references import DIALECT, Tables, frame, same_name
 from conroi.spark.types import arrow_schema, is_exact_in_spark, spark_schema
 
 if TYPE_CHECKING:

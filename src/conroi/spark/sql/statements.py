@@ -11,8 +11,7 @@ from conroi.errors import InvalidInputError, UnsupportedError
 from conroi.lake import Lake
 from conroi.spark.sql.changes import Statement, delete, insert, update
 from conroi.spark.sql.merges import merge
-from conroi.spark.sql.queries import frame
-from conroi.spark.sql.references import parsed
+from conroi.spark.sql.references import frame, parsed
 from conroi.table import Table
 from conroi.transaction import Transaction
 

@@ -1,0 +1,73 @@
+"""Lake states for diff and merge: their tables by identity, each at its pinned version."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from conroi.catalog.catalog import Catalog, table_files
+from conroi.catalog.names import shown
+from conroi.catalog.publication import LakePublisher
+from conroi.catalog.rows import Row
+from conroi.catalog.state import LakeState
+from conroi.data.table_version import Pinned
+from conroi.errors import about
+
+if TYPE_CHECKING:
+    from conroi.lake import Lake
+
+_OWN = "__"
+"""Rows whose names begin with this are the lake's own."""
+
+
+@dataclass(frozen=True)
+class TableVersion:
+    """A table at the version that a state pins."""
+
+    side: Side
+    row: Row
+
+    @property
+    def name(self) -> str:
+        """Its id in the state."""
+        return self.row.object_id
+
+    @cached_property
+    def pinned(self) -> Pinned:
+        with about(shown(self.row.object_id)):
+            catalog = self.side.catalog
+            files = table_files(catalog, self.row, LakePublisher(catalog))
+            return Pinned(files, catalog.snapshot(self.row))
+
+    def is_same_version(self, other: TableVersion) -> bool:
+        """Whether two branches have the very same version: transaction ids are unique."""
+        one, two = self.row.pin, other.row.pin
+        return one is not None and two is not None and (one.version, one.transaction) == (two.version, two.transaction)
+
+
+@dataclass(frozen=True)
+class Side:
+    """One state of a lake, with access to its tables."""
+
+    catalog: Catalog
+    state: LakeState
+
+    @staticmethod
+    def of(lake: Lake) -> Side:
+        return Side(lake.catalog, lake.pinned or lake.catalog.current())
+
+    @property
+    def label(self) -> str:
+        return f"{self.catalog.identity.name}@{self.state.version}"
+
+    @cached_property
+    def tables(self) -> dict[str, TableVersion]:
+        """By identity, whatever their names."""
+        return {row.incarnation: TableVersion(self, row) for row in self.state.tables()}
+
+    @cached_property
+    def namespaces(self) -> dict[str, Row]:
+        """By name, which is the identity of a namespace."""
+        rows = [row for row in self.state.rows.values() if not row.is_table]
+        return {f"namespace {row.object_id}": row for row in rows if not row.object_id.startswith(_OWN)}

@@ -1,0 +1,211 @@
+"""Table folders below a lake's root: their ownership, the folder of a new table, and folders on branches."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import takewhile
+from urllib.parse import quote, unquote
+
+from conroi.catalog.branches import seen_on, table_of
+from conroi.catalog.catalog import Catalog, location_of
+from conroi.catalog.names import folder_name, shown
+from conroi.catalog.rows import TABLE, Row, new_table_row
+from conroi.errors import CommitStateUnknown, ConroiError, CorruptionError, NotFoundError
+from conroi.format.json import decode_document, encode_document
+from conroi.snapshots.branch_storage import branch_folder
+from conroi.storage.objects import Objects
+from conroi.versions.listing import TEMPORARY_PREFIX, manifest_files
+from conroi.versions.retention import FORGOTTEN_DIR, SWEPT_DIR
+
+MARK = "_conroi/created"
+"""Marker in the folder of a table: which table the lake created there."""
+_RELEASED = "_conroi/released"
+"""Beside the lake's history: the folders of tables that were deregistered, one record each."""
+
+
+def home_of(catalog: Catalog) -> Objects:
+    """Where the lake stores records of its own: beside `__manifest`, or in its folder if a store has the history."""
+    main = catalog.main
+    return main.root if main.manifest is None else main.manifest.objects
+
+
+# ------------------------------------------------------------------------------ creation
+
+
+def mark_created(catalog: Catalog, row: Row) -> None:
+    """Mark the folder of a table that is being created as the lake's own."""
+    folder = table_of(location_of(row))
+    put_mark(catalog.opened(folder), folder, row.incarnation)
+
+
+def put_mark(objects: Objects, folder: str, incarnation: str) -> None:
+    """Write the marker for the table with this id."""
+    objects.put(MARK, encode_document({"table": incarnation, "folder": folder}))
+
+
+def created_in(objects: Objects, folder: str) -> str | None:
+    """The id of the table that the lake created in this folder; None without a marker, or with a copied one."""
+    try:
+        content = decode_document(objects.get(MARK), MARK)
+        return content.text("table") if content.text("folder") == folder else None
+    except NotFoundError:
+        return None
+    except CorruptionError:
+        return None  # torn or replaced: nothing says that the folder is ours
+
+
+# ------------------------------------------------------------------------------ deregistration
+
+
+@dataclass(frozen=True)
+class Released:
+    """The folders of tables that were deregistered."""
+
+    folders: frozenset[str]
+
+    def has(self, folder: str, live: Iterable[Row]) -> bool:
+        """Whether the folder was released; not while the lake lists a table there."""
+        return folder in self.folders and not any(row.location == folder for row in live)
+
+
+@contextmanager
+def releasing(catalog: Catalog, rows: Sequence[Row]) -> Generator[None]:
+    """Context manager around the deregistration of tables: from now on their folders are not collected.
+
+    If the publication is refused, the records are removed again. If the outcome is unknown they stay.
+    """
+    home = home_of(catalog)
+    records = {f"{_RELEASED}/{quote(location_of(row), safe='')}": row.incarnation for row in rows}
+    for path, incarnation in records.items():
+        home.put(path, encode_document({"table": incarnation}))
+    try:
+        yield
+    except CommitStateUnknown:
+        raise
+    except ConroiError:
+        home.delete(list(records))
+        raise
+
+
+def released(catalog: Catalog) -> Released:
+    """All folders that were released."""
+    names = (path.rpartition("/")[2] for path in home_of(catalog).list_names(_RELEASED))
+    return Released(frozenset(unquote(name) for name in names if not name.startswith(TEMPORARY_PREFIX)))
+
+
+def new_location(catalog: Catalog, object_id: str) -> str:
+    """The folder for a new table: named after it if that is free, else one that was never used.
+
+    A table that is dropped and created again gets another folder, so that a paused writer of the old one cannot touch
+    the new one.
+    """
+    plain = f"{object_id}.lance"
+    if catalog.branch is not None:  # no other branch may choose the same name
+        return branch_folder(_unused(catalog, object_id), catalog.branch)
+    # Of names that are not fit for a folder, two could get the same one.
+    if folder_name(object_id) == object_id and next(iter(catalog.objects(plain).list_names("")), None) is None:
+        return plain
+    return _unused(catalog, object_id)
+
+
+def new_row(catalog: Catalog, object_id: str) -> Row:
+    """The row of a table to be created, with a folder and a table id of its own."""
+    row = new_table_row(object_id, new_location(catalog, object_id), catalog.environment)
+    return row.with_notes({"conroi.incarnation": str(catalog.environment.new_uuid())})
+
+
+def found_row(catalog: Catalog, object_id: str, location: str, properties: Mapping[str, str] | None = None) -> Row:
+    """The row of an existing table that other software created in this folder, pinned at its newest version.
+
+    It is another table than one that the lake had in the same folder before.
+    """
+    incarnation = {"conroi.incarnation": str(catalog.environment.new_uuid())}
+    row = catalog.pinned(Row(object_id, TABLE, location).with_notes({**(properties or {}), **incarnation}))
+    if row.pin is None:
+        raise NotFoundError(
+            f"There is no Lance table in the folder {location!r} of the lake.",
+            table=shown(object_id),
+            hint="Give the folder as it is called inside the lake, such as orders.lance.",
+        )
+    return row
+
+
+def _unused(catalog: Catalog, object_id: str) -> str:
+    uuid = catalog.environment.new_uuid()
+    digest = hashlib.sha256(uuid.bytes).hexdigest()[:8]
+    return f"{digest}_{folder_name(object_id)}"
+
+
+def can_inherit(target: Catalog, source: Catalog, row: Row) -> bool:
+    """Whether the target may read a table of the source where it is.
+
+    On the main branch a table stays; the files of another branch are deleted with that branch.
+    """
+    return target.branch is not None and (source.branch is None or row.is_inherited)
+
+
+def inherited_row(target: Catalog, source: Row, current: Row | None) -> Row:
+    """The row by which a branch reads a table of another branch where it is; `current` is its row of that table now.
+
+    It stays in its folder if the versions there continue those of the source; otherwise a free folder is used.
+    """
+    assert target.branch is not None, "the main branch has its tables in folders of its own"
+    row = seen_on(target.branch, source)
+    if current is not None and current.is_inherited and row.continues(current):
+        return row
+    if not _is_free(target, row):
+        row = row.moved(new_location(target, row.object_id), row.lineage)
+        mark_created(target, row)
+    target.objects(location_of(row)).put(MARK, _claim(row))
+    return row
+
+
+def brought_row(target: Catalog, source: Row) -> Row:
+    """The row of a table that is copied to a branch with its files, in a folder that has no versions and never had any.
+
+    Never in the folder of its source table, or in one below it: to pylance it would be a branch of that table, or have
+    it as a branch, and its versions do not say so.
+    """
+    return source.moved(new_location(target, source.object_id), ())
+
+
+def _is_free(target: Catalog, row: Row) -> bool:
+    """Whether the folder of the row has no history, and never had one; or exactly this one.
+
+    A folder that was never written may still be the one by which older states of the branch read inherited versions.
+    """
+    objects = target.objects(location_of(row))
+    if _had_versions(objects):
+        return False
+    if target.branch is None:
+        return True
+    if not all(map(row.continues, _earlier_rows(target, location_of(row)))):
+        return False
+    try:
+        return objects.get(MARK) == _claim(row)
+    except NotFoundError:
+        return True
+
+
+def _earlier_rows(target: Catalog, location: str) -> Iterator[Row]:
+    """The rows that states of the branch have had of the table in this folder."""
+    began = target.identity.parent_version
+    yield from (row for row in target.at(began).tables() if row.location == location)
+    for published in takewhile(
+        lambda each: each.version > began, target.heads.history(target.known_state().version, None)
+    ):
+        rows = (published.changes or {}).values()
+        yield from (row for row in rows if row is not None and row.location == location)
+
+
+def _had_versions(objects: Objects) -> bool:
+    listings = (manifest_files(objects), objects.list(FORGOTTEN_DIR), objects.list(SWEPT_DIR))
+    return any(next(iter(each), None) is not None for each in listings)
+
+
+def _claim(row: Row) -> bytes:
+    """The marker in the folder of a table on a branch that names its history, before there is a version."""
+    return encode_document({"table": row.incarnation, "folder": row.location, "lineage": row.lineage})

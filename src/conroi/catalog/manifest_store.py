@@ -1,0 +1,374 @@
+"""Catalog store on the `__manifest` table.
+
+One version of `__manifest` is one version of the lake. A publication is one Update of it, rebuilt on the newest state
+at each attempt. Its conditional put succeeds only if there was no concurrent publication.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from functools import partial
+from itertools import takewhile
+
+from pyroaring import BitMap
+
+from conroi import history, operations
+from conroi.catalog.manifest_rows import Writing, check_columns, key_filter, load_rows, write_deletions
+from conroi.catalog.state import (
+    Changes,
+    LakeState,
+    Layout,
+    Notes,
+    decode_records,
+    encode_records,
+    laid_out,
+    lay_out_rows,
+)
+from conroi.catalog.store import Published, Seen, Task
+from conroi.commit.conditional_put import Putting
+from conroi.commit.fairness import WRITER_PROPERTY, Baton, Turns
+from conroi.environment import LONG_AGO, moment, seconds_since, utc_time
+from conroi.errors import ConroiError, NotFoundError, VersionExpired
+from conroi.format import lance_pb2 as pb
+from conroi.format.manifest_file import ManifestFile, lay_out
+from conroi.format.naming import TRANSACTIONS_DIR, version_after
+from conroi.format.transaction import Transaction, encode_transaction
+from conroi.operations import Step, Update
+from conroi.snapshots.branch_storage import KEYS_DIR
+from conroi.snapshots.snapshot import Snapshot, load_snapshot, load_transaction
+from conroi.snapshots.table_storage import TableFiles
+from conroi.storage.parallel import ProcessLock, together
+from conroi.version import WRITER
+from conroi.versions.folder import Located
+from conroi.versions.retention import ages, watermark
+
+READ_AHEAD = 16
+"""Number of versions that a client that is far behind reads in parallel."""
+FOLLOW_AT_MOST = 64
+"""Number of new versions above which the rows are read instead of the commits."""
+
+
+class ManifestHeads:
+    """The states of one lake, in its `__manifest` table."""
+
+    def __init__(self, files: TableFiles, view: Callable[[LakeState], LakeState] | None = None) -> None:
+        self._files = files
+        self._view = view
+        """How a branch sees rows that are not its own."""
+        self._snapshots: dict[int, Snapshot] = {}
+        """The manifests of the states that were seen last, by version: the next one is built on them."""
+        self._looked_at = moment(files.environment)
+        self._lock = ProcessLock()
+
+    @property
+    def turns(self) -> Turns:
+        return self._files.kept(Turns)
+
+    def baton(self) -> Baton:
+        return Baton(self._files.objects, self._files.environment, self.turns.me)
+
+    # ------------------------------------------------------------------------ looking
+
+    def newest(self, known: LakeState | None) -> Seen:
+        if known is None or known.version not in self._snapshots:
+            return Seen(self._load_newest(), is_complete=known is None)
+        asked_at, state, commits = moment(self._files.environment), known, list[Published]()
+        ahead = 1
+        while found := self._following(state.version, ahead):
+            for snapshot in found:
+                following = self._follow(state, snapshot)
+                if following is None or len(commits) >= FOLLOW_AT_MOST:
+                    return Seen(self._load_newest(), tuple(commits), is_complete=False)
+                state, published = following
+                commits.append(published)
+            if len(found) < ahead:
+                break
+            ahead = 1 if self._files.objects.is_local else min(len(commits), READ_AHEAD)
+        if self._is_superseded(state.version):
+            return Seen(self._load_newest(), tuple(commits), is_complete=False)
+        self._looked_at = asked_at
+        self._files.versions.saw(self._snapshots[state.version].located, asked_at)
+        return Seen(state, tuple(commits))
+
+    def _is_superseded(self, version: int) -> bool:
+        """Whether newer versions exist although the next one does not: it was collected.
+
+        On local disk the watermark of our own collectors tells, without a clock. Elsewhere it costs a request, which is
+        skipped within the grace period after the last look, when nothing can have been collected.
+        """
+        if version < max(self._snapshots):
+            return True
+        if self._files.objects.is_local and watermark(self._files.objects) >= version:
+            return True
+        if seconds_since(self._files.environment, self._looked_at) < ages().version_s / 2:
+            return False
+        located = self._files.versions.latest()
+        return located is not None and located.version > version
+
+    def has_moved(self, known: LakeState, versions: int) -> bool:
+        if not self._files.objects.is_local:
+            return False
+        naming = self._snapshots[known.version].naming
+        return self._files.objects.head(naming.path(known.version + versions)) is not None
+
+    def _following(self, version: int, ahead: int) -> list[Snapshot]:
+        """The versions after this one, at most so many, up to the first that is not there.
+
+        A reader that is far behind reads more and more of them in one round trip, so that it catches up with writers
+        that are faster than its requests.
+        """
+        if ahead == 1:
+            following = self._next(version)
+            return [] if following is None else [following]
+        found = dict[int, Snapshot | None]()
+
+        def read(each: int) -> None:
+            found[each] = self._snapshots.get(each) or self._read(self._located(each, like=version))
+
+        together([partial(read, version + step) for step in range(1, ahead + 1)], is_local=False)
+        read_ahead = [found[version + step] for step in range(1, ahead + 1)]
+        return [self._remember(each) for each in takewhile(lambda each: each is not None, read_ahead) if each]
+
+    def _located(self, version: int, *, like: int) -> Located:
+        naming = self._snapshots[like].naming
+        return Located(version, naming.path(version), naming)
+
+    def _read(self, located: Located) -> Snapshot | None:
+        try:
+            return load_snapshot(self._files.objects, located)
+        except NotFoundError:
+            return None
+
+    def _next(self, version: int) -> Snapshot | None:
+        """The version after this one, with one request unless we met it already; None if there is none."""
+        met = self._snapshots.get(version + 1)
+        if met is not None:
+            return met
+        located = self._located(version + 1, like=version)
+        if self._files.objects.is_local and self._files.objects.head(located.path) is None:
+            return None
+        snapshot = self._read(located)
+        return None if snapshot is None else self._remember(snapshot)
+
+    def _follow(self, state: LakeState, snapshot: Snapshot) -> tuple[LakeState, Published] | None:
+        """The state after this commit, by what it says itself; None if it does not say."""
+        transaction = load_transaction(self._files.objects, snapshot)
+        if transaction is None:
+            return None
+        self.turns.saw(snapshot.version, transaction, snapshot.timestamp_ns)
+        records = decode_records(transaction.properties)
+        if records is None or transaction.read_version != state.version:
+            return None
+        changes, kind = records
+        added = [object_id for object_id, row in changes.items() if row is not None]
+        layout = laid_out(kind, changes, added, state.places, state.small, state.physical, state.dead)
+        fragment = snapshot.manifest.head.max_fragment_id
+        following = state.following(snapshot.version, snapshot.timestamp_ns, changes, layout, fragment)
+        return following, _published(snapshot, transaction)
+
+    def _load_newest(self) -> LakeState:
+        self._looked_at = moment(self._files.environment)
+        return self._state(self._files.head())
+
+    def _state(self, snapshot: Snapshot) -> LakeState:
+        """The state by reading all rows."""
+        check_columns(snapshot.manifest, self._files.root)
+        state = load_rows(self._files, self._remember(snapshot))
+        return state if self._view is None else self._view(state)
+
+    def _remember(self, snapshot: Snapshot) -> Snapshot:
+        with self._lock:
+            self._snapshots[snapshot.version] = snapshot
+            while len(self._snapshots) > 2 * FOLLOW_AT_MOST:
+                self._snapshots.pop(min(self._snapshots))
+        return snapshot
+
+    # ------------------------------------------------------------------------ publishing
+
+    def build(self, base: LakeState, changes: Changes, notes: Notes, uuid: str) -> ManifestAttempt:
+        head = self._snapshots.get(base.version) or self._remember(history.find(self._files, base.version))
+        return ManifestAttempt(self, self._files, head, base, changes, notes, uuid)
+
+    def met(self, snapshot: Snapshot | None) -> None:
+        """Cache a version that was committed before ours."""
+        if snapshot is not None:
+            self._remember(snapshot)
+
+    def look_anew(self) -> None:
+        """Discard the cached newest version: it may have been collected."""
+        self._looked_at = LONG_AGO
+
+    def landed(self, snapshot: Snapshot, transaction: Transaction) -> None:
+        """Cache a version that we committed."""
+        self._remember(snapshot)
+        self.turns.saw(snapshot.version, transaction)
+
+    # ------------------------------------------------------------------------ the past
+
+    def at(self, version: int) -> LakeState:
+        try:
+            return self._state(history.find(self._files, version))
+        except VersionExpired:
+            raise
+        except NotFoundError:
+            raise NotFoundError(
+                f"There is no version {version} of the lake.",
+                version=version,
+                hint="It never existed, or it expired and was collected; lake.history() lists the versions.",
+            ) from None
+
+    def as_of(self, moment: datetime | str) -> LakeState:
+        try:
+            return self._state(history.find(self._files, as_of=moment))
+        except VersionExpired:
+            raise
+        except NotFoundError:
+            raise NotFoundError(
+                "The lake has no version that old.", hint="lake.history() lists what there is."
+            ) from None
+
+    def history(self, newest: int, limit: int | None) -> Iterator[Published]:
+        for snapshot in history.snapshots(self._files, limit, newest):
+            yield _published(snapshot, load_transaction(self._files.objects, snapshot))
+
+    # ------------------------------------------------------------------------ idempotency keys
+
+    def published_as(self, key: str) -> Published | None:
+        for path in self._files.objects.list_names(_key_folder(key)):
+            name = path.rpartition("/")[2]
+            # A file that is being written, or was left by a crashed writer, has another kind of name.
+            located = self._files.versions.locate(int(name)) if name.isdecimal() else None
+            if located is None:
+                continue
+            snapshot = load_snapshot(self._files.objects, located)
+            published = _published(snapshot, load_transaction(self._files.objects, snapshot))
+            if published.notes.idempotency_key == key:
+                return published
+        return None
+
+    def will_try(self, key: str, version: int) -> None:
+        self._files.objects.put(f"{_key_folder(key)}/{version}", b"{}")
+
+
+def _key_folder(key: str) -> str:
+    return f"{KEYS_DIR}/{hashlib.sha256(key.encode()).hexdigest()[:40]}"
+
+
+def _published(snapshot: Snapshot, transaction: Transaction | None) -> Published:
+    properties = {} if transaction is None else transaction.properties
+    records = decode_records(properties)
+    return Published(
+        version=snapshot.version,
+        timestamp=utc_time(snapshot.timestamp_ns),
+        notes=Notes.of(properties),
+        uuid=None if transaction is None else transaction.uuid,
+        changes=None if records is None else records[0],
+        operation="Unknown" if transaction is None else transaction.operation_name,
+    )
+
+
+class ManifestAttempt:
+    """One publication, built on one state."""
+
+    def __init__(
+        self,
+        heads: ManifestHeads,
+        files: TableFiles,
+        head: Snapshot,
+        base: LakeState,
+        changes: Changes,
+        notes: Notes,
+        uuid: str,
+    ) -> None:
+        self._heads = heads
+        self._files = files
+        self._head = head
+        self._base = base
+        self._changes = changes
+        self._notes = notes
+        self._uuid = uuid
+        self._writes: list[tuple[str, bytes]] = []
+        added = [object_id for object_id, row in changes.items() if row is not None]
+        self._layout: Layout = lay_out_rows(changes, added, base.places, base.small, base.physical, base.dead)
+        rows = base.changed(changes)
+        new = [rows[object_id] for object_id in self._layout.written]
+        self._writing = Writing(files, head.manifest, new) if new else None
+        self._putting = Putting(files, uuid)
+
+    @property
+    def tasks(self) -> Sequence[Task]:
+        self._complete()
+        put, put_unseen = self._files.objects.put, self._files.objects.put_unseen
+        # An attempt before this one, on the same state, has left the same name with other content.
+        transaction = partial(put, f"{TRANSACTIONS_DIR}/{self._transaction.file_name}", self._encoded)
+        return [transaction, *(partial(put_unseen, path, data) for path, data in self._writes)]
+
+    def _complete(self) -> None:
+        """Build the manifest, after the file with the rows was written."""
+        self._operation = self._made_operation()
+        self._transaction = operations.transaction(
+            self._operation,
+            read_version=self._base.version,
+            uuid=self._uuid,
+            properties={
+                **self._notes.to_properties(),
+                **encode_records(self._changes, self._layout.kind),
+                WRITER_PROPERTY: self._files.kept(Turns).me,
+            },
+        )
+        self._encoded = encode_transaction(self._transaction)
+        self._data, self._file = self._manifest()
+
+    def put(self) -> LakeState | None:
+        version = version_after(self._base.version)
+        naming = self._head.naming
+        try:
+            snapshot = self._putting.put(Located(version, naming.path(version), naming), self._data, self._file)
+        except ConroiError:
+            self._heads.look_anew()
+            raise
+        if snapshot is None:
+            self._heads.met(self._putting.taken)
+            return None
+        self._heads.landed(snapshot, self._transaction)
+        fragment = snapshot.manifest.head.max_fragment_id
+        return self._base.following(version, snapshot.timestamp_ns, self._changes, self._layout, fragment)
+
+    # ------------------------------------------------------------------------ building
+
+    def _made_operation(self) -> Update:
+        fragments: list[pb.DataFragment] = []
+        if self._writing is not None:
+            fragment, file = self._writing.end()
+            self._writes += [] if file is None else [file]
+            fragments.append(fragment)
+        arriving = [row for row in self._changes.values() if row is not None and row.object_id not in self._base.rows]
+        return Update(
+            removed_fragment_ids=self._layout.removed,
+            updated_fragments=tuple(self._with_deletions(f, offsets) for f, offsets in self._layout.deleted.items()),
+            new_fragments=tuple(fragments),
+            fields_for_preserving_frag_bitmap=tuple(field.id for field in self._head.manifest.fields),
+            inserted_rows=key_filter(self._head.manifest, arriving) if arriving else None,
+        )
+
+    def _with_deletions(self, number: int, offsets: BitMap) -> pb.DataFragment:
+        fragment = pb.DataFragment()
+        fragment.CopyFrom(self._head.manifest.fragments_by_id[number])
+        gone = self._base.dead.get(number, BitMap()) | offsets
+        file, written = write_deletions(self._files.environment, number, self._base.version, gone)
+        fragment.deletion_file.CopyFrom(file)
+        self._writes.append(written)
+        return fragment
+
+    def _manifest(self) -> tuple[bytes, ManifestFile]:
+        manifest = operations.build(
+            self._head.manifest,
+            self._transaction,
+            self._operation,
+            Step(version=version_after(self._base.version), read=self._head.manifest),
+            timestamp_ns=max(self._files.environment.now_ns(), self._base.timestamp_ns + 1),
+            writer_version=WRITER,
+        )
+        return lay_out(manifest, self._encoded)

@@ -1,0 +1,265 @@
+"""Participant of a multi-table commit: one table's change, rebased, built, staged, and finalized once published."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from functools import partial
+
+from conroi.catalog.branches import fork
+from conroi.catalog.catalog import Catalog, LakeTableFiles, SnapshotKey, snapshot_key
+from conroi.catalog.names import shown
+from conroi.catalog.rows import Row, new_lock_id
+from conroi.catalog.state import LakeState
+from conroi.catalog.store import Task
+from conroi.commit.attempt import Built, Pending
+from conroi.commit.change import Change, CommitResult
+from conroi.commit.gc_safety import is_recent_for_files, is_recent_for_versions
+from conroi.environment import Moment, moment
+from conroi.errors import (
+    AlreadyExistsError,
+    ConroiError,
+    IncompatibleConflict,
+    RetryableConflict,
+)
+from conroi.snapshots.external_manifest import ForeignManifest, read_final, refuse_cleanup
+from conroi.snapshots.pin import Pin, finalize, forked, staged_path
+from conroi.snapshots.snapshot import Snapshot
+from conroi.versions.folder import Located
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Requested change of one table."""
+
+    object_id: str
+    """Its name after the publication."""
+    was: str | None
+    """Its name at the base; None for a new table."""
+    files: LakeTableFiles
+    change: Change | None
+    """None if other software has already built the next manifest."""
+    row: Row
+    """Its row at the base, or the row that it is to get."""
+    foreign: ForeignManifest | None = None
+    """The next manifest, if other software has built it."""
+
+
+class Part:
+    """One table in one publication."""
+
+    def __init__(self, catalog: Catalog, wanted: Wanted) -> None:
+        self.wanted = wanted
+        self._catalog = catalog
+        assert wanted.change is not None, "what is built already is no part of this kind"
+        self._pending = Pending(wanted.files, wanted.change)
+        self._next: Built | None = None
+        self._built_on: Snapshot | None = None
+        self._built_at: Moment | None = None
+        self._staged = ""
+        """The path of the staged manifest."""
+        self._is_staged = False
+        self.is_taken = False
+        """Whether the next final name was found to exist already."""
+        self.moved = False
+        """Whether a concurrent commit changed this table."""
+
+    @property
+    def is_new(self) -> bool:
+        return self.wanted.was is None
+
+    @property
+    def name(self) -> str:
+        return shown(self.wanted.object_id)
+
+    # ------------------------------------------------------------------------ what others did
+
+    def catch_up(self, state: LakeState) -> None:
+        """Rebase over the version that the lake now has of this table, or raise the conflict."""
+        self.moved = False
+        if self.is_new:
+            return
+        row = self._row(state)
+        snapshot = self._catalog.snapshot(row)
+        seen = self._seen()
+        if snapshot.version > seen.version:
+            self._refuse_mended(row)
+            self._pending.catch_up(snapshot.located, snapshot)
+            self.moved = True
+        elif row.pin is not None and self._is_forked(snapshot):
+            raise forked(self._objects, row.pin)
+        elif snapshot.version < seen.version and row.pin is not None:
+            raise RetryableConflict(
+                f"The lake went back to version {snapshot.version} of the table.",
+                table=self.name,
+                version=snapshot.version,
+                base_version=seen.version,
+                hint="Run the work again in a new transaction.",
+            )
+
+    def _refuse_mended(self, row: Row) -> None:
+        """A repaired table cannot be rebased over: the version numbers in between belong to the out-of-band writer."""
+        if self._seen().version < row.mended:
+            raise RetryableConflict(
+                f"The table was repaired in version {row.mended}, after an out-of-band write by its path.",
+                table=self.name,
+                version=row.mended,
+                base_version=self._pending.base_version,
+                hint="Run the work again in a new transaction; lake.run(function) does that for you.",
+            )
+
+    def _is_forked(self, snapshot: Snapshot) -> bool:
+        """Whether the lake published another commit under the number of a version that we read from the folder."""
+        seen = self._seen()
+        return snapshot.version == seen.version and _uuid_of(snapshot) != _uuid_of(seen)
+
+    def adopt(self) -> Wanted | None:
+        """The out-of-band commit that took our final name, to be published first."""
+        if self.is_new:
+            raise AlreadyExistsError(
+                f"The folder of the new table {self.name!r} has a table in it already.",
+                table=self.name,
+                hint="lake.register(name, folder) adds an existing table to the lake; or choose another name.",
+            )
+        assert self.wanted.was is not None
+        foreign = read_final(self._objects, self._seen().version + 1, self._seen().naming)
+        return foreign and Wanted(self.wanted.was, self.wanted.was, self.wanted.files, None, self.wanted.row, foreign)
+
+    def _row(self, state: LakeState) -> Row:
+        """The current row of this table; NotFoundError if it was dropped, renamed or created again."""
+        assert self.wanted.was is not None
+        row = state.table(self.wanted.was)
+        if row is None:
+            raise IncompatibleConflict(
+                f"The table {shown(self.wanted.was)!r} was dropped or renamed while this work was done.",
+                table=shown(self.wanted.was),
+                base_version=self._pending.base_version,
+                hint="Nothing was committed. Look at lake.history() for who did it.",
+            )
+        if row.incarnation != self.wanted.row.incarnation:
+            raise RetryableConflict(
+                f"The table {shown(self.wanted.was)!r} was dropped and created again concurrently.",
+                table=shown(self.wanted.was),
+                base_version=self._pending.base_version,
+                hint="Run the work again in a new transaction, if it is meant for the new table.",
+            )
+        if not row.continues(self.wanted.row):
+            raise RetryableConflict(
+                f"A merge brought another line of versions of the table {shown(self.wanted.was)!r} while this work was "
+                "done.",
+                table=shown(self.wanted.was),
+                version=None if row.pin is None else row.pin.version,
+                base_version=self._pending.base_version,
+                hint="Run the work again in a new transaction; lake.run(function) does that for you.",
+            )
+        return row
+
+    def _seen(self) -> Snapshot:
+        assert self._pending.seen is not None
+        return self._pending.seen
+
+    # ------------------------------------------------------------------------ our turn
+
+    def get_ready(self) -> None:
+        """Write early what will hardly change any more, while waiting for our turn."""
+        if self._next is None:
+            self._pending.write_first_transaction()
+
+    def build(self) -> None:
+        """Build the next manifest, unless the one that is staged still fits."""
+        is_recent = is_recent_for_files(self.wanted.files, self._built_at)
+        if self._next is not None and self._built_on is self._pending.seen and is_recent:
+            return
+        self._built_at = moment(self._catalog.environment)
+        self._next = self._pending.build()
+        refuse_cleanup(self._next.file.manifest, self.name)
+        self._built_on = self._pending.seen
+        self._staged = staged_path(self._next.located, str(self._catalog.environment.new_uuid()))
+        self._is_staged = False
+
+    @property
+    def _built(self) -> Built:
+        assert self._next is not None, "build() comes first"
+        return self._next
+
+    def tasks(self) -> list[Task]:
+        """What must be written before the publication; in any order."""
+        tasks: list[Task] = [self._probe]
+        seen = self._pending.seen
+        if seen is not None and self._catalog.branch is not None:
+            tasks.append(partial(fork, self._catalog, self.wanted.row, seen))
+        if seen is not None and not seen.is_final:
+            tasks.append(self._finalize_before)
+        if not self._is_staged:
+            built = self._built
+            tasks.append(partial(self._objects.put_unseen, self._staged, built.data))
+            tasks.append(partial(self._pending.write_transaction, built.transaction, built.encoded_transaction))
+        return tasks
+
+    def staged(self) -> None:
+        """All tasks are done."""
+        self._is_staged = True
+        self._pending.confirm(self._built)
+
+    def _probe(self) -> None:
+        self.is_taken = self._objects.head(self._built.located.path) is not None
+
+    def _finalize_before(self) -> None:
+        """Finalize a version before the next one is published, so that readers by path see no gap."""
+        row = self.wanted.row
+        seen = self._seen()
+        pin = Pin(seen.version, seen.located.path, _uuid_of(seen))
+        future = self._catalog.finalizing.get(snapshot_key(row, pin))
+        if future is None or not future.result():
+            finalize(self._objects, pin, self._catalog.environment)
+
+    def pinned_row(self, state: LakeState) -> Row:
+        """The row of this table after the publication."""
+        now = self.wanted.row if self.is_new else self._row(state)
+        if now.lock is None:  # the first version of a table that others made, or of one on a branch
+            now = now.with_lock(new_lock_id(self._catalog.environment))
+        return now.pinned_at(self._pin).renamed(self.wanted.object_id)
+
+    @property
+    def _pin(self) -> Pin:
+        return Pin(self._built.located.version, self._staged, self._built.transaction.uuid)
+
+    # ------------------------------------------------------------------------ published
+
+    def published(self, attempts: int) -> CommitResult:
+        """The result, once the lake has published it. It is finalized now, or in the background."""
+        pin = self._pin
+        built = self._built
+        staged = Located(pin.version, pin.manifest, built.located.naming)
+        snapshot = Snapshot(built.file.manifest, staged, built.file.transaction, is_final=False)
+        snapshot = self._catalog.keep(self.wanted.row, pin, snapshot)
+        if self._objects.is_local and self.finalize():
+            snapshot = replace(built.snapshot, home=snapshot.home)
+        return self._pending.landed(snapshot, attempts)
+
+    def finalize(self) -> bool:
+        """Put the manifest under its final name; False if that is impossible, which the next writer detects."""
+        try:
+            # After a while others may have made it final and collected it: the staged file says so by being gone.
+            is_recent = is_recent_for_versions(self.wanted.files, self._built_at)
+            finalize(self._objects, self._pin, self._catalog.environment, self._built.data if is_recent else None)
+        except ConroiError as error:
+            _log.warning("version %d of %s is published but not final: %s", self._pin.version, self.name, error)
+            return False
+        self._catalog.keep(self.wanted.row, self._pin, self._built.snapshot)
+        return True
+
+    @property
+    def key(self) -> SnapshotKey:
+        """The key by which other threads find a running finalization."""
+        return snapshot_key(self.wanted.row, self._pin)
+
+    @property
+    def _objects(self):
+        return self.wanted.files.objects
+
+
+def _uuid_of(snapshot: Snapshot) -> str:
+    return snapshot.manifest.head.transaction_file.partition("-")[2].removesuffix(".txn")

@@ -1,0 +1,484 @@
+"""Atomic multi-table commit by optimistic concurrency control: the publication.
+
+heads    read the newest state of the lake
+check    all preconditions, of tables written and of tables only read
+rebase   each table's change over concurrent commits to that table
+stage    the next manifest of each table, its transaction, and the files of the publication, in parallel
+put      the publication, if there was none since the heads were read: check and put are one compare-and-swap
+finalize each table's manifest under its final name
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+
+from conroi.catalog.catalog import Catalog, LakeTableFiles
+from conroi.catalog.external_participant import PrebuiltPart
+from conroi.catalog.names import parents, shown
+from conroi.catalog.participant import Part, Wanted
+from conroi.catalog.preconditions import Expectation, ListingExpectation, TagsExpectation
+from conroi.catalog.rows import NAMESPACE, Amendment, Row
+from conroi.catalog.state import LakeState, Notes
+from conroi.catalog.store import Published, Seen
+from conroi.commit.change import Change, CommitOptions, CommitResult
+from conroi.commit.fairness import pause_s
+from conroi.commit.loop import NEEDED_ROUNDS
+from conroi.commit.reservations import RESERVED_S
+from conroi.errors import (
+    AlreadyExistsError,
+    BaseVersionExpired,
+    CommitStateUnknown,
+    ConroiError,
+    ExpectedVersionMismatch,
+    IncompatibleConflict,
+    InvalidInputError,
+    RetryableConflict,
+    TooMuchContention,
+    VersionExpired,
+)
+from conroi.snapshots.table_storage import TableFiles
+from conroi.storage.parallel import later, together
+
+_log = logging.getLogger(__name__)
+
+RETRIES = 5
+"""Default number of retries after a concurrent publication to the same table."""
+SLACK = 3.0
+"""Stop waiting for another publisher's turn after this multiple of its usual duration."""
+LOOKS_PER_TURN = 4
+"""Number of polls during one turn."""
+FOREIGN_WAIT_S = 0.1
+"""Maximum wait of a client that builds manifests itself for another client's reservation, in seconds."""
+PATIENCE_S = 30.0
+"""Default time limit of a publication's retries, in seconds; begin(timeout=…) overrides it."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """A publication request: all changes and preconditions."""
+
+    base: LakeState
+    tables: Sequence[Wanted] = ()
+    rows: Mapping[str, Row | None] = field(default_factory=dict[str, "Row | None"])
+    """Rows without a new version: names that are registered or renamed, None for those dropped."""
+    as_they_are: frozenset[str] = frozenset()
+    """Of those rows, the ones that are published unchanged, even if the table was changed concurrently."""
+    unchanged: Mapping[str, Row | None] = field(default_factory=dict[str, "Row | None"])
+    """Precondition: these rows must be unchanged at the publication."""
+    leaving: frozenset[str] = frozenset()
+    """Names whose tables are dropped or renamed; other tables may get these names in the same publication."""
+    expects: Sequence[Expectation] = ()
+    listing: ListingExpectation | None = None
+    tags: Sequence[TagsExpectation] = ()
+    amendments: Sequence[Amendment] = ()
+    notes: Notes = field(default_factory=Notes)
+    uuid: str = ""
+    retries: int = RETRIES
+    timeout_s: float = PATIENCE_S
+    """Seconds after which no further attempt is made."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The result of a publication."""
+
+    version: int
+    tables: Mapping[str, CommitResult]
+    """By object id."""
+    attempts: int
+    state: LakeState | None
+    earlier: Published | None = None
+    """The earlier publication with the same idempotency key, if this one was a no-op."""
+
+
+class Publishing:
+    """One run of the publication loop."""
+
+    def __init__(self, catalog: Catalog, order: Order) -> None:
+        _refuse_twice([wanted.object_id for wanted in order.tables])
+        self._catalog = catalog
+        self._order = order
+        self._parts: list[Part | PrebuiltPart] = [
+            Part(catalog, wanted) if wanted.foreign is None else PrebuiltPart(catalog, wanted, wanted.foreign)
+            for wanted in order.tables
+        ]
+        self._uuid = order.uuid or str(catalog.environment.new_uuid())
+        self._is_local = catalog.root.is_local
+        self._baton = catalog.heads.baton()
+        self._has_adopted = False
+        """Whether the last attempt only adopted an out-of-band commit: that is no lost race."""
+        self.checks = 0
+        """How often the preconditions were checked."""
+
+    def run(self) -> Outcome:
+        """Publish, or raise the conflict."""
+        try:
+            return self._run()
+        finally:
+            self._baton.pass_on()
+
+    def _run(self) -> Outcome:
+        environment = self._catalog.environment
+        turns = self._catalog.heads.turns
+        started = environment.monotonic()
+        state, conflicts, attempt = self._order.base, 0, 0
+        earlier = self._published_before()
+        while earlier is None:
+            attempt += 1
+            round_started = environment.monotonic()
+            with self._catalog.in_turn():
+                state, earlier = self._take_turn(state, is_first=attempt == 1)
+                if earlier is not None:
+                    break
+                attempt_started = environment.monotonic()
+                try:
+                    published = self._attempt(state)
+                except VersionExpired as error:
+                    self._raise_unless_superseded(error, state)
+                    published = None
+                turns.took(environment.monotonic() - attempt_started)
+            if published is not None:
+                return self._told(published, attempt)
+            state, earlier = self._refresh(state)
+            if earlier is None:
+                conflicts += self._lost_to_same_table(state) and not self._has_adopted
+                self._refuse_contention(conflicts, attempt, environment.monotonic() - started)
+            now = environment.monotonic()
+            self._baton.ask(turns.losses(attempt), NEEDED_ROUNDS * (now - round_started), turns.place_s())
+            if not self._baton.is_mine:
+                environment.sleep(pause_s(environment, min(attempt, 4), now - attempt_started))
+        if earlier.uuid == self._uuid:  # an earlier put of ours had succeeded
+            return replace(self._told(None, attempt), version=earlier.version)
+        return Outcome(earlier.version, {}, attempt, None, earlier)
+
+    def _lost_to_same_table(self, state: LakeState) -> bool:
+        """Whether the concurrent publication changed a table of ours too; raises if it conflicts with ours."""
+        try:
+            self.check(state)
+            self._catch_up(state)
+        except VersionExpired as error:
+            self._raise_unless_superseded(error, state)
+            return True
+        return any(part.moved for part in self._parts)
+
+    # ------------------------------------------------------------------------ what others did
+
+    def _take_turn(self, state: LakeState, *, is_first: bool) -> tuple[LakeState, Published | None]:
+        """The newest state; under contention, when it is our turn."""
+        turns = self._catalog.heads.turns
+        self._let_refused_pass()
+        is_newest_known = self._catalog.known_state().version <= state.version
+        if is_first and is_newest_known and not self._is_local and not turns.is_contended():
+            return state, None  # skip the request: the put detects a newer state
+        state, mine = self._refresh(state)
+        if mine is not None or not turns.is_contended() or self._baton.is_mine:
+            return state, mine
+        for part in self._parts:
+            part.get_ready()
+        state, mine = self._wait_for_turn(state)
+        self._baton.give_way(turns.place_s())
+        turns.is_awaited = False
+        return (state, mine) if mine is not None else self._refresh(state)
+
+    def _let_refused_pass(self) -> None:
+        """Avoid starvation of clients that build manifests themselves: yield to their reservations.
+
+        Looking costs nothing on local disk; elsewhere it is a request, sent once in a while. Such clients wait only
+        briefly for each other: how long Lance waits before its retry depends on how long its first attempt took.
+        """
+        is_foreign = any(part.wanted.foreign is not None for part in self._parts)
+        if self._parts and self._catalog.reservations.is_due():
+            self._catalog.reservations.let_pass(
+                [part.wanted.object_id for part in self._parts], FOREIGN_WAIT_S if is_foreign else RESERVED_S
+            )
+
+    def _wait_for_turn(self, state: LakeState) -> tuple[LakeState, Published | None]:
+        """Wait until the publishers before us have published, or for as long as that should take."""
+        environment, turns = self._catalog.environment, self._catalog.heads.turns
+        places, turn_s = turns.places_to_wait(), turns.place_s()
+        until = environment.monotonic() + SLACK * places * turn_s
+        mine: Published | None = None
+        while places and mine is None and environment.monotonic() < until:
+            look_s = max(places - 1, 1 / LOOKS_PER_TURN) * turn_s
+            environment.sleep(look_s if self._is_local else places * turn_s)
+            if self._is_local and not self._catalog.heads.has_moved(state, 1):
+                continue
+            state, mine = self._refresh(state)
+            places = turns.places_to_wait() if self._is_local else 0
+        return state, mine
+
+    def _refresh(self, state: LakeState) -> tuple[LakeState, Published | None]:
+        seen = self._catalog.refresh(state)
+        return seen.state, self._mine_among(seen)
+
+    def _mine_among(self, seen: Seen) -> Published | None:
+        """A newer publication that is ours, or has our idempotency key."""
+        key = self._order.notes.idempotency_key
+        for published in seen.commits:
+            if published.uuid == self._uuid or (key is not None and published.notes.idempotency_key == key):
+                return published
+        return None if seen.is_complete else self._published_before()
+
+    def _catch_up(self, state: LakeState) -> None:
+        for part in self._parts:
+            part.catch_up(state)
+
+    def _raise_unless_superseded(self, error: VersionExpired, state: LakeState) -> None:
+        """A version of this state was collected: raise, unless the lake has a newer state by now."""
+        if isinstance(error, BaseVersionExpired) or self._catalog.state().version == state.version:
+            raise error
+
+    def _published_before(self) -> Published | None:
+        key = self._order.notes.idempotency_key
+        return None if key is None else self._catalog.heads.published_as(key)
+
+    # ------------------------------------------------------------------------ our turn
+
+    def _attempt(self, state: LakeState) -> LakeState | None:
+        """Check, build and put on this state; None for another attempt."""
+        self._has_adopted = False
+        pinned = self._pinned_by_check(state)
+        settled = state.with_rows(pinned)
+        self.check(settled)
+        self._catch_up(settled)
+        for part in self._parts:
+            part.build()
+        changes = {**pinned, **self._changes(settled)}
+        attempt = self._catalog.heads.build(state, changes, self._order.notes, self._uuid)
+        tasks = [task for part in self._parts for task in part.tasks()]
+        if self._is_local:  # the publication's own file is being written meanwhile
+            together(tasks, is_local=True)
+            tasks = []
+        tasks += attempt.tasks
+        if self._catalog.heads.turns.is_look_due():
+            tasks.append(self._look_for_waiting)
+        key = self._order.notes.idempotency_key
+        if key is not None:
+            tasks.append(lambda: self._catalog.heads.will_try(key, state.version + 1))
+        together(tasks, is_local=self._is_local)
+        for part in self._parts:
+            part.staged()
+        if any(part.is_taken for part in self._parts):
+            self._adopt(state)
+            return None
+        return attempt.put()
+
+    def _look_for_waiting(self) -> None:
+        self._catalog.heads.turns.is_awaited = self._baton.is_held()
+
+    def _pinned_by_check(self, state: LakeState) -> dict[str, Row]:
+        """Tables with a precondition that the lake has not pinned yet, pinned at their current version.
+
+        The pins are published with the rest, so that the version that is checked is the version at the put, whatever is
+        written out of band in between.
+        """
+        expected = {each.object_id for each in self._order.expects if not each.is_presence}
+        found = {key: self._catalog.pinned(state.rows[key]) for key in sorted(expected & state.unpinned)}
+        return {key: row for key, row in found.items() if row.pin is not None}
+
+    def check(self, state: LakeState) -> None:
+        """Check all preconditions on this state."""
+        self.checks += 1
+        for expectation in self._order.expects:
+            expectation.check(state, self._catalog.version_of, self._catalog.operations_between)
+        if self._order.listing is not None:
+            self._order.listing.check(state)
+        for tags in self._order.tags:
+            tags.check()
+        for amendment in self._order.amendments:
+            amendment.check(state.table(amendment.object_id))
+        self._check_rows(state)
+
+    def _check_rows(self, state: LakeState) -> None:
+        """Names that are removed must exist, names that are added must be free."""
+        leaving = self._leaving
+        self._check_leaving(leaving, state)
+        for object_id, row in self._order.unchanged.items():
+            if state.rows.get(object_id) != row:
+                raise RetryableConflict(
+                    f"A concurrent publication changed {shown(object_id)!r}, on which this one depends.",
+                    hint="Run the work again.",
+                )
+        new = {wanted.object_id for wanted in self._order.tables if wanted.was != wanted.object_id}
+        new |= {key for key, row in self._order.rows.items() if row is not None and key not in self._order.base.rows}
+        for object_id in sorted(new - leaving):
+            if object_id in state.rows:
+                raise AlreadyExistsError(
+                    f"There is a {state.rows[object_id].object_type} {shown(object_id)!r} in the lake already.",
+                    table=shown(object_id),
+                    hint="Open it with lake[name], or choose another name.",
+                )
+        arriving = [self._order.rows.get(object_id) for object_id in new]
+        self._check_folders({row.location for row in arriving if row is not None and row.is_table}, leaving, state)
+
+    def _check_leaving(self, leaving: Set[str], state: LakeState) -> None:
+        for object_id in sorted(leaving):
+            now, then = state.rows.get(object_id), self._order.base.rows.get(object_id)
+            if then is None:
+                continue
+            if now is None or (then.is_table and now.incarnation != then.incarnation):
+                raise IncompatibleConflict(
+                    f"{shown(object_id)!r} was dropped, renamed or created again concurrently.",
+                    table=shown(object_id),
+                    hint="Nothing was committed. Look at lake.history() for who did it.",
+                )
+            if not now.is_table and any(
+                shown(key).startswith(f"{shown(object_id)}.") and key not in leaving for key in state.rows
+            ):
+                raise InvalidInputError(
+                    f"The namespace {shown(object_id)!r} is not empty.", hint="Drop its tables first."
+                )
+
+    def _check_folders(self, arriving: Set[str | None], leaving: Set[str], state: LakeState) -> None:
+        """A folder holds one table of the lake, not two."""
+        for object_id, row in state.rows.items() if arriving else ():
+            if row.location in arriving and row.is_table and object_id not in leaving:
+                raise AlreadyExistsError(
+                    f"The folder {row.location!r} is the table {shown(object_id)!r} of the lake already.",
+                    table=shown(object_id),
+                    hint="Rename that table with lake.rename_table(), or leave it.",
+                )
+
+    @property
+    def _leaving(self) -> set[str]:
+        return {*self._order.leaving, *(object_id for object_id, row in self._order.rows.items() if row is None)}
+
+    def _changes(self, state: LakeState) -> dict[str, Row | None]:
+        changes: dict[str, Row | None] = {}
+        for object_id, row in self._order.rows.items():
+            is_fixed = object_id in self._order.as_they_are
+            changes[object_id] = row if row is None or is_fixed else self._moved_on(row, state)
+        for part in self._parts:
+            was = part.wanted.was
+            if was is not None and was != part.wanted.object_id:
+                changes.setdefault(was, None)
+            changes[part.wanted.object_id] = part.pinned_row(state)
+        for amendment in self._order.amendments:
+            row = changes.get(amendment.object_id) or state.rows[amendment.object_id]
+            changes[amendment.object_id] = amendment.amended(row)
+        for object_id in list(changes):
+            if changes[object_id] is not None:
+                for parent in parents(object_id):
+                    there = changes[parent] if parent in changes else state.rows.get(parent)
+                    _refuse_table(parent, there)
+                    if there is None:
+                        changes[parent] = Row(parent, NAMESPACE)
+        return changes
+
+    def _moved_on(self, row: Row, state: LakeState) -> Row:
+        """A row that is only renamed keeps the current version."""
+        for now in map(state.rows.get, self._leaving):
+            if now is not None and row.is_table and now.incarnation == row.incarnation:
+                return now.renamed(row.object_id)
+        return row
+
+    def _adopt(self, state: LakeState) -> None:
+        """A final name was taken: by a concurrent publication, or by an out-of-band writer.
+
+        What was written by path becomes a publication of its own, and stays one if it forbids ours.
+        """
+        if self._catalog.refresh(state).state.version != state.version:
+            return
+        for part in self._parts:
+            adopted = part.adopt() if part.is_taken else None
+            if adopted is None or adopted.foreign is None:
+                continue
+            notes = Notes(f"adopt version {adopted.foreign.version} of {part.name}, which was written past the lake")
+            _log.warning("%s", notes.message)
+            with contextlib.suppress(ExpectedVersionMismatch):  # concurrent publication: look again
+                Publishing(self._catalog, Order(self._catalog.known_state(), [adopted], notes=notes)).run()
+                self._has_adopted = True
+
+    # ------------------------------------------------------------------------ published
+
+    def _told(self, state: LakeState | None, attempts: int) -> Outcome:
+        """The result of a successful publication. A failure from here on must not raise a conflict."""
+        try:
+            return self._published(state or self._catalog.state(), attempts)
+        except ConroiError as error:
+            raise CommitStateUnknown(
+                f"It was published, but what became of it could not be read: {error.message}",
+                table=", ".join(part.name for part in self._parts) or None,
+                transaction_uuid=self._uuid,
+                hint="Look at lake.history() before doing the work again. No file was deleted.",
+            ) from error
+
+    def _published(self, state: LakeState, attempts: int) -> Outcome:
+        self._catalog.saw(state)
+        results = {part.wanted.object_id: part.published(attempts) for part in self._parts}
+        if not self._is_local:
+            for part in self._parts:
+                self._finalize_later(part)
+        _log.debug("published version %d of %s in %d attempts", state.version, self._catalog.uri, attempts)
+        return Outcome(state.version, results, attempts, state)
+
+    def _finalize_later(self, part: Part | PrebuiltPart) -> None:
+        finalizing = self._catalog.finalizing
+        finalizing[part.key] = running = later(part.finalize)
+        running.when_done(lambda: finalizing.pop(part.key, None))
+
+    def _refuse_contention(self, conflicts: int, attempts: int, waited_s: float) -> None:
+        is_late = waited_s >= self._order.timeout_s
+        if conflicts <= self._order.retries and not is_late:
+            return
+        names = ", ".join(part.name for part in self._parts)
+        raise TooMuchContention(
+            f"{attempts} attempts in {waited_s:.1f} s to publish {names or 'a change'} lost to other writers; nothing "
+            "was committed.",
+            table=names or None,
+            attempts=attempts,
+            conflicts=conflicts,
+            hint=f"Allow {'more time, begin(timeout=…)' if is_late else 'more retries'}, write bigger batches, or use "
+            "an insert lock. lake.run(function, timeout=…) does the work again until then.",
+        )
+
+
+def _refuse_twice(names: Sequence[str]) -> None:
+    twice = sorted({shown(name) for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
+    if twice:
+        raise InvalidInputError(
+            f"{', '.join(twice)} comes twice in one publication, and a table gets one new version in it.",
+            table=twice[0],
+            hint="Fold the changes of a table into one.",
+        )
+
+
+def _refuse_table(parent: str, row: Row | None) -> None:
+    if row is not None and row.is_table:
+        raise AlreadyExistsError(
+            f"{shown(parent)!r} is a table, so nothing can be inside it.",
+            table=shown(parent),
+            hint="Choose another name, or rename the table first.",
+        )
+
+
+def pin_tables(catalog: Catalog) -> None:
+    """Publish the versions of all tables that other software listed and wrote, and that have no pin yet."""
+    for _ in range(RETRIES):
+        state = catalog.state()
+        rows = [row for row in map(catalog.pinned, map(state.rows.__getitem__, state.unpinned)) if row.pin is not None]
+        if not rows:
+            return
+        expects = [Expectation(row.object_id, catalog.version_of(row), row.incarnation, seen=row) for row in rows]
+        notes = Notes(f"pin {len(rows)} tables that were written past the lake")
+        with contextlib.suppress(ExpectedVersionMismatch):  # concurrent write: look again
+            Publishing(catalog, Order(state, expects=expects, notes=notes)).run()
+
+
+class LakePublisher:
+    """Commits the verbs of a lake's tables: each is a publication of one table."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+
+    def publish(self, files: TableFiles, change: Change, options: CommitOptions) -> CommitResult:
+        assert isinstance(files, LakeTableFiles)
+        base = self._catalog.known_state()
+        row = files.row(base)
+        wanted = Wanted(files.object_id, files.object_id, files, change, row)
+        notes = Notes.of(change.properties)
+        order = Order(base, [wanted], notes=notes, retries=options.retries)
+        return Publishing(self._catalog, order).run().tables[files.object_id]

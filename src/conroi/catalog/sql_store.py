@@ -1,0 +1,337 @@
+"""Catalog store on a SQL database: PostgreSQL, or SQLite on one machine."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from functools import partial
+
+from conroi.catalog.replica_store import FULL_EVERY, CopiedCommit, JsonRow, LakeCopy
+from conroi.catalog.rows import Row
+from conroi.catalog.sql_tables import Head, LakeCommit, LakeQueries, LakeTables, LoadedState
+from conroi.catalog.state import Changes, LakeState, Notes
+from conroi.catalog.store import Published, Seen, Task
+from conroi.commit.fairness import Baton, Turns
+from conroi.environment import Environment, utc_time
+from conroi.errors import (
+    CommitStateUnknown,
+    CorruptionError,
+    InvalidInputError,
+    NotFoundError,
+    StoreUnavailable,
+    VersionExpired,
+)
+from conroi.format.json import parse_json, parse_object, parse_texts
+from conroi.history import moment_ns
+from conroi.storage.objects import Objects
+from conroi.storage.parallel import Running, later
+from conroi.versions.records import full_key
+
+_log = logging.getLogger(__name__)
+
+FOLLOW_AT_MOST = 256
+"""Number of new versions above which the rows are read instead of the commits."""
+PAGE = 100
+"""Commits per request when the history is listed."""
+RESENDS = 2
+"""Number of times a publication is sent again after a lost response."""
+
+
+class SqlHeads:
+    """The states of one lake, in a database. Every look is one statement, so one snapshot of the database."""
+
+    def __init__(self, tables: LakeTables, lake: str, root: Objects, environment: Environment) -> None:
+        self._tables = tables
+        self._lake = lake
+        self._key = full_key(root)
+        self._queries = LakeQueries(tables, lake)
+        self._root = root
+        self._environment = environment
+        self._turns = Turns(environment)
+        self._copy = LakeCopy(root, lake)
+        self._copying: Running[object] | None = None
+        """The newest version of ours, on its way to the folder."""
+
+    @property
+    def turns(self) -> Turns:
+        """The database itself serializes writers."""
+        return self._turns
+
+    def baton(self) -> Baton:
+        return Baton(self._root, self._environment, self._turns.me)
+
+    # ------------------------------------------------------------------------ looking
+
+    def newest(self, known: LakeState | None) -> Seen:
+        if known is None:
+            return Seen(self._load())
+        found, commits = self._queries.after(known.version, FOLLOW_AT_MOST)
+        head = self._checked(found)
+        if head.version < known.version:
+            raise CorruptionError(
+                f"The store has version {head.version} of the lake as its newest, and had version {known.version}.",
+                table=self._root.root,
+                version=known.version,
+                hint="Was the database set back to an older backup? Its newer commits are lost; open the lake anew to "
+                "go on from there.",
+            )
+        # Commits in between may have been collected, or there are more than were asked for: then load the rows anew.
+        if [commit.version for commit in commits] != list(range(known.version + 1, head.version + 1)):
+            return Seen(self._load(), is_complete=False)
+        state, published = known, [_published(commit) for commit in commits]
+        for commit, each in zip(commits, published, strict=True):
+            state = _following(state, commit, each.changes or {})
+        return Seen(state, tuple(published))
+
+    def has_moved(self, known: LakeState, versions: int) -> bool:
+        return self._checked(self._queries.head()).version >= known.version + versions
+
+    def _load(self) -> LakeState:
+        """The newest state, by reading all rows."""
+        found, loaded = self._queries.newest()
+        head = self._checked(found)
+        if loaded is None and head.version:
+            raise CorruptionError(
+                f"The store has no commit for version {head.version} of the lake, its newest.",
+                table=self._root.root,
+                version=head.version,
+                hint="Restore the database from a backup.",
+            )
+        return LakeState(0, 0, {}) if loaded is None else _state(loaded)
+
+    def _checked(self, head: Head | None) -> Head:
+        """The head, if the database has the lake, and for this folder."""
+        if head is None:
+            raise NotFoundError(
+                "The store does not have this lake.", table=self._root.root, hint="Check the address of the store."
+            )
+        if head.root != self._key:
+            raise InvalidInputError(
+                f"The store has this lake in another folder, {head.root}. Two copies of a folder cannot both be it.",
+                table=self._root.root,
+                hint="If the folder was moved, call conroi.stores.attach(uri, store). If it is a copy, "
+                "attach(uri, store, as_new=True) makes it a lake of its own.",
+            )
+        return head
+
+    # ------------------------------------------------------------------------ publishing
+
+    def build(self, base: LakeState, changes: Changes, notes: Notes, uuid: str) -> SqlAttempt:
+        rows = {
+            key: None if row is None else json.dumps(row.to_json(), separators=(",", ":"))
+            for key, row in changes.items()
+        }
+        commit = LakeCommit(
+            version=base.version + 1,
+            uuid=uuid,
+            idempotency_key=notes.idempotency_key,
+            notes=json.dumps(notes.to_properties(), separators=(",", ":")),
+            changes=json.dumps(
+                {key: None if row is None else row.to_json() for key, row in changes.items()}, separators=(",", ":")
+            ),
+        )
+        return SqlAttempt(
+            base,
+            changes,
+            lambda: self._publish(base.version, commit, rows),
+            [lambda: self.copy_to_folder(base)],
+            lambda state: self._copy_commit(state, commit),
+        )
+
+    def copy_to_folder(self, state: LakeState) -> None:
+        """Ensure that the folder has a copy of this state, before it is superseded or retained."""
+        if self._copying is not None:
+            self._copying.result()
+        if state.version:
+            self._copy.ensure(state.version, state.timestamp_ns, _json_rows(state))
+
+    def _copy_commit(self, state: LakeState, commit: LakeCommit) -> None:
+        """The version that was just published, to the folder; on object stores off the caller's path."""
+        copied = CopiedCommit(
+            state.version,
+            state.timestamp_ns,
+            commit.uuid,
+            _notes(commit),
+            _changes(commit),
+            _json_rows(state) if state.version == 1 or state.version % FULL_EVERY == 0 else None,
+        )
+        if self._root.is_local:
+            self._copy.add(copied)
+        else:
+            self._copying = later(partial(self._copy.add, copied))
+
+    def _publish(self, base: int, commit: LakeCommit, rows: dict[str, str | None]) -> LakeCommit | None:
+        """The commit as it was stored; None if a concurrent commit was first.
+
+        After a lost response the database may still be executing the statement, so "does not exist" means nothing. The
+        same statement is sent again: it waits for the lock of the head's row, and then either succeeds or finds that
+        the head has moved. In both cases the first one cannot succeed any more.
+        """
+        publish = partial(self._tables.publish, self._lake, self._key, base, commit, rows)
+        try:
+            return publish()
+        except StoreUnavailable as error:
+            lost = error
+        for _ in range(RESENDS):
+            _log.info(
+                "no response from the store to version %d of %s: sending it again", commit.version, self._root.root
+            )
+            try:
+                return publish() or self._landed(commit, lost)
+            except StoreUnavailable as error:
+                lost = error
+        raise self._unknown(commit, lost.message)
+
+    def _landed(self, commit: LakeCommit, lost: StoreUnavailable) -> LakeCommit | None:
+        """The outcome of a commit without a response, now that the head is past its version."""
+        found = self._queries.commit(commit.version)
+        if found is None:
+            raise self._unknown(commit, f"{lost.message}; since then that version was collected")
+        return found if found.uuid == commit.uuid else None
+
+    def _unknown(self, commit: LakeCommit, why: str) -> CommitStateUnknown:
+        return CommitStateUnknown(
+            f"The store did not say whether version {commit.version} of the lake was written: {why}",
+            table=self._root.root,
+            version=commit.version,
+            transaction_uuid=commit.uuid,
+            hint="When the store responds again, look at lake.history() before doing the work again. No file was "
+            "deleted.",
+        )
+
+    # ------------------------------------------------------------------------ the past
+
+    def at(self, version: int) -> LakeState:
+        found, loaded = self._queries.at(version)
+        head = self._checked(found)
+        if loaded is None and 0 < version <= head.version:
+            raise VersionExpired(
+                f"Version {version} of the lake was collected as an old version.",
+                table=self._root.root,
+                version=version,
+                hint="lake.history() lists what there is. To hold a version for long, open it with keep=.",
+            )
+        if loaded is None:
+            raise NotFoundError(
+                f"There is no version {version} of the lake.",
+                table=self._root.root,
+                version=version,
+                hint="lake.history() lists what there is.",
+            )
+        return _state(loaded)
+
+    def as_of(self, moment: datetime | str) -> LakeState:
+        found, loaded = self._queries.as_of(moment_ns(moment, self._root.root))
+        self._checked(found)
+        if loaded is None:
+            raise NotFoundError(
+                "The lake has no version that old.", table=self._root.root, hint="lake.history() lists what there is."
+            )
+        return _state(loaded)
+
+    def history(self, newest: int, limit: int | None) -> Iterator[Published]:
+        left = newest if limit is None else limit
+        while newest > 0 and left > 0:
+            page = self._queries.before(newest, min(left, PAGE))
+            if not page:
+                return
+            yield from map(_published, page)
+            newest, left = page[-1].version - 1, left - len(page)
+
+    def versions(self) -> list[tuple[int, int]]:
+        """All existing versions, ascending, with their commit times by the clock of the database."""
+        return self._queries.versions()
+
+    def now_ns(self) -> int:
+        """The time by the clock of the database, which is the one that dates the versions."""
+        return self._queries.now_ns()
+
+    def rows_since(self, version: int) -> tuple[list[Row], list[Row]]:
+        """The rows that this version or a newer one has, and those that only older ones have."""
+        kept: list[Row] = []
+        gone: list[Row] = []
+        for object_id, _, until, content in self._queries.spans():
+            row = _row(object_id, content)
+            (kept if until is None or until > version else gone).append(row)
+        return kept, gone
+
+    def forget(self, versions: Sequence[int]) -> None:
+        """Expire old versions. Before that the newest is copied to the folder, which must not name what is
+        collected.
+        """
+        self.copy_to_folder(self._load())
+        self._tables.forget(self._lake, versions)
+
+    # ------------------------------------------------------------------------ idempotency keys
+
+    def published_as(self, key: str) -> Published | None:
+        found = self._queries.by_key(key)
+        return None if found is None else _published(found)
+
+    def will_try(self, key: str, version: int) -> None:
+        """The key is a column of the commit itself."""
+
+
+class SqlAttempt:
+    """One publication, built on one state."""
+
+    def __init__(
+        self,
+        base: LakeState,
+        changes: Changes,
+        publish: Callable[[], LakeCommit | None],
+        tasks: Sequence[Task],
+        when_published: Callable[[LakeState], None],
+    ) -> None:
+        self._base = base
+        self._changes = changes
+        self._publish = publish
+        self._when_published = when_published
+        self.tasks = tasks
+
+    def put(self) -> LakeState | None:
+        landed = self._publish()
+        if landed is None:
+            return None
+        state = _following(self._base, landed, self._changes)
+        self._when_published(state)
+        return state
+
+
+def _json_rows(state: LakeState) -> dict[str, JsonRow]:
+    return {key: row.to_json() for key, row in state.rows.items()}
+
+
+def _state(loaded: LoadedState) -> LakeState:
+    rows = {key: _row(key, content) for key, content in loaded.rows.items()}
+    return LakeState(loaded.version, loaded.timestamp_ns, rows)
+
+
+def _row(key: str, content: str) -> Row:
+    return Row.from_json(key, parse_json(content, f"The row of {key!r} in the store of the lake"))
+
+
+def _changes(commit: LakeCommit) -> dict[str, JsonRow | None]:
+    return parse_object(commit.changes, f"What the store of the lake says of the changes of version {commit.version}")
+
+
+def _notes(commit: LakeCommit) -> dict[str, str]:
+    return parse_texts(commit.notes, f"What the store of the lake says of version {commit.version}")
+
+
+def _following(state: LakeState, commit: LakeCommit, changes: Changes) -> LakeState:
+    return LakeState(commit.version, commit.timestamp_ns, state.changed(changes))
+
+
+def _published(commit: LakeCommit) -> Published:
+    changes = {key: None if fields is None else Row.from_json(key, fields) for key, fields in _changes(commit).items()}
+    return Published(
+        version=commit.version,
+        timestamp=utc_time(commit.timestamp_ns),
+        notes=Notes.of(_notes(commit)),
+        uuid=commit.uuid,
+        changes=changes,
+        operation="Update",
+    )

@@ -1,0 +1,96 @@
+"""Catalog store interface: read the newest state of a lake, and compare-and-swap it for all tables of a publication."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+
+from conroi.catalog.state import Changes, LakeState, Notes
+from conroi.commit.fairness import Baton, Turns
+
+Task = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Published:
+    """One version of the lake, as history() lists it."""
+
+    version: int
+    timestamp: datetime
+    notes: Notes
+    uuid: str | None
+    """The id of the publication."""
+    changes: Changes | None
+    """The changes; None if they are not recorded (other software wrote it)."""
+    operation: str = ""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The newest state, and the commits since a known state."""
+
+    state: LakeState
+    commits: Sequence[Published] = field(default_factory=tuple[Published, ...])
+    """Newer publications, oldest first."""
+    is_complete: bool = True
+    """Whether `commits` has all of them; if not, the rows were read instead."""
+
+
+class Attempt(Protocol):
+    """One commit attempt of a publication, built on one state. Its `tasks` are done first, then it is put."""
+
+    @property
+    def tasks(self) -> Sequence[Task]:
+        """What must be written before the put; in any order, or in parallel."""
+        ...
+
+    def put(self) -> LakeState | None:
+        """Commit it by compare-and-swap; None if there was a publication since the state it is built on."""
+        ...
+
+
+class Heads(Protocol):
+    """Catalog store: the versioned states of a lake."""
+
+    @property
+    def turns(self) -> Turns:
+        """Fair ordering among active publishers."""
+        ...
+
+    def baton(self) -> Baton:
+        """Priority token of a publication that keeps losing races."""
+        ...
+
+    def newest(self, known: LakeState | None) -> Seen:
+        """The newest state; cheap if `known` is not far behind."""
+        ...
+
+    def has_moved(self, known: LakeState, versions: int) -> bool:
+        """Whether there are this many newer states; asked only where that costs nothing."""
+        ...
+
+    def build(self, base: LakeState, changes: Changes, notes: Notes, uuid: str) -> Attempt:
+        """The publication of these changes on top of a state."""
+        ...
+
+    def at(self, version: int) -> LakeState:
+        """An older state; NotFoundError if it never existed, or was collected."""
+        ...
+
+    def as_of(self, moment: datetime | str) -> LakeState:
+        """The newest state that is not newer than this."""
+        ...
+
+    def history(self, newest: int, limit: int | None) -> Iterator[Published]:
+        """The versions up to this one, newest first, read lazily."""
+        ...
+
+    def published_as(self, key: str) -> Published | None:
+        """The publication with this idempotency key that is not newer than the newest known state."""
+        ...
+
+    def will_try(self, key: str, version: int) -> None:
+        """Record that a publication with this idempotency key is about to be put as this version."""
+        ...

@@ -1,0 +1,1 @@
+"""Exports to ClickHouse: a server, or chdb inside this process."""

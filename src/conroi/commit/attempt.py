@@ -1,0 +1,406 @@
+"""A pending commit of one table: its change, rebased over concurrent commits and built into the next manifest.
+
+`meet` rebases it over one concurrent commit; `build` creates the manifest of the next version. It writes only files
+that may exist before the version is visible. Making the version visible is left to the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from conroi import operations
+from conroi.commit.change import Change, CommitResult, detached_version
+from conroi.commit.fairness import WRITER_PROPERTY, Turns
+from conroi.commit.gc_safety import (
+    is_recent_for_files,
+    is_recent_for_versions,
+    refuse_collected_between,
+    refuse_forgotten,
+    refuse_swept,
+)
+from conroi.conflicts import Outcome, Reason, Rebase, Verdict, Winner, are_unrelated, vector_key
+from conroi.environment import moment
+from conroi.errors import (
+    ConflictError,
+    CorruptionError,
+    ExpectedVersionMismatch,
+    IncompatibleConflict,
+    InvalidInputError,
+    NotFoundError,
+    RetryableConflict,
+)
+from conroi.format.fields import fields_by_path, never_null_and_missing
+from conroi.format.flags import require_writable
+from conroi.format.lance_pb2 import DataFragment
+from conroi.format.manifest_file import ManifestFile, lay_out
+from conroi.format.naming import TRANSACTIONS_DIR, ManifestNaming, version_after
+from conroi.format.transaction import BASE_PROPERTY, Transaction, encode_transaction
+from conroi.operations import Operation, Step
+from conroi.snapshots.deletions import load_deletions, write_deletions
+from conroi.snapshots.snapshot import Snapshot, load_only_transaction, load_snapshot, load_transaction
+from conroi.snapshots.table_storage import TableFiles
+from conroi.storage.parallel import together
+from conroi.version import WRITER
+from conroi.versions.folder import Located
+
+READ_AT_ONCE = 32
+"""Number of concurrent versions that are read in parallel."""
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """The manifest of the next version, before its put: its bytes, their content, and its location."""
+
+    located: Located
+    data: bytes
+    file: ManifestFile
+    transaction: Transaction
+    encoded_transaction: bytes
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The version, once it is committed."""
+        return Snapshot(self.file.manifest, self.located, self.file.transaction)
+
+
+class Pending:
+    """One change to one table. `seen` is the newest version that it has been rebased over."""
+
+    def __init__(self, files: TableFiles, change: Change) -> None:
+        self.files = files
+        self.change = change
+        self.seen = change.base
+        self.met: list[int] = []
+        self._rebase = Rebase(change.staged)
+        self._winners: list[Winner] = []
+        self._made: tuple[Operation, Transaction, bytes] | None = None
+        """The transaction as last written, with its operation."""
+        self._attempt_files: list[str] = []
+        self._orphans: list[str] = []
+        self._written_transactions: set[str] = set()
+        self._detached_version: int | None = None
+        self._confirmed_at = change.begun_at
+        """Time up to which all our files are known to exist."""
+
+    # ------------------------------------------------------------------ what others did
+
+    def catch_up(self, newest: Located, known: Snapshot | None = None) -> Snapshot | None:
+        """Rebase over every version after `seen`; returns our own, if an earlier put of ours succeeded.
+
+        `known` is a version that was read already.
+        """
+        assert self.seen is not None
+        before = self.seen
+        found = self._caught_up(newest, known)
+        is_recent = is_recent_for_versions(self.files, self.change.begun_at)
+        if found is None and newest.version > before.version and not is_recent:
+            refuse_collected_between(self.files, before)
+        return found
+
+    def _caught_up(self, newest: Located, known: Snapshot | None) -> Snapshot | None:
+        assert self.seen is not None
+        new = range(self.seen.version + 1, newest.version + 1)
+        for first in new[::READ_AT_ONCE]:
+            some = [
+                newest if version == newest.version else self.located(version)
+                for version in new[first - new.start : first - new.start + READ_AT_ONCE]
+            ]
+            loaded = self._loaded_together(some, known)
+            for located in some:
+                if located not in loaded and located != newest and self._passes_over(located):
+                    continue
+                snapshot = loaded.get(located) or self._load(located)
+                transaction = load_transaction(self.files.objects, snapshot)
+                if transaction is not None and transaction.uuid == self.change.uuid:
+                    return snapshot
+                self.meet(snapshot, transaction)
+        return None
+
+    def _loaded_together(self, some: Sequence[Located], known: Snapshot | None) -> dict[Located, Snapshot]:
+        """Read these versions in parallel, where each takes a request, so that a writer does not fall behind by
+        reading.
+
+        On local disk they are read when they are needed, often only in part.
+        """
+        loaded = {} if known is None else {known.located: known}
+        missing = [located for located in some if located not in loaded]
+        if self.files.objects.is_local or not missing:
+            return loaded
+
+        def load(located: Located) -> None:
+            loaded[located] = self._load(located)
+
+        together([partial(load, located) for located in missing], is_local=False)
+        return loaded
+
+    def meet(self, snapshot: Snapshot, transaction: Transaction | None) -> None:
+        """Conflict check and rebase over this version, the next after `seen`; raises the conflict."""
+        if transaction is None:
+            raise CorruptionError(
+                f"Version {snapshot.version} has no transaction, inside or beside it, so nothing can be checked "
+                "against it.",
+                table=self.files.root,
+                version=snapshot.version,
+                hint="Start again from the newest version.",
+            )
+        if self.change.must_not_move:
+            raise self._moved(snapshot, transaction)
+        self.met.append(snapshot.version)
+        self.files.kept(Turns).saw(snapshot.version, transaction, snapshot.timestamp_ns)
+        mine = self.change.staged.operation.name
+        if self.change.guard is not None or not are_unrelated(mine, transaction.operation_name):
+            winner = Winner.of(snapshot.manifest, transaction, operations.of(transaction))
+            self._winners.append(winner)
+            self._rebase = self._rebase.over(winner)
+            self._refuse_conflict(self._rebase.verdict, snapshot.version)
+        self.seen = snapshot
+
+    def _passes_over(self, located: Located) -> bool:
+        """Whether this version, which is not the newest, is unrelated to our change, by its transaction alone."""
+        if self.change.guard is not None or self.change.must_not_move:
+            return False
+        try:
+            transaction = load_only_transaction(self.files.objects, located)
+        except NotFoundError:
+            return False
+        if transaction is None or transaction.uuid == self.change.uuid:
+            return False
+        if not are_unrelated(self.change.staged.operation.name, transaction.operation_name):
+            return False
+        self.met.append(located.version)
+        self.files.kept(Turns).saw(located.version, transaction)
+        return True
+
+    def _load(self, located: Located) -> Snapshot:
+        try:
+            return load_snapshot(self.files.objects, located)
+        except NotFoundError:
+            raise RetryableConflict(
+                f"Version {located.version} was collected before this commit could be checked against it.",
+                table=self.files.root,
+                version=located.version,
+                base_version=self.base_version,
+                hint="Run the work again on the newest version.",
+            ) from None
+
+    def _moved(self, snapshot: Snapshot, transaction: Transaction) -> ExpectedVersionMismatch:
+        return ExpectedVersionMismatch(
+            f"You asked that the table stay at version {self.base_version}, but {snapshot.writer} committed "
+            f"{transaction.operation_name} as version {snapshot.version}.",
+            table=self.files.root,
+            expected=self.base_version,
+            actual=snapshot.version,
+            hint="Look at what changed and run it again. To go ahead regardless, leave out strict and expect, or "
+            'pass if_moved="win" to overwrite() and restore().',
+        )
+
+    def _refuse_conflict(self, verdict: Verdict, version: int) -> None:
+        kinds: dict[Outcome, type[ConflictError]] = {
+            Outcome.RETRYABLE: RetryableConflict,
+            Outcome.INCOMPATIBLE: IncompatibleConflict,
+        }
+        kind = kinds.get(verdict.outcome)
+        if kind is None:
+            return
+        reason = verdict.reason
+        raise kind(
+            "The commit was refused." if reason is None else f"{reason.what_happened} {reason.why}",
+            table=self.files.root,
+            version=version,
+            base_version=self.base_version,
+            hint=None if reason is None else reason.hint,
+            reason=reason,
+        )
+
+    # ------------------------------------------------------------------------ our turn
+
+    def build(self) -> Built:
+        """Check and build the version after `seen`; its transaction file is not written yet."""
+        seen = self.seen
+        if self.change.is_detached:
+            self._detached_version = detached_version(seen, self.files)
+        if seen is not None:
+            require_writable(seen.manifest.head)
+            if self.change.guard is not None:
+                self.change.guard(seen, self._winners)
+            self._refuse_changed_columns(seen)
+        try:
+            operation, read_version = self._rebased(seen)
+            transaction, encoded = self._transaction(operation, read_version)
+            data, file = self._lay_out(transaction, operation, encoded)
+        except InvalidInputError as error:
+            if seen is None or self.change.base is None or seen.version == self.change.base.version:
+                raise
+            raise RetryableConflict(  # it was right on its base, so concurrent commits made it wrong
+                f"Concurrent commits changed what this work was planned on. {error.message}",
+                table=self.files.root,
+                version=seen.version,
+                base_version=self.base_version,
+                hint="Run the work again on the newest version.",
+            ) from error
+        if seen is None:
+            require_writable(file.manifest.head)
+        return Built(self.located(self.next_version), data, file, transaction, encoded)
+
+    def _refuse_changed_columns(self, seen: Snapshot) -> None:
+        """Conflict: rows were written for other columns than the table has now, so some values would read as null.
+
+        That is so for a column that was concurrently replaced by one of the same name, and for a new non-nullable one.
+        """
+        base = self.change.base
+        if base is None or seen is base or base.manifest.fields == seen.manifest.fields:
+            return
+        fragments = _new_fragments(self.change.staged.operation)
+        written = {number for fragment in fragments for file in fragment.files for number in file.fields}
+        before, now = fields_by_path(base.manifest.fields), fields_by_path(seen.manifest.fields)
+        kept = {field.id for field in now.values()}
+        gone = [path for path, field in before.items() if field.id in written - kept and path in now]
+        missing = {name for each in fragments for name in never_null_and_missing(each, seen.manifest.fields)}
+        if gone or missing:
+            winner = self._winners[-1] if self._winners else None
+            theirs = "Project" if winner is None else winner.operation.name
+            mine = self.change.staged.operation.name
+            rule, names = ("rows/column-gone", gone) if gone else ("columns/nulls", sorted(missing))
+            reason = Reason(rule=rule, mine=mine, theirs=theirs, names=tuple(names), winner=winner)
+            self._refuse_conflict(Verdict(Outcome.RETRYABLE, reason), seen.version)
+
+    def write_first_transaction(self) -> None:
+        """Write the transaction file early, while there is no commit since our base, so that the put need not wait for
+        it.
+
+        Not for one that is made on the newest version, whichever that will be.
+        """
+        if self.change.base is not None and not self.change.staged.unwritten:
+            self.write_transaction(*self._transaction(self.change.staged.operation, self.base_version))
+
+    def write_transaction(self, transaction: Transaction, encoded: bytes) -> None:
+        """Write the transaction file, once."""
+        if transaction.file_name not in self._written_transactions:
+            put = self.files.objects.put_unseen if self.change.uuid_is_fresh else self.files.objects.put
+            put(f"{TRANSACTIONS_DIR}/{transaction.file_name}", encoded)
+            self._written_transactions.add(transaction.file_name)
+
+    def confirm(self, built: Built) -> None:
+        """Right before the put, after the transaction file was written: verify that nothing it needs was collected."""
+        if self.change.restored is not None:
+            refuse_forgotten(self.files, self.change.restored)
+        now = moment(self.files.environment)
+        if is_recent_for_files(self.files, self._confirmed_at):
+            return
+        self.files.objects.put(f"{TRANSACTIONS_DIR}/{built.transaction.file_name}", built.encoded_transaction)
+        bases = built.file.manifest.head.base_paths
+        is_given = self.change.begun_at is None
+        refuse_swept(self.files, built.transaction, self.seen, bases, is_given=is_given)
+        self._confirmed_at = now
+
+    def _transaction(self, operation: Operation, read_version: int) -> tuple[Transaction, bytes]:
+        if self._made is not None and self._made[0] is operation and self._made[1].read_version == read_version:
+            return self._made[1], self._made[2]
+        # A repaired operation counts as made on a newer version; history() still says what it was rebased over.
+        made_on = {} if read_version == self.base_version else {BASE_PROPERTY: str(self.base_version)}
+        transaction = operations.transaction(
+            operation,
+            read_version=read_version,
+            uuid=self.change.uuid,
+            properties={**self.change.properties, WRITER_PROPERTY: self.files.kept(Turns).me, **made_on},
+        )
+        self._made = operation, transaction, encode_transaction(transaction)
+        return self._made[1], self._made[2]
+
+    def _rebased(self, seen: Snapshot | None) -> tuple[Operation, int]:
+        """Our operation rebased on `seen`, and its new base version.
+
+        Deletion vectors that concurrent commits changed too are merged into new files.
+        """
+        if seen is None:
+            return self.change.staged.operation, 0
+        needed = self._rebase.needs(seen.manifest)
+        vectors = {vector_key(f): load_deletions(self.files.objects, seen.manifest, f) for f in needed}
+        merged = self._rebase.merge(seen.manifest, vectors)
+        self._refuse_conflict(merged.verdict, seen.version)
+        self._orphans.extend(self._attempt_files)
+        written = write_deletions(self.files, merged.vectors_to_write, seen.version, as_bitmap=True)
+        self._attempt_files = [path for _, path in written.values()]
+        operation = merged.operation({fragment: file for fragment, (file, _) in written.items()})
+        return operation, merged.read_version
+
+    def _lay_out(self, transaction: Transaction, operation: Operation, encoded: bytes) -> tuple[bytes, ManifestFile]:
+        change = self.change
+        step = Step(
+            version=self.next_version,
+            restored=None if change.restored is None else change.restored.manifest,
+            source=None if change.cloned is None else change.cloned.manifest,
+            read=None if change.base is None else change.base.manifest,
+        )
+        try:
+            manifest = operations.build(
+                None if self.seen is None else self.seen.manifest,
+                transaction,
+                operation,
+                step,
+                timestamp_ns=self._timestamp_ns(),
+                writer_version=WRITER,
+            )
+        except InvalidInputError as error:
+            if not self.met:
+                raise
+            raise self._outdated(error) from error
+        return lay_out(manifest, encoded)
+
+    def _outdated(self, error: InvalidInputError) -> RetryableConflict:
+        """The conflict of a change that was valid on its base, but not on the concurrent versions since."""
+        return RetryableConflict(
+            f"The commits since version {self.base_version} are not compatible with this change: {error.message}",
+            table=self.files.root,
+            version=None if self.seen is None else self.seen.version,
+            base_version=self.base_version,
+            hint="Run the work again on the newest version.",
+        )
+
+    def _timestamp_ns(self) -> int:
+        """The current time, but never before the previous version: clocks of different hosts differ."""
+        now = self.files.environment.now_ns()
+        return now if self.seen is None else max(now, self.seen.timestamp_ns + 1)
+
+    # ----------------------------------------------------------------------- the facts
+
+    def located(self, version: int) -> Located:
+        """The location of a version of this table under its final name."""
+        return Located(version, self._naming.path(version), self._naming)
+
+    @property
+    def base_version(self) -> int:
+        return 0 if self.change.base is None else self.change.base.version
+
+    @property
+    def next_version(self) -> int:
+        """The version number of the next attempt."""
+        if self._detached_version is not None:
+            return self._detached_version
+        if self.seen is None:
+            return 1 if self.change.cloned is None else self.change.cloned.version
+        return version_after(self.seen.version)
+
+    @property
+    def _naming(self) -> ManifestNaming:
+        return self.change.new_table_naming if self.seen is None else self.seen.naming
+
+    def landed(self, snapshot: Snapshot, attempts: int) -> CommitResult:
+        """The result of a successful commit."""
+        if self._made is not None and snapshot.inline_transaction is self._made[2]:
+            transaction = self._made[1]
+        else:  # an earlier attempt succeeded
+            found = load_transaction(self.files.objects, snapshot)
+            assert found is not None, "every version of ours has its transaction"
+            transaction = found
+        self.files.kept(Turns).saw(snapshot.version, transaction, snapshot.timestamp_ns)
+        return CommitResult(snapshot, transaction, attempts, tuple(self.met), tuple(self._orphans))
+
+
+def _new_fragments(operation: Operation) -> Sequence[DataFragment]:
+    """The fragments that an operation adds."""
+    if isinstance(operation, operations.Append):
+        return operation.fragments
+    return operation.new_fragments if isinstance(operation, operations.Update) else ()

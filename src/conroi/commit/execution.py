@@ -1,0 +1,226 @@
+"""Retry loop of a verb: plan its work at the newest version, commit, and plan again after a retryable conflict."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Generic, Protocol, TypedDict, TypeVar
+
+from conroi.commit.attribution import naming_the_winner
+from conroi.commit.change import Change, CommitOptions, CommitResult
+from conroi.commit.fairness import Baton, Turns
+from conroi.commit.loop import commit
+from conroi.environment import Moment, moment
+from conroi.errors import ExpectedVersionMismatch, InvalidInputError, RetryableConflict
+from conroi.format.transaction import COMMIT_MESSAGE_PROPERTY
+from conroi.snapshots.snapshot import Snapshot, load_transaction
+from conroi.snapshots.table_storage import TableFiles, version_in_use
+
+_log = logging.getLogger(__name__)
+
+COMMIT_RETRIES = 20
+REPEATED_WORK_MAY_TAKE = 3.0
+"""Other writers are asked to yield for this multiple of the duration of the wasted work."""
+EXECUTIONS = 10
+"""Maximum number of executions of a verb's work after retryable conflicts."""
+
+
+class How(TypedDict, total=False):
+    """Write options common to all verbs that commit."""
+
+    message: str
+    """The commit message, shown by history()."""
+    properties: Mapping[str, str]
+    """Custom key-value properties of the commit."""
+    retries: int
+    """Number of retries after conflicts; 0 fails fast."""
+    strict: bool
+    """Refuse after any concurrent commit, even where both changes are compatible."""
+    expect: int
+    """Refuse unless the table's newest version is this one."""
+    detached: bool
+    """Create a version outside the table's linear history, on the version this table is pinned at; read only by its
+    number.
+    """
+
+
+class Work(Protocol):
+    """The result of a verb's work, which becomes a Change."""
+
+    def change(self, base: Snapshot, *, uuid: str, properties: Mapping[str, str], must_not_move: bool) -> Change: ...
+
+
+W = TypeVar("W", bound=Work)
+
+
+@dataclass(frozen=True)
+class Done(Generic[W]):
+    """The outcome of a verb: the version it committed, or the one on which it was a no-op."""
+
+    snapshot: Snapshot
+    work: W | None
+    result: CommitResult | None
+
+
+def run(
+    files: TableFiles,
+    known: Snapshot,
+    verb: Callable[[Snapshot], W | None],
+    how: How,
+    prepare: Callable[[Snapshot], None] | None = None,
+) -> Done[W]:
+    """Execute the verb's work on the newest version and commit it. `known` is the newest version seen so far.
+
+    `prepare` does the part that can be done before it is our turn.
+    """
+    files.refuse_past()
+    settings = _settings(how)
+    baton = Baton(files.objects, files.environment, files.kept(Turns).me)
+    try:
+        # What the first execution wrote, a later one may use again.
+        begun_at = moment(files.environment)
+        for execution in range(settings.executions + 1):
+            head = known if settings.is_detached else _head_in_turn(files, known, baton, prepare)
+            started = files.environment.monotonic()
+            try:
+                done = _execute(files.holding(head), head, verb, settings, baton, begun_at)
+            except RetryableConflict as conflict:
+                took_s = files.environment.monotonic() - started
+                files.kept(Turns).worked(took_s, in_vain=True)
+                if execution == settings.executions:
+                    raise
+                _log.info("%s: doing the work again on a newer version (%s)", files.root, conflict.message)
+                known = head
+                _before_doing_it_again(files, baton, execution + 1, took_s)
+            else:
+                files.kept(Turns).worked(files.environment.monotonic() - started, in_vain=False)
+                return done
+    finally:
+        baton.pass_on()
+    raise AssertionError("unreachable")
+
+
+def _head_in_turn(
+    files: TableFiles, known: Snapshot, baton: Baton, prepare: Callable[[Snapshot], None] | None
+) -> Snapshot:
+    """The newest version; if our last work was wasted by a conflict, after waiting for our turn."""
+    head = files.newest(known)
+    turns = files.kept(Turns)
+    if baton.is_mine or files.publisher is not None or not turns.works_in_vain():
+        return head
+    _note_writer(files, head)
+    places = turns.places_to_wait()
+    if not places:
+        return head
+    if prepare is not None:
+        prepare(head)
+
+    def has_moved(versions: int) -> bool:
+        return files.objects.head(head.naming.path(head.version + versions)) is not None
+
+    turns.wait(places, has_moved if files.objects.is_local else None, turns.work_s())
+    newest = files.newest(head)
+    _note_writer(files, newest)
+    return newest
+
+
+def _note_writer(files: TableFiles, snapshot: Snapshot) -> None:
+    transaction = load_transaction(files.objects, snapshot)
+    if transaction is not None:
+        files.kept(Turns).saw(snapshot.version, transaction)
+
+
+def _before_doing_it_again(files: TableFiles, baton: Baton, losses: int, took_s: float) -> None:
+    """After several wasted executions, request the priority token; yield to another writer's token."""
+    baton.ask(losses, needs_s=REPEATED_WORK_MAY_TAKE * took_s)
+    if files.kept(Turns).is_contended():
+        baton.give_way(files.kept(Turns).turn_s())
+
+
+def _execute(
+    files: TableFiles,
+    head: Snapshot,
+    verb: Callable[[Snapshot], W | None],
+    settings: _Settings,
+    baton: Baton,
+    begun_at: Moment,
+) -> Done[W]:
+    with naming_the_winner(files):
+        _check_expected(settings.expect, head, files.root)
+    with version_in_use(files.objects, head, is_base=True):
+        work = verb(head)
+    if work is None:
+        return Done(head, None, None)
+    change = work.change(
+        head,
+        uuid=str(files.environment.new_uuid()),
+        properties=settings.properties,
+        must_not_move=settings.strict,
+    )
+    change = replace(change, uuid_is_fresh=True, is_detached=settings.is_detached, baton=baton, begun_at=begun_at)
+    with naming_the_winner(files, change.staged.operation.name):
+        result = commit(files, change, settings.options)
+    return Done(result.snapshot, work, result)
+
+
+def _check_expected(expected: int | None, head: Snapshot, table: str) -> None:
+    if expected is not None and (isinstance(expected, bool) or not isinstance(expected, int)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidInputError(
+            f"expect={expected!r} is not a version number.", table=table, hint="Give table.version, for example."
+        )
+    if expected is not None and head.version != expected:
+        raise ExpectedVersionMismatch(
+            f"You expected version {expected}, but the table is at version {head.version}.",
+            table=table,
+            expected=expected,
+            actual=head.version,
+            hint="Look at what changed, then run it again on the newest version.",
+        )
+
+
+def checked_retries(retries: int) -> int:
+    """Validate a number of retries."""
+    if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidInputError(
+            f"retries={retries!r} is not a number of retries.",
+            hint="Give 0 to fail at once, or how often to try again.",
+        )
+    return retries
+
+
+def checked_texts(texts: Mapping[str, str]) -> dict[str, str]:
+    """Validate a message, properties or settings: all must be strings."""
+    for key, value in texts.items():
+        if not isinstance(key, str) or not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidInputError(
+                f"{key!r}: {value!r} is not text, so it cannot be kept with a commit.", hint="Put str() around it."
+            )
+    return dict(texts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    properties: dict[str, str]
+    options: CommitOptions
+    executions: int
+    strict: bool
+    expect: int | None
+    is_detached: bool
+
+
+def _settings(how: How) -> _Settings:
+    properties = dict(how.get("properties") or {})
+    message = how.get("message")
+    if message is not None:
+        properties[COMMIT_MESSAGE_PROPERTY] = message
+    retries = how.get("retries")
+    retries = None if retries is None else checked_retries(retries)
+    return _Settings(
+        properties=checked_texts(properties),
+        options=CommitOptions(retries=COMMIT_RETRIES if retries is None else retries),
+        executions=EXECUTIONS if retries is None else retries,
+        strict=how.get("strict", False) or how.get("expect") is not None,
+        expect=how.get("expect"),
+        is_detached=how.get("detached", False),
+    )

@@ -1,0 +1,92 @@
+"""Idempotency keys of one table: a commit with a key that was committed before is a no-op.
+
+Before each put the writer records at which version the commit with this key may be. So a later call finds it with one
+request, whatever the length of the history. This record alone proves nothing: the version itself does, or a second
+record that was written after the commit succeeded. The second record stays valid after the version was collected.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Sequence
+
+from conroi.conflicts import Winner
+from conroi.errors import CommitStateUnknown, InvalidInputError, StoreError
+from conroi.format.transaction import Transaction
+from conroi.snapshots.snapshot import Snapshot, load_snapshot, load_transaction
+from conroi.snapshots.table_storage import TableFiles
+from conroi.versions.folder import Located
+
+IDEMPOTENCY = "conroi.idempotency"
+KEYS_DIR = "_conroi/keys"
+
+_TRIED, _LANDED = b'{"state":"tried"}', b'{"state":"landed"}'
+
+
+class DoneBefore(Exception):
+    """Internal: a commit with this idempotency key already exists. It is a result, not a failure."""
+
+    def __init__(self, version: int) -> None:
+        super().__init__(f"version {version} has the same key")
+        self.version = version
+
+
+class OnceKey:
+    """The idempotency key of one commit to one table."""
+
+    def __init__(self, files: TableFiles, key: str) -> None:
+        if files.publisher is not None:
+            raise InvalidInputError(
+                "This table belongs to a lake, which keeps the keys of its commits.",
+                table=files.root,
+                hint="Use lake.begin(idempotency_key=…).",
+            )
+        self.key = key
+        self._files = files
+        self._folder = f"{KEYS_DIR}/{hashlib.sha256(key.encode()).hexdigest()[:40]}"
+
+    def done_at(self) -> int | None:
+        """The version that was committed with this key; None if there is none."""
+        for path in self._files.objects.list_names(self._folder):
+            name = path.rpartition("/")[2]
+            # A file that is being written, or was left by a crashed writer, has another kind of name.
+            if name.isdecimal() and self._is_done(path, int(name)):
+                return int(name)
+        return None
+
+    def _is_done(self, note: str, version: int) -> bool:
+        if self._files.objects.get(note) == _LANDED:
+            return True
+        located = self._files.versions.locate(version)
+        if located is not None:
+            return self._is_mine(self._transaction(located))
+        latest = self._files.versions.latest()
+        if latest is None or version > latest.version:
+            return False
+        raise CommitStateUnknown(
+            f"A commit with the key {self.key!r} was tried as version {version}, and that version was collected since.",
+            table=self._files.root,
+            version=version,
+            hint="Check whether its rows exist. If they do, leave it; if not, commit them with another key.",
+        )
+
+    def _transaction(self, located: Located) -> Transaction | None:
+        return load_transaction(self._files.objects, load_snapshot(self._files.objects, located))
+
+    def _is_mine(self, transaction: Transaction | None) -> bool:
+        return transaction is not None and transaction.properties.get(IDEMPOTENCY) == self.key
+
+    # ------------------------------------------------------------------------ while it is committed
+
+    def guard(self, head: Snapshot, winners: Sequence[Winner]) -> None:
+        """Just before a put: check that no concurrent commit has the key, and write the record for this put."""
+        for winner in winners:
+            if self._is_mine(winner.transaction):
+                raise DoneBefore(winner.version)
+        self._files.objects.put(f"{self._folder}/{head.version + 1}", _TRIED)
+
+    def landed(self, version: int) -> None:
+        """Record the commit beyond the life of its version; without this, it is known only while the version exists."""
+        with contextlib.suppress(StoreError):
+            self._files.objects.put(f"{self._folder}/{version}", _LANDED)

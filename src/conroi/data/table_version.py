@@ -1,0 +1,129 @@
+"""A table version opened for reading: the starting point of every verb and every read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import InitVar, dataclass
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyroaring import BitMap
+
+from conroi.conflicts import Staged
+from conroi.data.pylance import PrivateSession, open_dataset, open_with_indices_of
+from conroi.data.writer import DataWriter
+from conroi.errors import NotFoundError
+from conroi.format import lance_pb2 as pb
+from conroi.format.manifest import Manifest
+from conroi.format.schema import schema_from_fields
+from conroi.operations import Operation
+from conroi.snapshots.snapshot import Snapshot
+from conroi.snapshots.table_storage import TableFiles
+
+if TYPE_CHECKING:
+    import lance
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """One table at one version: the starting point of every verb."""
+
+    files: TableFiles
+    snapshot: Snapshot
+    earlier: InitVar[Pinned | None] = None
+    """The same table at an earlier version: results for unchanged parts are reused."""
+    private: PrivateSession | None = None
+    """Inside a transaction: pylance's session for all private versions of the table."""
+    is_contended: bool = False
+    """Other writers are active, so work that depends on the newest version is best left to the commit."""
+
+    def __post_init__(self, earlier: Pinned | None) -> None:
+        object.__setattr__(self, "files", self.files.holding(self.snapshot))
+        known = None if earlier is None else earlier.__dict__.get("schema")
+        if earlier is None or known is None:
+            return
+        now, then = self.manifest.head, earlier.manifest.head
+        if now.fields == then.fields and now.schema_metadata == then.schema_metadata:
+            self.__dict__["schema"] = known
+
+    @property
+    def manifest(self) -> Manifest:
+        return self.snapshot.manifest
+
+    @property
+    def version(self) -> int:
+        return self.snapshot.version
+
+    @property
+    def root(self) -> str:
+        return self.files.root
+
+    @cached_property
+    def dataset(self) -> lance.LanceDataset:
+        """pylance's handle on this very version; opened once."""
+        return open_dataset(self.files.objects, self.snapshot, self.private)
+
+    @cached_property
+    def indexed_dataset(self) -> lance.LanceDataset:
+        """The same handle; inside a transaction one that also has the indices, while they are those of its base."""
+        base = None if self.private is None else self.private.base
+        if base is None or not self.snapshot.is_private:
+            return self.dataset
+        return open_with_indices_of(self.files.objects, self.snapshot, base) or self.dataset
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        head = self.manifest.head
+        columns = pb.ManifestHead(fields=head.fields, schema_metadata=head.schema_metadata)
+        return _schema(columns.SerializeToString(deterministic=True))
+
+    def writer(self, fields: Sequence[pb.Field] | None = None) -> DataWriter:
+        """Writes data files that fit this table; `fields` if its schema is about to change."""
+        return DataWriter(
+            objects=self.files.objects,
+            environment=self.files.environment,
+            fields=self.manifest.fields if fields is None else fields,
+            data_format=self.manifest.head.data_format.version or "2.0",
+        )
+
+    def staged(
+        self,
+        operation: Operation,
+        affected_rows: Mapping[int, BitMap] | None = None,
+        *,
+        keys_checked: bool = False,
+        unwritten: frozenset[int] = frozenset(),
+    ) -> Staged:
+        """The operation on this version; `keys_checked` if a guard compares the keys that it inserts."""
+        return Staged(
+            operation=operation,
+            base=self.manifest,
+            affected_rows=affected_rows,
+            keys_checked_exactly=keys_checked,
+            unwritten=unwritten,
+        )
+
+    def field(self, column: str) -> pb.Field:
+        """The top-level field of this name."""
+        for field_ in self.manifest.fields:
+            if field_.parent_id == -1 and field_.name == column:
+                return field_
+        raise unknown_column(self, column)
+
+
+@lru_cache(maxsize=256)
+def _schema(columns: bytes) -> pa.Schema:
+    """Cached for all versions that have these columns."""
+    head = pb.ManifestHead.FromString(columns)
+    return schema_from_fields(head.fields, head.schema_metadata)
+
+
+def unknown_column(pinned: Pinned, column: str) -> NotFoundError:
+    """The error for a column that does not exist."""
+    return NotFoundError(
+        f"The table has no column {column!r}.",
+        table=pinned.root,
+        version=pinned.version,
+        hint=f"Its columns are {', '.join(pinned.schema.names)}.",
+    )

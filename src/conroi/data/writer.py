@@ -1,0 +1,267 @@
+"""Data file writer: a stream of batches becomes fragments that no version refers to yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from conroi.data.admission import check_folders
+from conroi.data.arrow_types import fragment_from_pylance
+from conroi.data.pylance import file_session, pylance_errors
+from conroi.environment import Environment
+from conroi.errors import ConroiError, InvalidInputError, StoreError
+from conroi.format import lance_pb2 as pb
+from conroi.format.fields import file_field_ids
+from conroi.format.naming import DATA_DIR, data_file_name
+from conroi.storage.objects import Objects
+
+ROWS_PER_FILE = 1_048_576
+"""As many rows as pylance puts into one fragment."""
+
+MOST_ROWS = 1 << 31
+"""Row limit of a file: enough for all rows of a fragment."""
+MOST_BYTES = 1 << 40
+
+Progress = Callable[[int], None]
+"""Called with the number of rows done so far."""
+
+
+@dataclass
+class WrittenFiles:
+    """Fragments without ids, and the names of their files (garbage if the commit never happens)."""
+
+    fragments: list[pb.DataFragment] = field(default_factory=list[pb.DataFragment])
+    rows: int = 0
+
+
+@dataclass(frozen=True)
+class DataWriter:
+    """Writes data files of one table, in its file version and with its field ids."""
+
+    objects: Objects
+    environment: Environment
+    fields: Sequence[pb.Field]
+    """The table's schema."""
+    data_format: str
+    """The version of the file format, such as `2.2`: a table has only one."""
+    rows_per_file: int = ROWS_PER_FILE
+
+    def write(self, batches: pa.RecordBatchReader, progress: Progress | None = None) -> WrittenFiles:
+        """Write all batches; their schema is that of some or all columns of the table."""
+        if self._needs_pylance_to_convert(batches.schema):
+            return self._write_by_pylance(batches)
+        written = WrittenFiles()
+        for chunk in _chunks(batches, self.rows_per_file):
+            written.fragments.append(self._write_file(batches.schema, chunk))
+            written.rows += written.fragments[-1].physical_rows
+            if progress is not None:
+                progress(written.rows)
+        self.objects.sync([f"{DATA_DIR}/{f.path}" for fragment in written.fragments for f in fragment.files])
+        return written
+
+    def write_columns(self, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> pb.DataFile:
+        """One file with some columns of one fragment: as many rows as the fragment has, in its order."""
+        if any(_is_converted(field) for field in schema):
+            return self._columns_by_pylance(pa.RecordBatchReader.from_batches(schema, batches))
+        data_file, _ = self._write_one(schema, batches)
+        self.objects.sync([f"{DATA_DIR}/{data_file.path}"])
+        return data_file
+
+    def _columns_by_pylance(self, batches: pa.RecordBatchReader) -> pb.DataFile:
+        """The same for columns that pylance stores in another form, such as blobs: as a fragment of their own."""
+        tops = {field.name: field.id for field in self.fields if field.parent_id == -1}
+        by_id = {field.id: field for field in self.fields}
+        order = [i for name in batches.schema.names for i in _subtree(tops[name], by_id)]
+        (fragment,) = self._fragments_by_pylance(batches, MOST_ROWS)
+        file = fragment.files[0]
+        file.fields[:] = [order[number] for number in file.fields]
+        return file
+
+    def _write_file(self, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> pb.DataFragment:
+        data_file, rows = self._write_one(schema, batches)
+        return pb.DataFragment(files=[data_file], physical_rows=rows)
+
+    def _write_one(self, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> tuple[pb.DataFile, int]:
+        file = self.begin(schema)
+        for batch in batches:  # outside: what the user's own stream raises, reaches the user as it is
+            file.add(batch)
+        return file.end()
+
+    def begin(self, schema: pa.Schema, name: str | None = None) -> OpenFile:
+        """One file, to be written batch by batch."""
+        name = name or self.new_name()
+        with pylance_errors(self.objects.root):
+            writer = file_session(self.objects).open_writer(name, schema=schema, version=self.data_format)
+        return OpenFile(self, name, schema.names, writer)
+
+    def new_name(self) -> str:
+        """A unique name for a data file."""
+        return data_file_name(self.environment.new_uuid())
+
+    def _needs_pylance_to_convert(self, schema: pa.Schema) -> bool:
+        """Old file versions number their columns otherwise; JSON and blobs are stored in another form."""
+        if self.data_format not in ("2.1", "2.2"):
+            return True
+        return any(_is_converted(field) for field in schema)
+
+    def _write_by_pylance(self, batches: pa.RecordBatchReader) -> WrittenFiles:
+        if len(batches.schema) != sum(1 for f in self.fields if f.parent_id == -1):
+            raise InvalidInputError(
+                "A table with JSON or blob columns, or in an old file version, takes only complete rows.",
+                table=self.objects.root,
+                hint="Give every column.",
+            )
+        return self._renumbered(self._fragments_by_pylance(batches, self.rows_per_file))
+
+    def _fragments_by_pylance(self, batches: pa.RecordBatchReader, rows_per_file: int) -> list[pb.DataFragment]:
+        from lance.fragment import write_fragments
+
+        stream = _Watched(batches)
+        check_folders(self.objects, [DATA_DIR])
+        with stream.errors(self.objects.root):
+            fragments = write_fragments(
+                stream.reader(),
+                self.objects.pylance_uri(),
+                mode="overwrite",  # only says "do not look up the table's schema": nothing is overwritten
+                max_rows_per_file=rows_per_file,
+                max_bytes_per_file=MOST_BYTES,
+                data_storage_version=self.data_format,
+                storage_options=dict(self.objects.storage_options) or None,
+            )
+        return [fragment_from_pylance(fragment) for fragment in fragments]
+
+    def _renumbered(self, fragments: list[pb.DataFragment]) -> WrittenFiles:
+        """pylance numbers the fields of a new schema from 0; the table's own numbers may be others."""
+        numbers = dict(enumerate(f.id for f in self.fields))
+        for fragment in fragments:
+            for data_file in fragment.files:
+                data_file.fields[:] = [numbers[number] for number in data_file.fields]
+        return WrittenFiles(fragments, sum(fragment.physical_rows for fragment in fragments))
+
+
+@dataclass(frozen=True)
+class OpenFile:
+    """A data file that is being written."""
+
+    of: DataWriter
+    name: str
+    columns: Sequence[str]
+    writer: Any
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Some rows more."""
+        with pylance_errors(self.of.objects.root):
+            self.writer.write_batch(batch)
+
+    def end(self) -> tuple[pb.DataFile, int]:
+        """What the manifest says of the file, and how many rows it has."""
+        with pylance_errors(self.of.objects.root):
+            rows = self.writer.close()
+        stored = file_field_ids(self.of.fields, list(self.columns), self.of.data_format)
+        major, _, minor = self.of.data_format.partition(".")
+        data_file = pb.DataFile(
+            path=self.name,
+            fields=stored,
+            column_indices=range(len(stored)),
+            file_major_version=int(major),
+            file_minor_version=int(minor),
+            file_size_bytes=self.writer.size_bytes or 0,
+        )
+        return data_file, rows or 0
+
+
+def _subtree(top: int, by_id: Mapping[int, pb.Field]) -> Iterator[int]:
+    """A field and all inside it, in the order of the schema."""
+    yield top
+    for each in by_id.values():
+        if each.parent_id == top:
+            yield from _subtree(each.id, by_id)
+
+
+class _Watched:
+    """A stream that pylance reads: what the stream itself raises is known by what it is, not as a failure to write."""
+
+    def __init__(self, batches: pa.RecordBatchReader) -> None:
+        self._batches = batches
+        self._raised: Exception | None = None
+
+    def reader(self) -> pa.RecordBatchReader:
+        return pa.RecordBatchReader.from_batches(self._batches.schema, self._watched())
+
+    def _watched(self) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from self._batches
+        except Exception as error:
+            self._raised = error
+            raise
+
+    @contextmanager
+    def errors(self, table: str) -> Generator[None]:
+        """Raise what the stream raised, or what pylance thinks of its values, in our words."""
+        try:
+            with pylance_errors(table):
+                yield
+        except StoreError as error:
+            if isinstance(self._raised, ConroiError):
+                self._raised.table = self._raised.table or table
+            if self._raised is not None:
+                raise self._raised from None
+            if _ABOUT_VALUES in str(error.__cause__):
+                raise InvalidInputError(
+                    f"A value cannot be stored in its column: {error.message.partition(_ABOUT_VALUES)[2].strip(': ')}",
+                    table=table,
+                    hint="Check that every value fits its column; a JSON column takes valid JSON only.",
+                ) from error
+            raise
+
+
+_ABOUT_VALUES = "LanceError(Arrow)"
+"""How pylance begins to say that Arrow data is not as it should be."""
+
+
+def _is_converted(field: pa.Field[Any]) -> bool:
+    metadata = field.metadata or {}
+    if isinstance(field.type, pa.BaseExtensionType) or b"ARROW:extension:name" in metadata:
+        return True
+    if any(key.startswith(b"lance-encoding:blob") for key in metadata):
+        return True
+    children = [field.type.field(i) for i in range(field.type.num_fields)]
+    return any(_is_converted(child) for child in children)
+
+
+def _chunks(batches: pa.RecordBatchReader, rows: int) -> Iterator[Iterator[pa.RecordBatch]]:
+    """Runs of batches of at most so many rows; each run must be used up before the next is asked for."""
+    pending: list[pa.RecordBatch] = []
+    source = iter(batches)
+
+    def next_batch() -> pa.RecordBatch | None:
+        if pending:
+            return pending.pop()
+        return next((batch for batch in source if batch.num_rows), None)
+
+    def run(first: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        left, batch = rows, first
+        while True:
+            if batch.num_rows > left:
+                pending.append(batch.slice(left))
+                batch = batch.slice(0, left)
+            left -= batch.num_rows
+            yield batch
+            following = next_batch() if left else None
+            if following is None:
+                return
+            batch = following
+
+    while (first := next_batch()) is not None:
+        yield run(first)
+
+
+def read_columns(objects: Objects, path: str, columns: Sequence[str]) -> pa.Table:
+    """Some columns of a data file, under the names that it has them by: all rows that were written."""
+    with pylance_errors(objects.root):
+        reader = file_session(objects, path).open_reader(path, columns=list(columns))
+        return reader.read_all().to_table()

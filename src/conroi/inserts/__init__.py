@@ -1,0 +1,9 @@
+"""Inserts under an insert lock: one worker at a time inserts into a table, over all processes and hosts of a lake."""
+
+from __future__ import annotations
+
+from conroi.inserts.held import LockInfo
+from conroi.inserts.insert_lock import InsertLock
+from conroi.inserts.insert_locks import Locks, Mode, locks_of
+
+__all__ = ["InsertLock", "LockInfo", "Locks", "Mode", "locks_of"]

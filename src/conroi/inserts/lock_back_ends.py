@@ -1,0 +1,235 @@
+"""Back ends of insert locks: lock files on one machine, advisory locks in PostgreSQL for many hosts."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import socket
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from conroi.environment import Environment
+from conroi.errors import ConroiError, InsertInterrupted, LockTimeout, StoreUnavailable, TooMuchContention
+from conroi.inserts.held import Cancellation, LockInfo
+from conroi.locks.file import FileLock
+from conroi.storage.local_folders import LocalFolder, store_error
+from conroi.storage.postgres import PostgresDatabase, Row, is_ended
+
+if TYPE_CHECKING:
+    import psycopg
+
+
+_FILE_SIGNATURE = re.compile(r"pid (\d+) on (.*)")
+
+
+class HeldFile:
+    """Ours until it is closed, or the process ends."""
+
+    def __init__(self, stack: contextlib.ExitStack) -> None:
+        self._stack = stack
+
+    def confirm(self) -> None:
+        """No-op: the system does not revoke a file lock."""
+
+    def release(self) -> None:
+        self._stack.close()
+
+
+class FileLocks:
+    """The locks in a folder, a file for each table."""
+
+    def __init__(self, root: str, folder: str, environment: Environment) -> None:
+        self._root = root
+        self._inside = folder
+        self._folder = f"{root}/{folder}"
+        self._environment = environment
+
+    def hold(self, lock: int, table: str, wait_s: float | None, cancellation: Cancellation) -> HeldFile:  # noqa: ARG002
+        try:
+            LocalFolder(self._root).make_folder(self._inside)
+        except OSError as error:
+            raise store_error(error, "make the folder", self._inside, self._root) from error
+        stack = contextlib.ExitStack()
+        try:
+            stack.enter_context(self._file(lock, wait_s)())
+        except TooMuchContention:
+            found = self._info(lock, table)
+            raise LockTimeout(
+                f"Waited {wait_s:g} s for the insert lock of {table!r}; "
+                f"{'its holder left just now' if found is None else f'{found.holder} holds it since {found.since}'}.",
+                table=table,
+                holder=None if found is None else found.holder,
+                held_since=None if found is None else found.since,
+                hint="Nothing was inserted; try again, or wait longer with wait_s.",
+            ) from None
+        return HeldFile(stack)
+
+    def listing(self, tables: Mapping[int, str]) -> list[LockInfo]:
+        """Holders only: files do not show waiters."""
+        infos: list[LockInfo] = []
+        for lock, table in tables.items():
+            if os.path.lexists(self._path(lock)):
+                try:
+                    with self._file(lock, 0)():
+                        continue
+                except TooMuchContention:
+                    found = self._info(lock, table)
+                infos += [] if found is None else [found]
+        return infos
+
+    def _info(self, lock: int, table: str) -> LockInfo | None:
+        path = self._path(lock)
+        signed = _FILE_SIGNATURE.fullmatch(self._file(lock, 0).holder() or "")
+        if signed is None:
+            return None
+        since = datetime.fromtimestamp(os.lstat(path).st_mtime, UTC)
+        return LockInfo(table, signed[2], int(signed[1]), since)
+
+    def _file(self, lock: int, wait_s: float | None) -> FileLock:
+        return FileLock(self._path(lock), timeout_s=wait_s, environment=self._environment, root=self._root)
+
+    def _path(self, lock: int) -> str:
+        return os.path.join(self._folder, f"{lock}.lock")
+
+
+STATEMENT_S = 60.0
+TURN_S = 30.0
+"""Seconds that the server is asked to wait at a time; a longer wait asks again."""
+KEEPALIVE = {
+    "keepalives": 1,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 25_000,
+}
+_LONGEST_NAME = 63
+_SIGNED = re.compile(r"conroi (\S+):(\d+)(?: .*)?", re.DOTALL)
+_TAKE = (
+    "WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', %s, false) AS set) "
+    "SELECT pg_advisory_lock(%s) FROM patience WHERE set IS NOT NULL"
+)
+# So that the server ends the wait of a client that died; older servers do not know the setting.
+_NOTICE_THE_DEAD = (
+    "SELECT set_config(name, '1000', false) FROM pg_settings WHERE name = 'client_connection_check_interval'"
+)
+# A holder's connection does nothing after it got the lock, so that is when its state changed last. A waiter's is new.
+_LIST = """
+SELECT (l.classid::bigint << 32) | l.objid::bigint, a.application_name, l.granted,
+       CASE WHEN l.granted THEN a.state_change ELSE a.backend_start END
+FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND a.application_name LIKE 'conroi %%'
+  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+  AND ((l.classid::bigint << 32) | l.objid::bigint) = ANY (%s::bigint[])
+ORDER BY 1, l.granted DESC, 4
+"""
+
+
+class HeldInPostgres:
+    """Held for as long as the server has our connection."""
+
+    def __init__(self, database: PostgresDatabase, connection: psycopg.Connection[Row], table: str) -> None:
+        self._database = database
+        self._connection = connection
+        self._table = table
+        self._owner = os.getpid()
+
+    def confirm(self) -> None:
+        if is_ended(self._connection):
+            raise InsertInterrupted(
+                "The connection to PostgreSQL was lost, and the insert lock with it.",
+                table=self._table,
+                hint="Insert again. What was inserted so far is removed, by us or by the next worker.",
+            )
+
+    def release(self) -> None:
+        if self._owner != os.getpid() or self._connection.closed:
+            return
+        try:
+            # The end of the connection would do, a moment later; so it is free when we say that it is.
+            with contextlib.suppress(ConroiError):
+                self._database.run(self._connection, "SELECT pg_advisory_unlock_all()")
+        finally:
+            self._connection.close()
+
+
+class PostgresLocks:
+    """The locks in the database at an address."""
+
+    def __init__(self, address: str) -> None:
+        self._database = PostgresDatabase(address, timeout_s=STATEMENT_S)
+
+    def __repr__(self) -> str:
+        return f"PostgresLocks({self._database.place!r})"
+
+    def hold(self, lock: int, table: str, wait_s: float | None, cancellation: Cancellation) -> HeldInPostgres:
+        connection = self._database.connect(**KEEPALIVE, application_name=signature(table))
+        try:
+            self._database.run(connection, _NOTICE_THE_DEAD)
+            cancellation.when_cancelled(connection.cancel)
+            self._wait(connection, lock, table, wait_s, cancellation)
+            cancellation.when_cancelled(None)
+        except BaseException:
+            connection.close()  # which also releases the lock
+            raise
+        return HeldInPostgres(self._database, connection, table)
+
+    def _wait(
+        self,
+        connection: psycopg.Connection[Row],
+        lock: int,
+        table: str,
+        wait_s: float | None,
+        cancellation: Cancellation,
+    ) -> None:
+        until = None if wait_s is None else time.monotonic() + wait_s
+        while True:
+            left_s = TURN_S if until is None else min(TURN_S, until - time.monotonic())
+            if self._got(connection, lock, left_s, cancellation):
+                return
+            if until is not None and time.monotonic() >= until:
+                raise self._too_long(lock, table, wait_s or 0.0)
+
+    def _got(self, connection: psycopg.Connection[Row], lock: int, left_s: float, cancellation: Cancellation) -> bool:
+        # A lock_timeout of 0 would be none at all.
+        patience = f"{max(1, round(left_s * 1000))}ms"
+        try:
+            self._database.run(connection, _TAKE, (patience, lock))
+        except StoreUnavailable:
+            if connection.closed or cancellation.is_cancelled:
+                raise
+            return False
+        return True
+
+    def _too_long(self, lock: int, table: str, wait_s: float) -> LockTimeout:
+        found: list[LockInfo] = []
+        with contextlib.suppress(StoreUnavailable):
+            found = [each for each in self.listing({lock: table}) if not each.is_waiting]
+        holder = found[0] if found else None
+        who = f"{holder.holder} holds it since {holder.since.isoformat()}" if holder else "its holder left just now"
+        return LockTimeout(
+            f"Waited {wait_s:g} s for the insert lock of {table!r}; {who}.",
+            table=table,
+            holder=None if holder is None else holder.holder,
+            held_since=None if holder is None else holder.since,
+            hint="Nothing was inserted; try again, or wait longer with wait_s. lake.locks() lists who waits.",
+        )
+
+    def listing(self, tables: Mapping[int, str]) -> list[LockInfo]:
+        rows = self._database.call(_LIST, (list(tables),))
+        return [_info(tables[int(lock)], str(name), is_granted, since) for lock, name, is_granted, since in rows]
+
+
+def signature(table: str) -> str:
+    """How the server shows this client: `conroi host:pid table`."""
+    host = re.sub(r"[^\w.\-]", "_", socket.gethostname())[:24]
+    signed = f"conroi {host}:{os.getpid()} {table}"
+    return signed.encode("ascii", "replace")[:_LONGEST_NAME].decode()
+
+
+def _info(table: str, name: str, is_granted: bool, since: datetime) -> LockInfo:
+    signed = _SIGNED.fullmatch(name)
+    host, pid = (signed[1], int(signed[2])) if signed else ("unknown", 0)
+    return LockInfo(table, host, pid, since.astimezone(UTC), is_waiting=not is_granted)

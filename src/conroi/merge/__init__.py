@@ -1,0 +1,1 @@
+"""MERGE: upserts and conditional updates of a table from a source, in Arrow."""

@@ -1,0 +1,121 @@
+"""Merge verb in this process: join, evaluate the clauses, write the files, return the operation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from conroi.data.arrow_types import positions
+from conroi.data.keys import key_columns_of, repeated
+from conroi.data.rows import offsets_by_fragment
+from conroi.data.stored import remember
+from conroi.data.table_version import Pinned
+from conroi.format import lance_pb2 as pb
+from conroi.format.fields import key_columns
+from conroi.merge.change import RowChange, keep_row_ids, planned
+from conroi.merge.matching import Addresses, Matching, match, refuse_doubled
+from conroi.merge.outcome import Decided, Decision, in_schema, takes_whole_rows
+from conroi.merge.request import Request, RowKind
+from conroi.operations.base import copied
+from conroi.verbs.key_check import refuse_repeated
+from conroi.verbs.plan import Plan
+
+
+class Merging:
+    """Merges the rows of a source into a table, on the version that it is called with."""
+
+    def __init__(self, source: pa.Table, request: Request, matching: Matching = match) -> None:
+        self._source = source
+        self._request = request
+        self._matching = matching
+        self._fitting: tuple[list[pb.Field], pa.Table, pa.Table] | None = None
+        self._written: tuple[list[pb.Field], pa.Table, list[pb.DataFragment]] | None = None
+
+    def prepare(self, pinned: Pinned) -> None:
+        """Do what does not depend on the rows of the table, before it is our turn."""
+        fitted, _ = self._incoming(pinned)
+        if takes_whole_rows(self._request.clauses, fitted, pinned):
+            self._write(pinned, in_schema(fitted, pinned))
+
+    def __call__(self, pinned: Pinned) -> Plan | None:
+        """The change; None if no clause finds a row."""
+        request = self._request
+        fitted, keys = self._incoming(pinned)
+        if request.only_deletes_matched and repeated(keys).num_rows:
+            return planned(pinned, request, self._change(pinned, self._deleted_by_parts(pinned, fitted, keys)))
+        return planned(pinned, request, self._change(pinned, self._decided(pinned, self._source, fitted, keys)))
+
+    def _decided(self, pinned: Pinned, source: pa.Table, fitted: pa.Table, keys: pa.Table) -> Decided:
+        request = self._request
+        found = self._matching(pinned, keys, request.on, needs_target_only=request.has(RowKind.TARGET_ONLY))
+        if request.is_on_key(pinned):
+            refuse_doubled(pinned, found, keys, request.on)
+        key = key_columns(pinned.manifest.fields)
+        return Decision(pinned, source, fitted, found).decide(request.clauses, (*request.on, *key))
+
+    def _deleted_by_parts(self, pinned: Pinned, fitted: pa.Table, keys: pa.Table) -> Decided:
+        """A row goes if any row of the source deletes it: the source in parts, in each of which a key is there once."""
+        parts: dict[int, list[int]] = {}
+        seen: dict[tuple[object, ...], int] = {}
+        for number, key in enumerate(zip(*(column.to_pylist() for column in keys.columns), strict=True)):
+            seen[key] = seen.get(key, -1) + 1
+            parts.setdefault(seen[key], []).append(number)
+        gone: list[Addresses] = []
+        for numbers in parts.values():
+            at = positions(np.array(numbers, np.int64))
+            gone += self._decided(pinned, self._source.take(at), fitted.take(at), keys.take(at)).deleted
+        return Decided(deleted=[np.unique(joined(gone))])
+
+    def _incoming(self, pinned: Pinned) -> tuple[pa.Table, pa.Table]:
+        """The source in the table's types, and its keys; cached while the columns are unchanged."""
+        fields = list(pinned.manifest.fields)
+        if self._fitting is None or self._fitting[0] != fields:
+            fitted = self._request.fitted(pinned, self._source)
+            keys = key_columns_of(fitted, self._request.on)
+            if not self._request.only_deletes_matched:
+                refuse_repeated(keys, self._request.on, pinned.root)
+            self._fitting = fields, fitted, keys
+        return self._fitting[1], self._fitting[2]
+
+    def _change(self, pinned: Pinned, decided: Decided) -> RowChange:
+        updated, deleted = joined(decided.updated), joined(decided.deleted)
+        inserted = inserted_rows(pinned, decided)
+        new = pa.concat_tables([*decided.updated_rows, inserted]) if decided.whole is None else decided.whole
+
+        def write() -> Sequence[pb.DataFragment]:
+            fragments = self._write(pinned, new)
+            keep_row_ids(pinned, fragments, updated)
+            return fragments
+
+        return RowChange(
+            leaving=offsets_by_fragment(np.concatenate([updated, deleted])),
+            updated=len(updated),
+            inserted=inserted.num_rows,
+            deleted=len(deleted),
+            inserted_rows=lambda columns: inserted.select(list(columns)),
+            coming_rows=lambda columns: new.select(list(columns)),
+            write=write,
+        )
+
+    def _write(self, pinned: Pinned, rows: pa.Table) -> list[pb.DataFragment]:
+        """The rows in new fragments; reused if the merge is executed again with the same rows."""
+        fields = list(pinned.manifest.fields)
+        if self._written is None or self._written[0] != fields or not self._written[1].equals(rows):
+            fragments = pinned.writer().write(rows.to_reader()).fragments
+            self._written = fields, rows, fragments
+            remember(pinned, fragments, rows, self._request.on)
+        return [copied(fragment) for fragment in self._written[2]]
+
+
+def inserted_rows(pinned: Pinned, decided: Decided) -> pa.Table:
+    """The rows that are new, or those of their columns that matter."""
+    if decided.inserted_rows:
+        return pa.concat_tables(decided.inserted_rows)
+    return pa.Table.from_batches([], pinned.schema)
+
+
+def joined(parts: Sequence[Addresses]) -> Addresses:
+    """All addresses, in the order of the parts."""
+    return np.concatenate(parts) if parts else np.empty(0, np.uint64)

@@ -1,0 +1,249 @@
+"""Table versions as a Lance namespace lists, describes, creates and deletes them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lance_namespace import TableVersion
+
+from conroi.catalog.external_participant import current_version, make_final, refuse_taken
+from conroi.catalog.names import shown
+from conroi.catalog.participant import Wanted
+from conroi.catalog.publication import Outcome
+from conroi.catalog.rows import Row
+from conroi.catalog.state import LakeState
+from conroi.catalog.store import Published
+from conroi.errors import ExpectedVersionMismatch, InvalidInputError, RetryableConflict
+from conroi.format.transaction import COMMIT_MESSAGE_PROPERTY
+from conroi.namespace.requests import Request, no_version
+from conroi.namespace.view import View, published_before
+from conroi.snapshots.external_manifest import ForeignManifest, delete_manifests, key_in_store, read_final, read_staged
+from conroi.snapshots.tags import Tags
+from conroi.versions.folder import Located
+
+
+def located(view: View, row: Row, version: int | None) -> Located:
+    """Where a version is, under its final name; the newest if none is named."""
+    current = current_version(view.catalog, row)
+    wanted = current if version is None else version
+    if not 0 < wanted <= current:
+        raise no_version(row.object_id, version)
+    if row.pin is not None and wanted == current:
+        return make_final(view.catalog, row)
+    found = view.catalog.folder_of(row).locate(wanted)
+    if found is None:
+        raise no_version(row.object_id, version)
+    return found
+
+
+def table_version(view: View, row: Row, found: Located) -> TableVersion:
+    """What is told of a version."""
+    objects = view.catalog.objects_of(row)
+    return TableVersion(version=found.version, manifest_path=key_in_store(objects, found.path))
+
+
+def list_versions(view: View, request: Request) -> tuple[list[TableVersion], str | None]:
+    """The versions, newest first; and the token of the next page if there are more."""
+    request.refuse_branch()
+    row = view.row(request.object_id(), view.state())
+    before, limit = request.number("page_token"), request.number("limit")
+    current = current_version(view.catalog, row)
+    if not current or limit == 0:
+        return [], None
+    if limit == 1 and before is None:  # every opening sends this request; it needs no listing
+        newest = located(view, row, None)
+        return [table_version(view, row, newest)], str(newest.version) if current > 1 else None
+    folder = view.catalog.folder_of(row).all()
+    found = [located(view, row, None), *(each for each in reversed(folder) if each.version < current)]
+    left = [each for each in found if before is None or each.version < before]
+    page = left if limit is None else left[:limit]
+    token = str(page[-1].version) if len(page) < len(left) else None
+    return [table_version(view, row, each) for each in page], token
+
+
+def describe_version(view: View, request: Request) -> TableVersion:
+    request.refuse_branch()
+    row = view.row(request.object_id(), view.state())
+    return table_version(view, row, located(view, row, request.number("version")))
+
+
+def delete_versions(view: View, request: Request) -> int:
+    """Delete manifests that no version of the lake and no tag needs; all or none. Returns how many there were."""
+    request.refuse_branch()
+    base = view.newest()
+    row = view.row(request.object_id(), base)
+    folder = view.catalog.folder_of(row).all()
+    ranges = [(each.number("start_version") or 0, each.number("end_version")) for each in request.many("ranges")]
+    chosen = [each for each in folder if any(_is_in(each.version, start, end) for start, end in ranges)]
+    oldest = _oldest_needed(view, row, base)
+    tagged = {tag.version for tag in Tags(view.files(row), oldest)}
+    needed = [each.version for each in chosen if each.version >= oldest or each.version in tagged]
+    if needed:
+        raise InvalidInputError(
+            f"Versions {needed[:5]} of table {shown(row.object_id)!r} belong to versions of the lake, or have a tag; "
+            "nothing was deleted.",
+            table=shown(row.object_id),
+            hint=f"Only versions before {oldest} can be deleted here.",
+        )
+    delete_manifests(view.catalog.objects_of(row), chosen)
+    return len(chosen)
+
+
+def _is_in(version: int, start: int, end: int | None) -> bool:
+    return start <= version and (end is None or end < 0 or version < end)
+
+
+def _oldest_needed(view: View, row: Row, state: LakeState) -> int:
+    """The oldest version of the table that some version of the lake pins."""
+    oldest = current_version(view.catalog, row)
+    for published in view.catalog.heads.history(state.version, None):
+        known = published.changes
+        for change in (view.catalog.heads.at(published.version).rows if known is None else known).values():
+            if change is not None and change.location == row.location and change.pin is not None:
+                oldest = min(oldest, change.pin.version)
+    return oldest
+
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A version that a client requests."""
+
+    object_id: str
+    version: int
+    key: str
+
+    @classmethod
+    def of(cls, request: Request) -> Entry:
+        request.refuse_branch()
+        version, key = request.number("version"), request.text("manifest_path")
+        if version is None or not key:
+            raise InvalidInputError(
+                "A new version needs a number and a staged manifest.", hint="Give version and manifest_path."
+            )
+        return cls(request.object_id(), version, key)
+
+    def wanted(self, view: View, row: Row, *, is_new: bool = False) -> Wanted:
+        """Its change in a publication."""
+        if not is_new:
+            refuse_taken(view.catalog, row, self.version)
+        objects = view.catalog.objects_of(row)
+        foreign = read_staged(objects, self.version, self.key)
+        return Wanted(self.object_id, None if is_new else self.object_id, view.files(row), None, row, foreign)
+
+
+def create_versions(view: View, entries: Sequence[Entry]) -> list[TableVersion]:
+    """Publish the versions, all or none; each is finalized when this returns."""
+    refuse_twice([entry.object_id for entry in entries])
+    with view.in_next_place([entry.object_id for entry in entries]):
+        return _create_versions(view, entries)
+
+
+def _create_versions(view: View, entries: Sequence[Entry]) -> list[TableVersion]:
+    base = view.newest()
+    earlier = published_before(view, base, entries)
+    if earlier is not None:
+        return [version_in(view, earlier, entry) for entry in entries]
+    rows = [view.row(entry.object_id, base) for entry in entries]
+    for entry, row in zip(entries, rows, strict=True):
+        if entry.version > current_version(view.catalog, row) + 1:
+            adopt(view, entry.object_id, entry.version - 1)
+    base = view.newest()
+    rows = [view.row(entry.object_id, base) for entry in entries]
+    tables = [entry.wanted(view, row) for entry, row in zip(entries, rows, strict=True)]
+    publish_versions(view, base, tables)
+    return [published_version(view, wanted) for wanted in tables]
+
+
+def refuse_twice(object_ids: Sequence[str]) -> None:
+    """A table may be in a batch once."""
+    for object_id in object_ids:
+        if object_ids.count(object_id) > 1:
+            raise InvalidInputError(
+                f"Table {shown(object_id)!r} is in the batch more than once; nothing was published.",
+                table=shown(object_id),
+                hint="Give one version of each table.",
+            )
+
+
+def version_in(view: View, earlier: Published, entry: Entry) -> TableVersion:
+    """The version that an earlier request published; it is finalized now if it was not."""
+    row = row_in(earlier, entry)
+    now = view.state().table(entry.object_id)
+    is_newest = now is not None and now.pin == row.pin
+    found = make_final(view.catalog, row) if is_newest or row.pin is None else row.pin.final
+    return table_version(view, row, found)
+
+
+def row_in(earlier: Published, entry: Entry) -> Row:
+    """The row of the table in a publication that has this version."""
+    rows = [row for row in (earlier.changes or {}).values() if row is not None]
+    return next(
+        row for row in rows if row.pin is not None and entry.key.endswith(f"/{row.location}/{row.pin.manifest}")
+    )
+
+
+def publish_versions(
+    view: View, base: LakeState, tables: Sequence[Wanted], rows: dict[str, Row | None] | None = None
+) -> Outcome:
+    """One publication of versions that others built, with what else belongs to it."""
+    foreign = [wanted.foreign for wanted in tables if wanted.foreign is not None]
+    try:
+        return view.publish(base, _message(tables), rows=rows, tables=tables, properties=_properties(foreign))
+    except RetryableConflict:  # a name is taken by an out-of-band version: the writer needs to see it
+        for wanted in tables:
+            if wanted.was is not None:
+                adopt(view, wanted.was)
+        raise
+
+
+def _message(tables: Sequence[Wanted]) -> str:
+    said: list[str] = []
+    for wanted in tables:
+        assert wanted.foreign is not None
+        made_by = f"{wanted.foreign.transaction.operation_name} by {wanted.foreign.snapshot.writer}"
+        said.append(wanted.foreign.transaction.message or f"{made_by} on {shown(wanted.object_id)}")
+    return "; ".join(said)
+
+
+def _properties(foreign: Sequence[ForeignManifest]) -> dict[str, str]:
+    """The properties given by the writers; a batch has none of its own."""
+    if len(foreign) != 1:
+        return {}
+    given = foreign[0].transaction.properties
+    return {k: v for k, v in given.items() if not k.startswith("conroi.") and k != COMMIT_MESSAGE_PROPERTY}
+
+
+def published_version(view: View, wanted: Wanted) -> TableVersion:
+    """The published version; InvalidTableState if it could not be finalized."""
+    assert wanted.foreign is not None
+    row = wanted.row.pinned_at(wanted.foreign.pin)
+    return table_version(view, row, make_final(view.catalog, row))
+
+
+def adopt(view: View, object_id: str, up_to: int | None = None) -> None:
+    """Publish versions that were written by the table's path, so that all writers rebase over them."""
+    while True:
+        state = view.newest()
+        row = state.table(object_id)
+        if row is None or row.pin is None:
+            return
+        objects = view.catalog.objects_of(row)
+        version = row.pin.version + 1
+        foreign = None
+        if up_to is None or version <= up_to:
+            make_final(view.catalog, row)
+            foreign = read_final(objects, version, row.pin.final.naming)
+        if foreign is None:
+            return
+        wanted = Wanted(object_id, object_id, view.files(row), None, row, foreign)
+        message = f"adopt version {version} of {shown(object_id)}, which was written past the lake"
+        _log.warning("%s", message)
+        try:
+            view.publish(state, message, tables=[wanted])
+        except ExpectedVersionMismatch:
+            continue  # concurrent publication: look again

@@ -1,0 +1,417 @@
+"""Reader: scans, streams, samples, searches and frames of a table at one version; nothing here changes it."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, cast
+
+import pyarrow as pa
+
+from conroi import history as past
+from conroi.arguments import checked_calls
+from conroi.data import lookup
+from conroi.data.predicates import Predicate, checked_predicate
+from conroi.data.pylance import pylance_errors
+from conroi.data.remote_rows import in_spark
+from conroi.data.rows import count_rows
+from conroi.data.scans import Scan
+from conroi.data.sql import Params, bound, expression
+from conroi.data.table_version import Pinned
+from conroi.display.grid import Listing, to_html
+from conroi.display.pages import table_facts, table_history_page, table_page
+from conroi.errors import InvalidInputError, about
+from conroi.format.fields import key_columns
+from conroi.format.naming import ManifestNaming
+from conroi.maintenance.reports import Duration, lease_seconds
+from conroi.operations.fragment_reuse import unindexed
+from conroi.operations.indices import is_system
+from conroi.snapshots.branch_storage import holder_of
+from conroi.snapshots.snapshot import Snapshot
+from conroi.snapshots.table_storage import TableFiles, expired, version_in_use
+from conroi.snapshots.tags import Tags
+from conroi.versions.leases import Lease
+
+if TYPE_CHECKING:
+    import duckdb
+    import lance
+    import pandas as pd
+    import polars as pl
+    from pyspark.sql import DataFrame, SparkSession
+
+
+Columns = Sequence[str] | Mapping[str, str]
+"""Names of columns, or computed columns by expression."""
+
+
+@checked_calls
+class RowReader:
+    """Reads of one version."""
+
+    _files: TableFiles
+    _pinned: Pinned
+
+    if TYPE_CHECKING:
+
+        @property
+        def uri(self) -> str: ...
+        @property
+        def name(self) -> str: ...
+        @property
+        def _past(self) -> TableFiles: ...
+
+    # ------------------------------------------------------------------------- rows
+
+    def count_rows(self, filter: Predicate | None = None, *, params: Params | None = None) -> int:
+        """The number of rows; without a filter, from metadata alone."""
+        if filter is None and params is None:
+            return count_rows(self._pinned.manifest.fragments)
+        where = checked_predicate(bound(filter, params, self.name), table=self.uri)
+        with self._reading():
+            return self._pinned.dataset.count_rows(filter=where)
+
+    def __len__(self) -> int:
+        return self.count_rows()
+
+    def to_batches(
+        self,
+        columns: Columns | None = None,
+        filter: Predicate | None = None,
+        *,
+        limit: int | None = None,
+        batch_size: int | None = None,
+        with_row_id: bool = False,
+        complete: bool = False,
+        params: Params | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows, batch by batch; `complete` excludes those of an unfinished insert.
+
+        `params` are the values of `:name` in the filter: `to_batches(filter="id = :id", params={"id": 3})`.
+        """
+        where = bound(filter, params, self.name)
+        where = self._without_unfinished(where) if complete else where
+        scanner = self._scanner(columns, where, limit=limit, batch_size=batch_size, with_row_id=with_row_id)
+        with self._reading():
+            yield from scanner.to_reader()
+
+    def to_arrow(
+        self,
+        columns: Columns | None = None,
+        filter: Predicate | None = None,
+        *,
+        limit: int | None = None,
+        with_row_id: bool = False,
+        complete: bool = False,
+        params: Params | None = None,
+    ) -> pa.Table:
+        """The rows as an Arrow table; `complete` excludes those of an unfinished insert.
+
+        `params` are the values of `:name` in the filter: `to_arrow(filter="id = :id", params={"id": 3})`.
+
+        >>> import conroi
+        >>> conroi.create_table("memory://to-arrow", [{"id": 1}, {"id": 2}]).to_arrow(filter="id > 1").to_pylist()
+        [{'id': 2}]
+        """
+        where = bound(filter, params, self.name)
+        where = self._without_unfinished(where) if complete else where
+        with self._reading():
+            return self._scanner(columns, where, limit=limit, with_row_id=with_row_id).to_table()
+
+    def _without_unfinished(self, filter: Predicate | None) -> Predicate | None:
+        from conroi.insertion import unfinished
+
+        hidden = unfinished(self._past, self._pinned.snapshot)
+        if hidden is None:
+            return filter
+        others = f"(_rowid < {hidden[0]} OR _rowid >= {hidden[1]})"
+        if filter is not None and not isinstance(filter, str):
+            raise InvalidInputError(
+                "With complete=True the filter is a text.", table=self.uri, hint='Write it as SQL, such as "id > 1".'
+            )
+        return others if filter is None else f"({filter}) AND {others}"
+
+    def to_reader(
+        self,
+        columns: Columns | None = None,
+        filter: Predicate | None = None,
+        *,
+        limit: int | None = None,
+        batch_size: int | None = None,
+        with_row_id: bool = False,
+        params: Params | None = None,
+    ) -> pa.RecordBatchReader:
+        """The rows as a stream of Arrow batches, read lazily."""
+        where = bound(filter, params, self.name)
+        scanner = self._scanner(columns, where, limit=limit, batch_size=batch_size, with_row_id=with_row_id)
+        scan = self.scan
+        with scan.reading():
+            return scan.guarded(scanner.to_reader())
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The rows as an Arrow C stream, for any Arrow library: pyarrow, pandas, polars, DuckDB, and our own verbs."""
+        return cast("Any", self.to_reader()).__arrow_c_stream__(requested_schema)
+
+    def stored_rows(self) -> pa.RecordBatchReader:
+        """All rows as a stream for other tables, blobs with their bytes: `lake["a"].append(lake["b"])`."""
+        return self.scan.stored_rows()
+
+    @property
+    def scan(self) -> Scan:
+        """Internal interface of streams and lazy scans: this very version, for a reader that opens it later."""
+        return Scan(self._pinned)
+
+    def to_pandas(
+        self, columns: Columns | None = None, filter: Predicate | None = None, *, params: Params | None = None
+    ) -> pd.DataFrame:
+        """The rows as a pandas frame."""
+        return self.to_arrow(columns, filter, params=params).to_pandas()
+
+    def to_polars(
+        self, columns: Columns | None = None, filter: Predicate | None = None, *, params: Params | None = None
+    ) -> pl.DataFrame:
+        """The rows as a polars frame."""
+        import polars
+
+        frame = polars.from_arrow(self.to_arrow(columns, filter, params=params))
+        assert isinstance(frame, polars.DataFrame)
+        return frame
+
+    def to_polars_lazy(self) -> pl.LazyFrame:
+        """The rows as a polars LazyFrame: projections, filters and limits are pushed down to the scan."""
+        return self.scan.to_polars_lazy()
+
+    def to_duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
+        """The rows as a DuckDB relation: projections and filters are pushed down to the scan.
+
+        Without a connection it belongs to DuckDB's default one. Needs the extra `conroi[duckdb]`.
+        """
+        return self.scan.to_duckdb(connection)
+
+    def to_spark(
+        self,
+        spark: SparkSession,
+        columns: Columns | None = None,
+        filter: str | None = None,
+        *,
+        params: Params | None = None,
+    ) -> DataFrame:
+        """The rows as a Spark DataFrame of this very version, whatever is committed before it is used.
+
+        Spark reads all its columns, so select those that are needed. `params` are the values of `:name` in the filter.
+        Needs the extra `conroi[spark]`.
+        """
+        return in_spark("reading").to_spark(self._pinned, spark, columns, bound(filter, params, self.name))
+
+    def to_lance(self) -> lance.LanceDataset:
+        """A pylance dataset pinned at this version, with its indices. Do not write through it."""
+        return self._pinned.indexed_dataset
+
+    @contextmanager
+    def _reading(self) -> Generator[None]:
+        """Map pylance's errors to ours; VersionExpired if this version was collected meanwhile."""
+        with version_in_use(self._files.objects, self._pinned.snapshot), pylance_errors(self.uri):
+            yield
+
+    def _scanner(self, columns: Columns | None, filter: Predicate | None, **options: Any) -> lance.LanceScanner:
+        wanted: Any = columns
+        if columns is not None:
+            if isinstance(columns, str):
+                raise InvalidInputError("columns is a list of names.", table=self.uri, hint=f"Write [{columns!r}].")
+            wanted = _expressions(columns, self.uri) if isinstance(columns, Mapping) else list(columns)
+        where = None if filter is None else checked_predicate(filter, table=self.uri)
+        given = {name: value for name, value in options.items() if value is not None}
+        with self._reading():
+            return self._pinned.dataset.scanner(columns=wanted, filter=where, **given)
+
+    # ------------------------------------------------------------------------- some rows
+
+    def head(self, rows: int = 5, columns: Columns | None = None) -> pa.Table:
+        """The first rows, in scan order."""
+        return self.to_arrow(columns, limit=lookup.checked_count(rows, self.name))
+
+    def sample(self, rows: int, columns: Sequence[str] | None = None, *, seed: int | None = None) -> pa.Table:
+        """A random sample of this many rows, or all if there are fewer; a `seed` makes it reproducible for the same
+        version.
+        """
+        self._by_position()
+        count = lookup.checked_count(rows, self.name)
+        positions = lookup.random_positions(count, self.count_rows(), seed, self._files.environment)
+        return self.take(positions, columns)
+
+    def take(self, positions: Sequence[int] | Any, columns: Sequence[str] | None = None) -> pa.Table:
+        """The rows at these positions in scan order, counted from 0, in the given order."""
+        self._by_position()
+        with self._reading():
+            return lookup.take(self._pinned, positions, columns)
+
+    def search(
+        self,
+        query: lookup.Query,
+        column: str | None = None,
+        *,
+        limit: int = 10,
+        columns: Sequence[str] | None = None,
+        filter: Predicate | None = None,
+        params: Params | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> pa.Table:
+        """Nearest-neighbour search for a vector, with `_distance`, or full-text search, with `_score`; best first.
+
+        `column` may be omitted if only one fits. Text search needs an index of kind INVERTED; vector search works with
+        or without an index. Rows not covered by an index are searched too. `filter` is applied first (prefilter): the
+        result has the best of the matching rows. `options` are pylance's for vectors, such as `{"nprobes": 20}`.
+
+        >>> import conroi, pyarrow as pa
+        >>> schema = pa.schema({"id": pa.int64(), "vec": pa.list_(pa.float32(), 2)})
+        >>> rows = [{"id": 1, "vec": [0.0, 0.0]}, {"id": 2, "vec": [3.0, 4.0]}]
+        >>> table = conroi.create_table("memory://search-example", rows, schema=schema)
+        >>> table.search([3.0, 3.0], limit=1, columns=["id"]).to_pylist()
+        [{'id': 2, '_distance': 1.0}]
+        """
+        self._by_index()
+        where, count = bound(filter, params, self.name), lookup.checked_count(limit, self.name)
+        asked = lookup.Search(query, column, count, columns, where, options or {})
+        with self._reading():
+            return asked.run(self._pinned)
+
+    def _by_position(self) -> None:
+        """Rows are requested by position, which a compaction changes."""
+
+    def _by_index(self) -> None:
+        """Rows are requested through indices, which other commits change without changing rows."""
+
+
+def _expressions(columns: Mapping[str, str], table: str) -> dict[str, str]:
+    return {name: expression(value, table) for name, value in columns.items()}
+
+
+@checked_calls
+class ReadableTable(RowReader):
+    """One Lance table, pinned at one version."""
+
+    def __init__(self, files: TableFiles, snapshot: Snapshot, earlier: Pinned | None = None) -> None:
+        self._pinned = Pinned(files, snapshot, earlier)
+        self._files = self._pinned.files
+
+    lease: Lease | None = None
+    """Lease on this version, if at(…, keep=…) was used."""
+
+    def _name_for_errors(self, table: str | None) -> str:
+        return self.name if table is None or table == self._files.root else table
+
+    # ------------------------------------------------------------------------- facts
+
+    @property
+    def uri(self) -> str:
+        """The location of the table."""
+        return self._files.root
+
+    @property
+    def name(self) -> str:
+        """The name of the table, also in errors: its name in its lake; of a standalone table, its address."""
+        return self._files.name
+
+    @property
+    def version(self) -> int:
+        """The version this table is pinned at."""
+        return self._pinned.version
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns and their types."""
+        return self._pinned.schema
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The primary key columns; empty if there is no key."""
+        return key_columns(self._pinned.manifest.fields)
+
+    @property
+    def config(self) -> dict[str, str]:
+        """The table's configuration."""
+        return dict(self._pinned.manifest.head.config)
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """The metadata of the table."""
+        return dict(self._pinned.manifest.head.table_metadata)
+
+    @property
+    def has_stable_row_ids(self) -> bool:
+        """Whether rows keep their id when they are updated or compacted."""
+        return self._pinned.manifest.has_stable_row_ids
+
+    @property
+    def naming(self) -> ManifestNaming:
+        """The naming scheme of the table's manifests."""
+        return self._pinned.snapshot.naming
+
+    @property
+    def indices(self) -> dict[str, tuple[str, ...]]:
+        """The indexed columns, by name of the index."""
+        names = {field.id: field.name for field in self._pinned.manifest.fields}
+        return {
+            index.name: tuple(names.get(i, str(i)) for i in index.fields)
+            for index in self._pinned.manifest.indices
+            if not is_system(index)
+        }
+
+    @property
+    def unindexed(self) -> dict[str, int]:
+        """Number of rows not covered by each index, by its name; they are found by a scan. See optimize_indices()."""
+        known = self._pinned.manifest.fragments_by_id
+        lacking = unindexed(self._pinned.manifest)
+        return {name: count_rows(known[number] for number in fragments) for name, fragments in lacking.items()}
+
+    @property
+    def pinned(self) -> Pinned:
+        """Internal interface for reads of this very version."""
+        return self._pinned
+
+    # ------------------------------------------------------------------------- the past
+
+    @property
+    def _past(self) -> TableFiles:
+        """The storage with the versions visible here; inside a transaction those of its snapshot."""
+        return self._files
+
+    def versions(self) -> list[int]:
+        """The numbers of all existing versions, ascending."""
+        return [located.version for located in self._past.versions.all()]
+
+    def history(self, limit: int | None = None) -> list[past.Commit]:
+        """The commits up to this version, newest first."""
+        return Listing(past.history(self._past, limit, newest=self.version), table_history_page)
+
+    @property
+    def tags(self) -> Tags:
+        """Tags: names for versions."""
+        return Tags(self._past, self.version)
+
+    def _taken(self, keep: Duration | None) -> Lease | None:
+        """A lease on this version."""
+        if keep is None:
+            return None
+        versions, version = self._files.versions, self.version
+        objects = holder_of(self._files.objects, self._pinned.snapshot.located.path)
+        return Lease(
+            objects,
+            version,
+            lease_seconds(keep),
+            self._files.environment,
+            lambda: versions.locate(version) is not None,
+            lambda: expired(objects, version),
+        )
+
+    def _find(self, version: int | None, tag: str | None, as_of: datetime | str | None) -> Snapshot:
+        with about(self.uri):
+            return past.find(self._past, version, tag, as_of)
+
+    # ------------------------------------------------------------------------- looking at it
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.uri!r}, version={self.version}, {self.count_rows():,} rows)"
+
+    def _repr_html_(self) -> str:
+        return to_html(table_page(table_facts(self.uri, self), key_mark="🔑"))

@@ -1,0 +1,188 @@
+"""A loaded table version: its manifest, the transaction that created it, and its indices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from pyroaring import BitMap
+
+from conroi.errors import CorruptionError, NotFoundError, VersionExpired
+from conroi.format.flags import require_readable
+from conroi.format.lance_pb2 import IndexMetadata
+from conroi.format.manifest import Manifest
+from conroi.format.manifest_file import (
+    ManifestFile,
+    decode_inline_transaction,
+    decode_manifest_file,
+    transaction_at_front,
+)
+from conroi.format.manifest_validation import check_transaction_fits
+from conroi.format.naming import TRANSACTIONS_DIR, ManifestNaming
+from conroi.format.row_ids import decode_row_ids
+from conroi.format.transaction import Transaction, decode_transaction
+from conroi.operations.indices import coverage, covered_fragments, finds_addresses, is_system, without_gained
+from conroi.snapshots.branch_storage import resolved
+from conroi.storage.cache import BoundedCache
+from conroi.storage.objects import Objects
+from conroi.version import WRITER
+from conroi.versions.folder import Located
+
+FRONT_BYTES = 8192
+"""Number of bytes at the front of a manifest that are read for the transaction alone, where a second read is cheap."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A manifest and its location. `is_final` is False while it is staged and not visible to others."""
+
+    manifest: Manifest
+    located: Located
+    inline_transaction: bytes | None = None
+    is_final: bool = True
+    is_private: bool = False
+    """Whether it is a version inside a transaction, which never gets a file."""
+    claims_too_much: bool = False
+    """Whether an index in the file covers fragments that it cannot cover; `manifest` has it without them."""
+    is_admitted: bool = field(default=False, compare=False, repr=False)
+    """Whether it was validated before it came to this process, so that pylance may open it: see conroi.data.admission.
+    """
+    home: Objects | None = field(default=None, compare=False, repr=False)
+    """Of a table of a lake: the storage that has this version. After a merge a table may continue in another folder."""
+
+    @property
+    def version(self) -> int:
+        return self.manifest.version
+
+    @property
+    def naming(self) -> ManifestNaming:
+        return self.located.naming
+
+    @property
+    def indices(self) -> tuple[IndexMetadata, ...]:
+        return self.manifest.indices
+
+    def count_row_ids(self, first: int, end: int) -> int:
+        """How many rows, deleted ones included, have a stable id from `first` up to, excluding, `end`."""
+        ids = (decode_row_ids(each.inline_row_ids, rows=each.physical_rows) for each in self.manifest.fragments)
+        return sum(int(((each >= first) & (each < end)).sum()) for each in ids)
+
+    @cached_property
+    def timestamp_ns(self) -> int:
+        stamp = self.manifest.head.timestamp
+        return stamp.seconds * 1_000_000_000 + stamp.nanos
+
+    @cached_property
+    def writer(self) -> str:
+        """The software that wrote it, such as `lance 14.0.2`."""
+        writer = self.manifest.head.writer_version
+        return f"{writer.library} {writer.version}".strip()
+
+
+def load_snapshot(objects: Objects, located: Located, *, is_unchecked: bool = False) -> Snapshot:
+    """Read the manifest file; CorruptionError if it is damaged, UnsupportedError if it needs an unknown feature.
+
+    `is_unchecked`: with the index coverage of the file, valid or not.
+    """
+    file = _read_file(objects, located)
+    require_readable(file.manifest.head)
+    if file.manifest.version != located.version:
+        raise CorruptionError(
+            f"The manifest {located.path} says it is version {file.manifest.version}.",
+            table=objects.root,
+            version=located.version,
+            hint="The file was renamed or copied over another one; restore it from a backup.",
+        )
+    manifest = resolved(objects.root, file.manifest)
+    checked = manifest if is_unchecked else with_checked_coverage(objects, located, manifest)
+    return Snapshot(checked, located, file.transaction, claims_too_much=checked is not manifest)
+
+
+def with_checked_coverage(objects: Objects, located: Located, manifest: Manifest) -> Manifest:
+    """The manifest without invalid index coverage; itself if there is none.
+
+    Lance before 14 adds fragments to indices that answer with addresses (see `without_gained`). What conroi wrote was
+    checked when it was built. For what others wrote, an index is compared with the oldest version that has it: about
+    log2(versions) manifests are read, once for each index. Versions that were collected cannot be compared with.
+    """
+    if not manifest.has_stable_row_ids or manifest.head.writer_version.library == WRITER[0]:
+        return manifest
+    of_addresses = [index for index in manifest.indices if finds_addresses(index) and not is_system(index)]
+    before = {index.uuid.uuid: _first_coverage(objects, located, index) for index in of_addresses}
+    indices = without_gained(manifest.indices, {uuid: found for uuid, found in before.items() if found is not None})
+    return manifest if indices is manifest.indices else manifest.changed(indices=indices)
+
+
+_FIRST_COVERAGE: BoundedCache[BitMap] = BoundedCache(4 * 1024 * 1024)
+
+
+def _first_coverage(objects: Objects, located: Located, index: IndexMetadata) -> BitMap | None:
+    """What the index covered at the oldest existing version that has it; None if it does not say."""
+    key = (objects.root, index.uuid.uuid)
+    known = _FIRST_COVERAGE.get(key)
+    if known is not None:
+        return known
+    found: BitMap | None = None
+    below, above = index.dataset_version, located.version  # versions without it, or gone; and with it
+    while below + 1 < above:
+        middle = (below + above) // 2
+        then = _coverage_at(objects, Located(middle, located.naming.path(middle), located.naming), index.uuid.uuid)
+        if then is None:
+            below = middle
+        else:
+            above, found = middle, then
+    first = covered_fragments(index) if found is None else found
+    if first is not None:
+        _FIRST_COVERAGE.put(key, first, 64 + len(first.serialize()))
+    return first
+
+
+def _coverage_at(objects: Objects, located: Located, uuid: bytes) -> BitMap | None:
+    try:
+        manifest = _read_file(objects, located).manifest
+    except NotFoundError:
+        return None
+    return coverage(manifest.indices).get(uuid)
+
+
+def _read_file(objects: Objects, located: Located) -> ManifestFile:
+    try:
+        return decode_manifest_file(objects.get(located.path))
+    except NotFoundError:
+        raise VersionExpired(
+            f"Version {located.version} does not exist any more.",
+            table=objects.root,
+            version=located.version,
+            hint="It was collected as an old version; versions() lists those that can be opened.",
+        ) from None
+    except CorruptionError as error:
+        raise CorruptionError(error.message, table=objects.root, version=located.version, hint=error.hint) from error
+
+
+def load_transaction(objects: Objects, snapshot: Snapshot) -> Transaction | None:
+    """The transaction that created the version: from the manifest, else from its file; None if neither exists."""
+    if snapshot.inline_transaction is not None:
+        return _fitting(snapshot, decode_transaction(snapshot.inline_transaction))
+    name = snapshot.manifest.head.transaction_file
+    if not name:
+        return None
+    try:
+        return _fitting(snapshot, decode_transaction(objects.get(f"{TRANSACTIONS_DIR}/{name}")))
+    except NotFoundError:
+        return None
+
+
+def _fitting(snapshot: Snapshot, transaction: Transaction) -> Transaction:
+    """The transaction, if it is the one that the manifest names."""
+    check_transaction_fits(snapshot.manifest, transaction)
+    return transaction
+
+
+def load_only_transaction(objects: Objects, located: Located) -> Transaction | None:
+    """The transaction inside a manifest, without the rest: for versions that are only checked for conflicts."""
+    if objects.is_local:
+        front = transaction_at_front(objects.get_range(located.path, 0, FRONT_BYTES))
+        if front is not None:
+            return decode_transaction(front)
+    inline = decode_inline_transaction(objects.get(located.path))
+    return None if inline is None else decode_transaction(inline)

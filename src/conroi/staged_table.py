@@ -1,0 +1,489 @@
+"""Table handle of a transaction: opened once, read and changed by any number of statements."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Generator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Unpack
+
+from conroi import history as past
+from conroi.arguments import checked_calls
+from conroi.commit.execution import How
+from conroi.data.predicates import Predicate
+from conroi.data.scans import Base, Scan
+from conroi.data.sql import Params
+from conroi.data.table_version import Pinned
+from conroi.data.writer import Progress
+from conroi.environment import LONG_AGO, Moment
+from conroi.errors import ClosedError, ConroiError, InvalidInputError, NotFoundError, UnsupportedError, about
+from conroi.folding import Statements, Verb
+from conroi.format.fields import key_columns
+from conroi.format.naming import ManifestNaming, is_detached
+from conroi.maintenance.collection import MIN_AGE
+from conroi.maintenance.expiry import KEEP, OLDER_THAN
+from conroi.maintenance.reports import Collected, Duration, Expired
+from conroi.reader import Columns
+from conroi.snapshots.snapshot import Snapshot
+from conroi.snapshots.table_storage import TableFiles, version_in_use
+from conroi.snapshots.tags import Tags, TagsAtBeginning
+from conroi.storage.parallel import stays_in_process
+from conroi.table import Table
+from conroi.verbs import Appending
+from conroi.verbs.plan import Plan
+from conroi.verbs.update import Mode
+from conroi.versions.folder import Located, VersionStore
+from conroi.versions.leases import Lease
+
+if TYPE_CHECKING:
+    import lance
+    from pyspark.sql import DataFrame, SparkSession
+
+    from conroi.data.incoming import Data
+    from conroi.doctor import Diagnosis
+    from conroi.opening import Store
+    from conroi.table_transaction import TableTransaction
+    from conroi.versions.conditional_put import CommitLock, Put
+
+
+class Life:
+    """State of a transaction: open or ended, and how; shared with its tables."""
+
+    def __init__(self, begin: str, began_ns: int) -> None:
+        self.ended: str | None = None
+        self.began_ns = began_ns
+        self.is_done = False
+        """Whether its idempotency key was published before, so that it is a no-op."""
+        self.lease: Lease | None = None
+        """Lease on the base version."""
+        self._begin = begin
+        self._lock = threading.Lock()
+
+    def end(self, how: str) -> None:
+        """End it; only the first call succeeds."""
+        with self._lock:
+            self.check_open()
+            self.ended = how
+
+    def release(self) -> None:
+        """Release the base version. Best effort: the lease expires by itself."""
+        if self.lease is not None:
+            with suppress(ConroiError):
+                self.lease.release()
+
+    def check_open(self) -> None:
+        """ClosedError if the transaction has ended."""
+        if self.ended is not None:
+            raise ClosedError(
+                f"The transaction {self.ended}; it and its tables cannot be used any more.",
+                hint=f"Begin a new one with {self._begin}.",
+            )
+
+
+class VersionsUpTo:
+    """The versions of a table up to its base version: the history visible in a transaction's snapshot."""
+
+    def __init__(self, inner: VersionStore, version: int, newest: Callable[[], Located] | None) -> None:
+        self._inner = inner
+        self._version = version
+        self._newest = newest
+        """The location of the newest of them; None for a table that has none yet."""
+
+    def latest(self) -> Located | None:
+        return None if self._newest is None else self._newest()
+
+    def locate(self, version: int) -> Located | None:
+        if self._newest is None or version == self._version:
+            return self.latest()
+        return self._inner.locate(version) if version < self._version or is_detached(version) else None
+
+    def all(self) -> list[Located]:
+        newest = self.latest()
+        if newest is None:
+            return []
+        return [*(each for each in self._inner.all() if each.version < newest.version), newest]
+
+    def require_conditions(self, path: str, data: bytes) -> None:
+        self._inner.require_conditions(path, data)
+
+    def put(self, version: int, naming: ManifestNaming, data: bytes) -> Located:  # noqa: ARG002
+        raise AssertionError("nothing is put inside a transaction")
+
+    def confirm(self, located: Located, since: Moment) -> None:  # noqa: ARG002
+        raise AssertionError("nothing is put inside a transaction")
+
+    def saw(self, located: Located, at: Moment = LONG_AGO) -> None:
+        """No-op: newer versions are not visible here."""
+
+
+class Handle:
+    """One table of a transaction: opened once, whatever the number of statements and threads."""
+
+    def __init__(
+        self,
+        name: str,
+        files: TableFiles,
+        statements: Statements,
+        life: Life,
+        *,
+        versions: VersionStore | None = None,
+        must_fold: bool = False,
+    ) -> None:
+        self.name = name
+        self.files = files
+        self.statements = statements
+        self.life = life
+        self._must_fold = must_fold
+        self.past = files if versions is None else replace(files, versions=versions)
+        """The storage with the versions of the transaction's snapshot."""
+        base = 0 if statements.base is None else statements.base.version
+        self.tags = TagsAtBeginning(self.past, base, life.began_ns)
+        self.is_read = False
+        """Whether anything but its columns was read."""
+        self.is_version_read = False
+        """Whether anything was read that a compaction or a new index changes as well."""
+        self._pinned_at: tuple[Snapshot, Pinned] | None = None
+        self._lock = threading.RLock()
+
+    def pinned(self) -> Pinned:
+        """What the next statement sees."""
+        with self._lock:
+            current = self.statements.current
+            if self._pinned_at is None or self._pinned_at[0] is not current:
+                self._pinned_at = (current, Pinned(self.files, current, private=self.statements.session))
+            return self._pinned_at[1]
+
+    def stage(self, verb: Verb) -> Plan | None:
+        """Execute a statement and stage its result; serialized between threads, except while rows are only written."""
+        if self.life.is_done:
+            return None
+        is_append = isinstance(verb, Appending) and verb.adds_only_rows
+        before = self.statements
+        if is_append and not key_columns(before.fields):
+            with self.using_base():
+                plan = verb(self._pinned_for_append(before))
+            with self._lock:
+                if plan is None or self._still_fits(before):
+                    return self._add(plan)
+        with self._lock:
+            if not is_append:  # it looks for rows; new keys are looked up again when the transaction commits
+                self.is_read = True
+            with self.using_base():
+                plan = verb(self.pinned())
+            return self._add(plan)
+
+    def using_base(self) -> AbstractContextManager[None]:
+        """Context manager around reads: BaseVersionExpired if the base version was collected meanwhile."""
+        return version_in_use(self.files.objects, self.statements.base, is_base=True)
+
+    def _pinned_for_append(self, statements: Statements) -> Pinned:
+        """The columns that an append needs: those of the base, while only rows have changed."""
+        if statements.base is None or not statements.has_fields_of_base:
+            return self.pinned()
+        pinned_at = self._pinned_at
+        if pinned_at is None or pinned_at[0] is not statements.base:
+            pinned_at = self._pinned_at = (statements.base, Pinned(self.files, statements.base))
+        return pinned_at[1]
+
+    def _still_fits(self, before: Statements) -> bool:
+        return self.statements is before or self.statements.fields == before.fields
+
+    def _add(self, plan: Plan | None) -> Plan | None:
+        self.life.check_open()
+        if plan is not None:
+            after = self.statements.then(plan)
+            if self._must_fold and not after.is_one_operation:
+                raise UnsupportedError(
+                    f"{plan.staged.operation.name} cannot become one version with the statements before it: Lance has "
+                    "no operation for that.",
+                    table=self.name,
+                    hint="Commit what there is and do this in a transaction of its own; or use a lake, where "
+                    "lake.begin() can do both.",
+                )
+            self.statements = after
+        return plan
+
+    def close(self) -> Statements:
+        """All statements, at the end of the transaction: no more can be added."""
+        with self._lock:
+            return self.statements
+
+
+@checked_calls
+class TableInTransaction(Table):
+    """A table inside a transaction: its history is that of the snapshot, and changes are staged."""
+
+    _handle: Handle
+
+    @property
+    def _past(self) -> TableFiles:
+        return self._handle.past
+
+    @property
+    def tags(self) -> Tags:
+        """The tags of the table in the transaction's snapshot; read-only here."""
+        self._handle.life.check_open()
+        return self._handle.tags
+
+    def versions(self) -> list[int]:
+        """The version numbers in the transaction's snapshot, ascending."""
+        self._look_at_versions()
+        return super().versions()
+
+    def history(self, limit: int | None = None) -> list[past.Commit]:
+        """The commits in the transaction's snapshot, newest first."""
+        self._look_at_versions()
+        return super().history(limit)
+
+    def at(
+        self,
+        version: int | None = None,
+        *,
+        tag: str | None = None,
+        as_of: datetime | str | None = None,
+        keep: Duration | None = None,
+    ) -> Table:
+        """The table at a version of the transaction's snapshot, read-only."""
+        past = PastTable(self._handle, self._find(version, tag, as_of))
+        past.lease = past._taken(keep)  # noqa: SLF001 (a Table like ourselves)
+        return past
+
+    def _find(self, version: int | None, tag: str | None, as_of: datetime | str | None) -> Snapshot:
+        self._handle.life.check_open()
+        if version is None and tag is not None and as_of is None:
+            version, tag = self.tags.get(tag).version, None
+        elif version is None:
+            self._look_at_versions()
+        try:
+            return super()._find(version, tag, as_of)
+        except NotFoundError:
+            self._look_at_versions()
+            raise
+
+    def _look_at_versions(self) -> None:
+        """Under serializable isolation no version may be committed until the transaction is."""
+        self._handle.life.check_open()
+        self._handle.is_version_read = True
+
+    def latest(self) -> Table:
+        raise self._refused(
+            "A table inside a transaction stays at the transaction's snapshot.", "is the newest version"
+        )
+
+    def begin(
+        self,
+        message: str | None = None,  # noqa: ARG002
+        *,
+        properties: Mapping[str, str] | None = None,  # noqa: ARG002
+        retries: int | None = None,  # noqa: ARG002
+        strict: bool = False,  # noqa: ARG002
+        idempotency_key: str | None = None,  # noqa: ARG002
+        keep: Duration | None = None,  # noqa: ARG002
+    ) -> TableTransaction:
+        raise InvalidInputError(
+            "A table inside a transaction is in one already.", table=self.uri, hint="Do the statements here."
+        )
+
+    def insert(
+        self,
+        data: Data,  # noqa: ARG002
+        *,
+        chunk_rows: int | None = None,  # noqa: ARG002
+        wait_s: float | None = None,  # noqa: ARG002
+        message: str | None = None,  # noqa: ARG002
+    ) -> Table:
+        raise InvalidInputError(
+            "insert() takes a lock and commits by itself, so it cannot be a statement of a transaction.",
+            table=self.uri,
+            hint="Use append() here: it is atomic with the rest.",
+        )
+
+    def migrate_manifest_names(self) -> Table:
+        raise self._refused("Manifest names cannot be migrated inside a transaction.", "can be migrated")
+
+    def doctor(self, *, fix: bool = False, deep: bool = False, progress: Progress | None = None) -> Diagnosis:  # noqa: ARG002
+        raise self._refused("A table inside a transaction cannot be examined.", "has doctor()")
+
+    def expire(self, older_than: Duration = OLDER_THAN, *, keep: int = KEEP, dry_run: bool = True) -> Expired:  # noqa: ARG002
+        raise self._refused("Versions cannot be expired inside a transaction.", "has expire(), or the lake")
+
+    def gc(
+        self,
+        *,
+        min_age: Duration = MIN_AGE,  # noqa: ARG002
+        dry_run: bool = True,  # noqa: ARG002
+        progress: Callable[[int], None] | None = None,  # noqa: ARG002
+    ) -> Collected:
+        raise self._refused("Files cannot be collected inside a transaction.", "has gc(), or the lake")
+
+    def _refused(self, message: str, outside: str) -> InvalidInputError:
+        return InvalidInputError(message, table=self.uri, hint=f"lake[name] outside the transaction {outside}.")
+
+
+@checked_calls
+@stays_in_process("A table inside a transaction", "Pickle lake[name], or hand over table.to_arrow().")
+class TransactionTable(TableInTransaction):
+    """One table inside a transaction: reads see the transaction's own changes, and verbs stage changes."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
+        self._files = handle.files
+
+    @property
+    def _pinned(self) -> Pinned:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """What the next statement sees; counts as a read."""
+        self._handle.life.check_open()
+        self._handle.is_read = True
+        return self._handle.pinned()
+
+    @property
+    def scan(self) -> Scan:
+        """The lower layer of streams and lazy scans: what the next statement sees, for a reader that opens it later."""
+        handle, pinned = self._handle, self._pinned
+        return Scan(pinned, Base(handle.files.objects, handle.statements.base, handle.life.check_open))
+
+    @contextmanager
+    def _reading(self) -> Generator[None]:
+        with self._handle.using_base(), super()._reading():
+            yield
+
+    @property
+    def version(self) -> int:
+        """The base version of the table; 0 for one that is created here."""
+        self._look_at_versions()
+        return super().version
+
+    @property
+    def indices(self) -> dict[str, tuple[str, ...]]:
+        """The indexed columns, by name of the index."""
+        self._look_at_versions()
+        return super().indices
+
+    @property
+    def unindexed(self) -> dict[str, int]:
+        """Number of rows not covered by each index, by its name; they are found by a scan. See optimize_indices()."""
+        self._look_at_versions()
+        return super().unindexed
+
+    def to_lance(self) -> lance.LanceDataset:
+        """A pylance dataset of what the next statement sees. Do not write through it."""
+        self._look_at_versions()
+        return super().to_lance()
+
+    def _by_position(self) -> None:
+        self._look_at_versions()
+
+    _by_index = _by_position
+
+    def _scanner(self, columns: Columns | None, filter: Predicate | None, **options: Any) -> lance.LanceScanner:
+        if options.get("with_row_id") or _names_rows(columns, filter):  # a compaction gives rows other ids
+            self._look_at_versions()
+        return super()._scanner(columns, filter, **options)
+
+    def to_spark(
+        self,
+        spark: SparkSession,
+        columns: Columns | None = None,
+        filter: str | None = None,
+        *,
+        params: Params | None = None,
+    ) -> DataFrame:
+        """The rows as a Spark DataFrame of what the next statement sees."""
+        if _names_rows(columns, filter):
+            self._look_at_versions()
+        return super().to_spark(spark, columns, filter, params=params)
+
+    @property
+    def name(self) -> str:
+        """The name of the table."""
+        return self._handle.name
+
+    def update(
+        self,
+        values: Mapping[str, object],
+        where: Predicate | None = None,
+        *,
+        params: Params | None = None,
+        mode: Mode = "auto",
+        spark: SparkSession | None = None,
+        **how: Unpack[How],
+    ) -> Table:
+        """As Table.update(); here "auto" means "rows", which folds with other row changes into one Lance operation."""
+        return super().update(values, where, params=params, mode="rows" if mode == "auto" else mode, spark=spark, **how)
+
+    def clone(
+        self,
+        uri: str | os.PathLike[str],  # noqa: ARG002
+        *,
+        deep: bool = False,  # noqa: ARG002
+        storage_options: Mapping[str, str] | None = None,  # noqa: ARG002
+        store: Store | None = None,  # noqa: ARG002
+        durable: bool = False,  # noqa: ARG002
+        commit_lock: CommitLock | None = None,  # noqa: ARG002
+        put: Put = "conditional",  # noqa: ARG002
+    ) -> Table:
+        raise InvalidInputError(
+            "A table inside a transaction cannot be cloned: its version is not committed yet.",
+            table=self.uri,
+            hint="Clone it after the commit, with lake[name].clone().",
+        )
+
+    def do(self, verb: Verb) -> Plan | None:
+        """Internal interface of merges: any statement."""
+        return self._planned(verb, {})[1]
+
+    def _planned(self, verb: Verb, how: How) -> tuple[Table, Plan | None]:
+        self._handle.life.check_open()
+        _check_how(how)
+        with about(self.name):
+            return self, self._handle.stage(_Strict(verb) if how.get("strict") else verb)
+
+    def __repr__(self) -> str:
+        self._handle.is_version_read = True
+        base = self._handle.statements.base
+        return f"TransactionTable({self.name!r}, {'new' if base is None else f'version={base.version}'})"
+
+
+@checked_calls
+class PastTable(TableInTransaction):
+    """A past version, inside a transaction: read-only."""
+
+    def __init__(self, handle: Handle, snapshot: Snapshot) -> None:
+        self._handle = handle
+        super().__init__(handle.files, snapshot)
+
+    def _planned(self, verb: Verb, how: How) -> tuple[Table, Plan | None]:  # noqa: ARG002
+        raise InvalidInputError(
+            f"Version {self.version} is a past version inside a transaction; it can only be read.",
+            table=self.uri,
+            hint="Change the table as the transaction sees it, tx[name]; its restore() brings a past version back.",
+        )
+
+
+def _names_rows(columns: Columns | None, filter: Predicate | None) -> bool:
+    """Whether rows are requested by position."""
+    said = [*(columns.values() if isinstance(columns, Mapping) else columns or ()), filter]
+    return any("_rowid" in str(each) or "_rowaddr" in str(each) for each in said if each is not None)
+
+
+def _check_how(how: How) -> None:
+    refused = sorted(set(how) - {"strict"})
+    if refused:
+        raise InvalidInputError(
+            f"{', '.join(refused)} cannot be given to a statement inside a transaction.",
+            hint="Give it to begin(), where the transaction starts.",
+        )
+
+
+class _Strict:
+    """A verb that conflicts with any concurrent commit to its table."""
+
+    def __init__(self, verb: Verb) -> None:
+        self._verb = verb
+
+    def __call__(self, at: Pinned) -> Plan | None:
+        plan = self._verb(at)
+        return None if plan is None else replace(plan, must_not_move=True)

@@ -1,0 +1,1 @@
+"""Storage: the bytes of tables and lakes on local disk, in memory and in object stores, and clients of databases."""

@@ -1,0 +1,307 @@
+"""Version store interface, and its default: the manifests in `_versions/` of the table's own folder."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from conroi.environment import LONG_AGO, SYSTEM, Environment, Moment, moment, seconds_since
+from conroi.errors import ConroiError, CorruptionError, NotFoundError, StoreUnavailable
+from conroi.format.json import decode_document, encode_document
+from conroi.format.naming import VERSION_HINT_PATH, VERSIONS_DIR, ManifestNaming, is_detached, parse_manifest_name
+from conroi.storage.cloud import require_conditions
+from conroi.storage.objects import Objects
+from conroi.versions.conditional_put import ConditionalPut, LockedPut, PutNew
+from conroi.versions.retention import Fate, VersionCollected, ages, fate, watermark
+
+_log = logging.getLogger(__name__)
+
+STEPS_BEFORE_SEARCH = 4
+"""Number of versions above the last known one that are probed one by one."""
+STEPS_BEFORE_LISTING = 2
+"""The same where one listing finds the newest version."""
+HINT_IS_GOOD_FOR_NS = 1_000_000_000
+"""Nanoseconds. A hint on local disk that is older than its folder by more than this is not trusted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A version and the manifest file that holds it."""
+
+    version: int
+    path: str
+    naming: ManifestNaming
+
+
+class VersionStore(Protocol):
+    """Where versions are committed, by put-if-absent."""
+
+    def latest(self) -> Located | None:
+        """The newest version, or None if there is no table."""
+        ...
+
+    def locate(self, version: int) -> Located | None:
+        """The manifest of this version, or None if it never existed or was collected."""
+        ...
+
+    def all(self) -> list[Located]:
+        """Every version that can still be opened, ascending."""
+        ...
+
+    def require_conditions(self, path: str, data: bytes) -> None:
+        """UnsupportedError if `put` relies on conditional writes and the storage ignores them.
+
+        `path` is an existing file of ours with this data.
+        """
+        ...
+
+    def put(self, version: int, naming: ManifestNaming, data: bytes) -> Located:
+        """Commit the version; NameTaken if it already exists."""
+        ...
+
+    def confirm(self, located: Located, since: Moment) -> None:
+        """VersionCollected if our version, put not before `since`, has a number that was collected before."""
+        ...
+
+    def saw(self, located: Located, at: Moment = LONG_AGO) -> None:
+        """Cache this version as the newest at that time."""
+        ...
+
+
+class FolderVersions:
+    """Version store in the table's own folder."""
+
+    def __init__(self, objects: Objects, putter: PutNew | None = None, environment: Environment = SYSTEM) -> None:
+        self._objects = objects
+        self._putter = putter or ConditionalPut()
+        self._environment = environment
+        self._seen: tuple[Located, Moment] | None = None
+        """The newest known version, and a time at which it was the newest."""
+        self._was_empty_at = LONG_AGO
+        self._unanswered: int | None = None
+        """The version whose last put had no response."""
+
+    def puts_with(self, kind: type) -> bool:
+        """Whether versions are committed with this put strategy."""
+        return isinstance(self._putter, kind)
+
+    def latest(self) -> Located | None:
+        asked_at = moment(self._environment)
+        located = self._from_seen() or self._from_hint() or self._newest_listed()
+        if located is None:
+            self._was_empty_at = asked_at
+        else:
+            self.saw(located, asked_at)
+        return located
+
+    def locate(self, version: int) -> Located | None:
+        for naming in (ManifestNaming.V2, ManifestNaming.V1):
+            path = naming.path(version)
+            if self._objects.head(path) is not None:
+                return Located(version, path, naming)
+        return None
+
+    def all(self) -> list[Located]:
+        found = sorted(self._listed(), key=lambda located: located.version)
+        if len({located.naming for located in found}) > 1:
+            raise CorruptionError(
+                "The table has manifests under both naming schemes.",
+                table=self._objects.root,
+                hint="A migration of the manifest names was interrupted; run migrate_manifest_names() again, alone.",
+            )
+        return found
+
+    def require_conditions(self, path: str, data: bytes) -> None:
+        if not self.puts_with(LockedPut):
+            require_conditions(self._objects, path, data)
+
+    def put(self, version: int, naming: ManifestNaming, data: bytes) -> Located:
+        located = Located(version, naming.path(version), naming)
+        sent_at = moment(self._environment)
+        try:
+            self._putter.put_new(self._objects, located.path, data)
+        except StoreUnavailable:
+            self._unanswered = version
+            raise
+        if is_detached(version):
+            return located
+        self._confirm_written(located, sent_at)
+        self.saw(located, sent_at)
+        if not self._objects.is_listing_ordered and self._is_recent(sent_at):
+            self.write_hint(version)
+        return located
+
+    def _confirm_written(self, located: Located, sent_at: Moment) -> None:
+        try:
+            self.confirm(located, sent_at)
+        except StoreUnavailable:
+            raise
+        except ConroiError as error:  # it is written, so a refusal here is no answer to "was it committed?"
+            raise StoreUnavailable(
+                f"Version {located.version} is written, but could not be confirmed: {error.message}",
+                table=self._objects.root,
+                version=located.version,
+                hint=error.hint,
+            ) from error
+
+    def confirm(self, located: Located, since: Moment) -> None:
+        # On local disk to look costs no request, so there no clock is trusted.
+        if not self._objects.is_local and self._was_free(located.version):
+            return
+        became = fate(self._objects, located.version)
+        if became is Fate.STAYS:
+            return
+        # It was free because a collector had deleted what was there; or it was ours, and a collector took it since.
+        is_young = seconds_since(self._environment, since) < ages().version_s
+        is_certain = is_young or (became is Fate.GONE and self._objects.head(located.path) is not None)
+        if is_certain:  # no other writer uses it, since the newest version is far above
+            self._objects.delete([located.path])
+        self._seen = None  # whatever we took for the newest version was not
+        raise VersionCollected(located.path, is_certain=is_certain)
+
+    def _was_free(self, version: int) -> bool:
+        """Whether this version was known not to exist a moment ago: so it cannot have been collected.
+
+        Not if a put of it had no response: that one may have succeeded, and its version may have been collected.
+        """
+        if version == self._unanswered:
+            return False
+        seen = self._seen
+        if seen is not None and seen[0].version == version - 1:
+            return self._is_recent(seen[1])
+        return version == 1 and self._is_recent(self._was_empty_at)
+
+    def _is_recent(self, then: Moment) -> bool:
+        return seconds_since(self._environment, then) < ages().version_s / 2
+
+    def saw(self, located: Located, at: Moment = LONG_AGO) -> None:
+        seen = self._seen
+        if is_detached(located.version) or (seen is not None and located.version < seen[0].version):
+            return
+        if seen is not None and located == seen[0]:
+            at = max(at, seen[1])
+        self._seen = (located, at)
+
+    # -------------------------------------------------------------- finding the newest
+
+    def _from_seen(self) -> Located | None:
+        """The newest version above the one that we saw last; after a while, the folder is listed again.
+
+        Probing upwards is wrong only if the version we start from was kept (by a tag) while all newer ones but the
+        newest were collected meanwhile; for a while no collector does that. The clock is asked after the storage. On
+        local disk, where it costs no request, the watermark is asked too.
+        """
+        seen = self._seen
+        if seen is None or not self._is_recent(seen[1]):
+            return None
+        top = self._climb(seen[0])
+        if self._objects.is_local and self._is_below_watermark(top):
+            return None
+        return top if self._is_recent(seen[1]) else None
+
+    def _from_hint(self) -> Located | None:
+        """The newest version above the hinted one; a hint at or below the watermark is ignored."""
+        top = self._climb(self._hinted())
+        return None if self._is_below_watermark(top) else top
+
+    def _is_below_watermark(self, top: Located | None) -> bool:
+        """Whether versions above this one were collected, so that it is not the newest. One request."""
+        return top is not None and watermark(self._objects) >= top.version
+
+    def _hinted(self) -> Located | None:
+        if self._objects.is_listing_ordered or self._is_hint_old():
+            return None
+        try:
+            version = decode_document(self._objects.get(VERSION_HINT_PATH), VERSION_HINT_PATH).integer("version")
+        except (NotFoundError, CorruptionError):
+            return None  # the folder is listed instead
+        return self.locate(version) if 0 < version < 1 << 63 else None
+
+    def _is_hint_old(self) -> bool:
+        """Whether the folder changed well after its hint: a writer that leaves no hints was there, or a collector.
+
+        Climbing from an old hint could end at a version that a tag kept while all others up to the head were collected.
+        """
+        if not self._objects.is_local:
+            return False
+        try:
+            folder = os.stat(self._objects.pylance_uri(VERSIONS_DIR)).st_mtime_ns
+            return folder - os.stat(self._objects.pylance_uri(VERSION_HINT_PATH)).st_mtime_ns > HINT_IS_GOOD_FOR_NS
+        except OSError:
+            return True
+
+    def _climb(self, start: Located | None) -> Located | None:
+        """The newest version above one that was there; versions above a known one are contiguous.
+
+        The number of requests is bounded, so that a reader that is slower than the writers does not follow them for
+        ever: after a few steps, one listing where its first name is the newest version, else a search by doubling.
+        """
+        if start is None:
+            return None
+        top = start
+        is_newest_first = self._objects.is_listing_ordered and start.naming is ManifestNaming.V2
+        for _ in range(STEPS_BEFORE_LISTING if is_newest_first else STEPS_BEFORE_SEARCH):
+            above = self._above(top)
+            if above is None:
+                return top
+            top = above
+        if is_newest_first:
+            return self._newest_listed()
+        found = self._search(top)
+        return found if found.naming is ManifestNaming.V2 else self._climb(found)
+
+    def _search(self, low: Located) -> Located:
+        """The newest version at or above this one, in about twice log2 requests.
+
+        A version that was absent and its predecessor that was there bound it, in whichever order they were looked at:
+        between those two moments the predecessor was the newest.
+        """
+        step = 1
+        while (found := self._at(low, low.version + step)) is not None:
+            low, step = found, 2 * step
+        high = low.version + step
+        while high - low.version > 1:
+            middle = (low.version + high) // 2
+            found = self._at(low, middle)
+            low, high = (found, high) if found is not None else (low, middle)
+        return low
+
+    def _at(self, like: Located, version: int) -> Located | None:
+        located = Located(version, like.naming.path(version), like.naming)
+        return None if self._objects.head(located.path) is None else located
+
+    def _above(self, top: Located) -> Located | None:
+        following = self._at(top, top.version + 1)
+        if following is not None:
+            return following
+        if top.naming is ManifestNaming.V1:  # the manifests may have got new names since we saw this one
+            for version in (top.version + 1, top.version):
+                renamed = Located(version, ManifestNaming.V2.path(version), ManifestNaming.V2)
+                if self._objects.head(renamed.path) is not None:
+                    return renamed
+        return None
+
+    def _newest_listed(self) -> Located | None:
+        newest: Located | None = None
+        for located in self._listed():
+            if self._objects.is_listing_ordered and located.naming is ManifestNaming.V2:
+                return located  # names are inverted, so the first key is the newest version
+            if newest is None or located.version > newest.version:
+                newest = located
+        return newest
+
+    def _listed(self) -> Iterator[Located]:
+        for path in self._objects.list_names(VERSIONS_DIR):
+            parsed = parse_manifest_name(path.rpartition("/")[2])
+            if parsed is not None and not parsed.is_detached:
+                yield Located(parsed.version, path, parsed.naming)
+
+    def write_hint(self, version: int) -> None:
+        """Write the version hint for readers of the folder. Best effort: without a good hint they list it."""
+        try:
+            self._objects.jot(VERSION_HINT_PATH, encode_document({"version": version}))
+        except ConroiError as error:
+            _log.debug("version hint of %s not written: %s", self._objects.root, error)
