@@ -12,9 +12,9 @@ from pyroaring import BitMap
 
 from conroi import operations
 from conroi.commit.change import Guard
-from conroi.conflicts import Staged, Winner
+from conroi.conflicts import ConcurrentCommit, Staged
 from conroi.data.pylance import PrivateSession, pylance_errors
-from conroi.data.table_version import Pinned
+from conroi.data.table_version import TableVersion
 from conroi.errors import RetryableConflict
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import fields_by_path, key_columns
@@ -25,10 +25,10 @@ from conroi.format.row_ids import decode_row_ids, encode_row_ids
 from conroi.operations import Append, Delete, Operation, Overwrite, Step, Update, folded
 from conroi.operations.update import REWRITE_ROWS
 from conroi.snapshots.snapshot import Snapshot
-from conroi.snapshots.table_storage import TableFiles
+from conroi.snapshots.table_storage import TableStorage
 from conroi.verbs.plan import Plan, all_of
 from conroi.version import WRITER
-from conroi.versions.folder import Located
+from conroi.versions.folder import ManifestRef
 
 _ROW_CHANGES = (Append, Delete, Update)
 
@@ -37,7 +37,7 @@ _ROW_CHANGES = (Append, Delete, Update)
 class Statements:
     """The staged statements on one table, and the table after them."""
 
-    files: TableFiles
+    files: TableStorage
     base: Snapshot | None
     """Their base version; None for a table that the transaction creates."""
     plans: tuple[Plan, ...] = ()
@@ -104,7 +104,7 @@ class Statements:
         head = manifest.editable_head()
         head.version = number
         naming = self.base.naming if self.base is not None else ManifestNaming.V2
-        located = Located(head.version, naming.path(head.version), naming)
+        located = ManifestRef(head.version, naming.path(head.version), naming)
         return Snapshot(manifest.changed(head=head), located, is_final=False, is_private=True)
 
     # ------------------------------------------------------------------------ at the end
@@ -232,7 +232,7 @@ class Statements:
     def _written_again(
         self, fragments: Sequence[pb.DataFragment], first_new_id: int, is_stable: bool
     ) -> list[pb.DataFragment]:
-        pinned = Pinned(self.files, self.current, private=self.session)
+        pinned = TableVersion(self.files, self.current, private=self.session)
         with pylance_errors(self.files.root):
             handles = [pinned.dataset.get_fragment(fragment.id) for fragment in fragments]
             rows: pa.Table = pinned.dataset.scanner(
@@ -308,7 +308,7 @@ def _created_with_rows(plans: Sequence[Plan]) -> Plan:
 def _only_on(base: Manifest) -> Guard:
     """The precondition of a result that fits only this version; it also makes every newer commit be checked."""
 
-    def check(head: Snapshot, winners: Sequence[Winner]) -> None:  # noqa: ARG001
+    def check(head: Snapshot, winners: Sequence[ConcurrentCommit]) -> None:  # noqa: ARG001
         if head.version != base.version:
             raise RetryableConflict(
                 f"Several changes are based on version {base.version}, and the table is at version {head.version} now.",
@@ -320,4 +320,4 @@ def _only_on(base: Manifest) -> Guard:
     return check
 
 
-Verb = Callable[[Pinned], Plan | None]
+Verb = Callable[[TableVersion], Plan | None]

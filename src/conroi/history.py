@@ -12,10 +12,10 @@ from conroi.environment import utc_time
 from conroi.errors import InvalidInputError, NotFoundError
 from conroi.format.naming import is_detached
 from conroi.snapshots.snapshot import Snapshot, load_snapshot, load_transaction
-from conroi.snapshots.table_storage import TableFiles, expired
+from conroi.snapshots.table_storage import TableStorage, expired
 from conroi.snapshots.tags import Tags
 from conroi.storage.objects import Objects
-from conroi.versions.folder import Located
+from conroi.versions.folder import ManifestRef
 from conroi.versions.retention import Fate, fate
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -40,20 +40,20 @@ class Commit:
     properties: dict[str, str] = field(default_factory=dict[str, str])
 
 
-def history(files: TableFiles, limit: int | None = None, newest: int | None = None) -> Iterator[Commit]:
+def history(files: TableStorage, limit: int | None = None, newest: int | None = None) -> Iterator[Commit]:
     """The commits, newest first, read lazily."""
     for snapshot in snapshots(files, limit, newest):
         yield _commit(files, snapshot)
 
 
-def snapshots(files: TableFiles, limit: int | None = None, newest: int | None = None) -> Iterator[Snapshot]:
+def snapshots(files: TableStorage, limit: int | None = None, newest: int | None = None) -> Iterator[Snapshot]:
     """The versions themselves, newest first, read lazily."""
     if limit is not None and limit < 0:
         raise InvalidInputError(f"{limit} versions cannot be listed.", table=files.root, hint="Give 0 or more.")
     yield from islice(_line(files, newest), limit if limit is None else min(limit, sys.maxsize))
 
 
-def _line(files: TableFiles, newest: int | None) -> Iterator[Snapshot]:
+def _line(files: TableStorage, newest: int | None) -> Iterator[Snapshot]:
     """The version and its ancestors: of a detached one its base, of the others all lower numbers."""
     while newest is not None and is_detached(newest):
         snapshot = _by_number(files, newest)
@@ -65,7 +65,7 @@ def _line(files: TableFiles, newest: int | None) -> Iterator[Snapshot]:
             yield load_snapshot(files.objects, located)
 
 
-def _commit(files: TableFiles, snapshot: Snapshot) -> Commit:
+def _commit(files: TableStorage, snapshot: Snapshot) -> Commit:
     transaction = load_transaction(files.objects, snapshot)
     fragments = snapshot.manifest.fragments
     return Commit(
@@ -82,7 +82,7 @@ def _commit(files: TableFiles, snapshot: Snapshot) -> Commit:
 
 
 def find(
-    files: TableFiles, version: int | None = None, tag: str | None = None, as_of: datetime | str | None = None
+    files: TableStorage, version: int | None = None, tag: str | None = None, as_of: datetime | str | None = None
 ) -> Snapshot:
     """The version with this number, with this tag, or the newest one as of this time."""
     given = [name for name, value in (("version", version), ("tag", tag), ("as_of", as_of)) if value is not None]
@@ -99,7 +99,7 @@ def find(
     return _by_number(files, wanted)
 
 
-def _by_number(files: TableFiles, version: int) -> Snapshot:
+def _by_number(files: TableStorage, version: int) -> Snapshot:
     if isinstance(version, bool) or not isinstance(version, int) or not 0 < version < 1 << 64:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidInputError(f"{version!r} is not a version number.", table=files.root, hint="They count from 1.")
     located = files.versions.locate(version)
@@ -130,7 +130,7 @@ def moment_ns(as_of: datetime | str, table: str) -> int:
         ) from error
 
 
-def newest_at(objects: Objects, found: Sequence[Located], moment_ns: int) -> tuple[int, Snapshot | None]:
+def newest_at(objects: Objects, found: Sequence[ManifestRef], moment_ns: int) -> tuple[int, Snapshot | None]:
     """How many of these versions, oldest first, are not newer than a time, and the last of those, loaded.
 
     By binary search: later versions have later times.
@@ -147,7 +147,7 @@ def newest_at(objects: Objects, found: Sequence[Located], moment_ns: int) -> tup
     return low, best
 
 
-def _as_of(files: TableFiles, moment_ns: int) -> Snapshot:
+def _as_of(files: TableStorage, moment_ns: int) -> Snapshot:
     _, best = newest_at(files.objects, files.versions.all(), moment_ns)
     if best is None:
         raise NotFoundError(

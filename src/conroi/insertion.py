@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Literal, get_args
 import pyarrow as pa
 
 from conroi import history
-from conroi.catalog.catalog import Catalog, LakeTableFiles
+from conroi.catalog.catalog import Catalog, LakeTableStorage
 from conroi.catalog.names import shown
 from conroi.catalog.rows import Row
-from conroi.catalog.state import Notes
+from conroi.catalog.state import CommitMetadata
 from conroi.data.casts import checked_columns
 from conroi.data.incoming import is_one_shot, to_reader
 from conroi.data.remote_rows import from_elsewhere, kept
-from conroi.data.table_version import Pinned
+from conroi.data.table_version import TableVersion
 from conroi.environment import moment
 from conroi.errors import (
     ConroiError,
@@ -34,7 +34,7 @@ from conroi.format.json import parse_json
 from conroi.inserts.fence import PROPERTY, Fence, InsertNote, Removal, note_of
 from conroi.inserts.insert_locks import Holding, check_wait, locks_of
 from conroi.snapshots.snapshot import Snapshot, load_transaction
-from conroi.snapshots.table_storage import TableFiles
+from conroi.snapshots.table_storage import TableStorage
 from conroi.transaction import Transaction
 
 if TYPE_CHECKING:
@@ -143,12 +143,12 @@ class Inserting:
             for part in elsewhere.in_pieces(pinned.writer(), pinned.schema, key, size):
                 yield [part]
 
-    def _pinned(self) -> Pinned:
+    def _pinned(self) -> TableVersion:
         from conroi.catalog.catalog import table_files
         from conroi.catalog.publication import LakePublisher
 
         row, snapshot = self._catalog.newest(lambda state: self._catalog.row(self._row.object_id, state))
-        return Pinned(table_files(self._catalog, row, LakePublisher(self._catalog)), snapshot)
+        return TableVersion(table_files(self._catalog, row, LakePublisher(self._catalog)), snapshot)
 
     # ------------------------------------------------------------------------ one piece
 
@@ -187,7 +187,7 @@ class Inserting:
         self._rows += rows
 
     def _begin(self, message: str) -> Transaction:
-        return Transaction(self._catalog, notes=Notes(message), begun_at=self._written_at)
+        return Transaction(self._catalog, notes=CommitMetadata(message), begun_at=self._written_at)
 
     # ------------------------------------------------------------------------ remains
 
@@ -251,10 +251,10 @@ def _with_last(pieces: Iterable[Piece]) -> Generator[tuple[Piece, bool]]:
 
 
 def insert_into(
-    files: TableFiles, data: Data, *, chunk_rows: int | None, wait_s: float | None, message: str | None
+    files: TableStorage, data: Data, *, chunk_rows: int | None, wait_s: float | None, message: str | None
 ) -> Snapshot:
     """Insert into this very table; returns its new version, without another request."""
-    if not isinstance(files, LakeTableFiles) or files.catalog is None:
+    if not isinstance(files, LakeTableStorage) or files.catalog is None:
         raise InvalidInputError(
             "insert() is for tables of a lake.", table=files.root, hint="Use append(), which is one commit."
         )
@@ -262,9 +262,9 @@ def insert_into(
     return files.catalog.snapshot(files.row(files.catalog.known_state()))
 
 
-def unfinished(files: TableFiles, snapshot: Snapshot) -> tuple[int, int] | None:
+def unfinished(files: TableStorage, snapshot: Snapshot) -> tuple[int, int] | None:
     """The row ids of an unfinished insert in this version; None if there is none."""
-    if not isinstance(files, LakeTableFiles) or files.catalog is None:
+    if not isinstance(files, LakeTableStorage) or files.catalog is None:
         return None
     row = files.catalog.known_state().table(files.object_id)
     pin = None if row is None or row.incarnation != files.incarnation or note_of(row) is not None else row.pin

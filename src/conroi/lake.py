@@ -17,9 +17,9 @@ from conroi.catalog.catalog import Catalog, table_files
 from conroi.catalog.names import known_id, object_id, shown
 from conroi.catalog.opening import open_catalog
 from conroi.catalog.publication import LakePublisher
-from conroi.catalog.replica_store import FolderHeads
+from conroi.catalog.replica_store import ReplicaStore
 from conroi.catalog.rows import NAMESPACE, Row
-from conroi.catalog.state import LakeState, Notes
+from conroi.catalog.state import CommitMetadata, LakeState
 from conroi.commit.execution import checked_texts
 from conroi.commit.fairness import pause_s
 from conroi.data.remote_rows import in_spark
@@ -42,7 +42,7 @@ from conroi.pickles import Reduced, reduced_lake
 from conroi.query import QueryParams, QueryResult, query
 from conroi.retry_policy import Budget
 from conroi.snapshots.branch_names import MAIN
-from conroi.snapshots.table_storage import TableFiles
+from conroi.snapshots.table_storage import TableStorage
 from conroi.table import Table
 from conroi.transaction import Isolation, Transaction, TransactionResult
 from conroi.verbs.create import DEFAULT_DATA_FORMAT, check_same_table
@@ -76,7 +76,7 @@ class Lake(LakeListing, LakeInserts, LakeScopes, LakeBranches, LakeUpkeep):
     """
 
     def __init__(
-        self, catalog: Catalog, manifest: TableFiles | None = None, *, pinned: LakeState | None = None
+        self, catalog: Catalog, manifest: TableStorage | None = None, *, pinned: LakeState | None = None
     ) -> None:
         self._catalog = catalog
         self._publisher = LakePublisher(catalog)
@@ -167,7 +167,7 @@ class Lake(LakeListing, LakeInserts, LakeScopes, LakeBranches, LakeUpkeep):
             row = self._catalog.row(object_id(name), self._catalog.known_state())
             return Table(table_files(self._catalog, row, self._publisher), self._catalog.snapshot(row))
 
-    def files_at(self, folder: str) -> TableFiles | None:
+    def files_at(self, folder: str) -> TableStorage | None:
         """The storage of the table in this folder of the lake; None if there is none."""
         for row in self._state().tables():
             if row.location is not None and table_of(row.location) == folder:
@@ -309,7 +309,7 @@ class Lake(LakeListing, LakeInserts, LakeScopes, LakeBranches, LakeUpkeep):
                 keep=keep,
             )
         self._refuse_pinned()
-        notes = Notes(message, author, idempotency_key, checked_texts(properties or {}))
+        notes = CommitMetadata(message, author, idempotency_key, checked_texts(properties or {}))
         checked_texts(notes.to_properties())
         transaction = Transaction(
             self._catalog, notes=notes, isolation=isolation, expect=expect, retries=retries, timeout=timeout
@@ -432,7 +432,7 @@ class Lake(LakeListing, LakeInserts, LakeScopes, LakeBranches, LakeUpkeep):
                 f"This is the lake as it was at version {self._pinned.version}; it can only be read.",
                 hint="Use the lake itself, as conroi.connect() gave it.",
             )
-        if isinstance(self._catalog.heads, FolderHeads):
+        if isinstance(self._catalog.heads, ReplicaStore):
             raise self._catalog.heads.read_only()
 
     def __reduce__(self) -> Reduced:

@@ -12,7 +12,7 @@ from conroi.catalog.lance_tags import LakeTags, protection_of
 from conroi.catalog.state import LakeState
 from conroi.errors import InvalidInputError, NotFoundError, UnsupportedError
 from conroi.inserts import locks_of
-from conroi.snapshots.table_storage import TableFiles
+from conroi.snapshots.table_storage import TableStorage
 from conroi.snapshots.tags import Tags
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class LakeBranches:
     """Branches and tags of a lake."""
 
     _catalog: Catalog
-    _manifest: TableFiles | None
+    _manifest: TableStorage | None
     _pinned: LakeState | None
 
     if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class LakeBranches:
         branched = self._branched()
         return self._opened(*branched.opened(branched.names.get(name)))
 
-    def _opened(self, catalog: Catalog, files: TableFiles, pinned: LakeState | None = None) -> Lake:
+    def _opened(self, catalog: Catalog, files: TableStorage, pinned: LakeState | None = None) -> Lake:
         from conroi.lake import Lake
 
         if catalog is not catalog.main and catalog.locks is None:

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any, cast
 from conroi.arguments import checked_calls
 from conroi.catalog.catalog import Catalog
 from conroi.catalog.names import object_id
-from conroi.catalog.publication import Order, Publishing
+from conroi.catalog.publication import Publishing, PublishRequest
 from conroi.catalog.rows import Row
-from conroi.catalog.state import SETTINGS, Notes
+from conroi.catalog.state import SETTINGS, CommitMetadata
 from conroi.data.incoming import is_one_shot, to_reader
 from conroi.data.remote_rows import from_elsewhere
 from conroi.errors import AlreadyExistsError
 from conroi.insertion import Insert, Remains, insert
 from conroi.inserts import InsertLock, LockInfo, Mode, locks_of
 from conroi.inserts.insert_locks import SETTING, checked_mode
-from conroi.snapshots.table_storage import TableFiles
+from conroi.snapshots.table_storage import TableStorage
 from conroi.table import Table
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class LakeInserts:
     """Inserts of a lake, and their locks."""
 
     _catalog: Catalog
-    _manifest: TableFiles | None
+    _manifest: TableStorage | None
 
     if TYPE_CHECKING:
 
@@ -121,4 +121,4 @@ class LakeInserts:
         state = self._catalog.state()
         row = state.rows.get(SETTINGS) or Row(SETTINGS, "settings")
         rows = {SETTINGS: row.with_notes({SETTING: mode})}
-        Publishing(self._catalog, Order(state, rows=rows, notes=Notes(f"locks: {mode}"))).run()
+        Publishing(self._catalog, PublishRequest(state, rows=rows, notes=CommitMetadata(f"locks: {mode}"))).run()

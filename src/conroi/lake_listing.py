@@ -12,9 +12,9 @@ from conroi.catalog.external_participant import make_final
 from conroi.catalog.folder_kinds import MANIFEST
 from conroi.catalog.folders import found_row, releasing
 from conroi.catalog.names import object_id, shown
-from conroi.catalog.publication import Order, Publishing
+from conroi.catalog.publication import Publishing, PublishRequest
 from conroi.catalog.rows import NAMESPACE, Row
-from conroi.catalog.state import LakeState, Notes
+from conroi.catalog.state import CommitMetadata, LakeState
 from conroi.errors import AlreadyExistsError, CorruptionError, InvalidInputError, NotFoundError
 from conroi.format.naming import check_relative_path
 from conroi.table import Table
@@ -130,5 +130,5 @@ class LakeListing:
 
     def _publish_rows(self, rows: Mapping[str, Row | None], message: str, base: LakeState) -> None:
         self._refuse_pinned()
-        order = Order(base, rows=rows, notes=Notes(message))
+        order = PublishRequest(base, rows=rows, notes=CommitMetadata(message))
         Publishing(self._catalog, order).run()

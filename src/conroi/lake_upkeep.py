@@ -10,7 +10,7 @@ from conroi.maintenance.collection import MIN_AGE
 from conroi.maintenance.expiry import KEEP, OLDER_THAN, live_leases
 from conroi.maintenance.reports import Collected, Duration, Expired, lease_seconds
 from conroi.snapshots.branch_storage import holder_of
-from conroi.snapshots.table_storage import TableFiles, expired
+from conroi.snapshots.table_storage import TableStorage, expired
 from conroi.storage.objects import Objects
 from conroi.versions.leases import Lease, LeaseInfo
 
@@ -25,7 +25,7 @@ class LakeUpkeep:
     """Retention and garbage collection of a lake."""
 
     _catalog: Catalog
-    _manifest: TableFiles | None
+    _manifest: TableStorage | None
 
     if TYPE_CHECKING:
 

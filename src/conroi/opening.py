@@ -28,7 +28,7 @@ from conroi.format.transaction import COMMIT_MESSAGE_PROPERTY, Transaction
 from conroi.history import find
 from conroi.lake import Lake, connect
 from conroi.snapshots.deletions import affected_rows
-from conroi.snapshots.table_storage import TableFiles
+from conroi.snapshots.table_storage import TableStorage
 from conroi.storage.base_paths import allow_bases as name_bases
 from conroi.storage.objects import open_objects
 from conroi.table import Table
@@ -55,7 +55,7 @@ def table_files(
     environment: Environment = SYSTEM,
     branch: str | None = None,
     allow_bases: Bases | None = None,
-) -> TableFiles:
+) -> TableStorage:
     """The storage of one table; of a table in a lake, through that lake."""
     lake = lake_around(
         uri,
@@ -81,8 +81,8 @@ def table_files(
         putter = LockedPut(commit_lock)
     if store is not None:
         records = open_records(store, storage_options)
-        return TableFiles(objects, ExternalVersions(objects, records, putter, environment), environment)
-    return TableFiles(objects, FolderVersions(objects, putter, environment), environment)
+        return TableStorage(objects, ExternalVersions(objects, records, putter, environment), environment)
+    return TableStorage(objects, FolderVersions(objects, putter, environment), environment)
 
 
 def _on_branch(lake: tuple[Lake, str] | None, branch: str, uri: Uri) -> tuple[Lake, str]:
@@ -161,7 +161,7 @@ def clone_target(
     commit_lock: CommitLock | None,
     put: Put,
     environment: Environment,
-) -> tuple[TableFiles, tuple[Lake, tuple[str, str]] | None]:
+) -> tuple[TableStorage, tuple[Lake, tuple[str, str]] | None]:
     """The location for a clone; in the folder of a lake also the lake, and how to register it."""
     found = lake_around(uri, store=store, storage_options=storage_options, durable=durable, environment=environment)
     if found is None:
@@ -187,7 +187,7 @@ def clone_target(
         )
     refuse_lake_commit(uri, commit_lock, put)
     objects = open_objects(uri, storage_options, durable=durable)
-    return TableFiles(objects, FolderVersions(objects, None, environment), environment), (lake, (name, folder))
+    return TableStorage(objects, FolderVersions(objects, None, environment), environment), (lake, (name, folder))
 
 
 def refuse_lake_commit(uri: Uri, commit_lock: CommitLock | None, put: Put) -> None:
@@ -331,7 +331,7 @@ def create_table(
 
 
 def _same_table(
-    files: TableFiles, schema_or_data: pa.Schema | Data, schema: pa.Schema | None, key: str | Sequence[str] | None
+    files: TableStorage, schema_or_data: pa.Schema | Data, schema: pa.Schema | None, key: str | Sequence[str] | None
 ) -> Table:
     found = Table(files, files.head())
     check_same_table(found.schema, found.key, schema_or_data, schema, key, table=files.root)
@@ -374,7 +374,7 @@ def commit(
             return commit_change(files, change, options)
 
 
-def _change_of(files: TableFiles, transaction: Transaction) -> Change:
+def _change_of(files: TableStorage, transaction: Transaction) -> Change:
     if not isinstance(transaction, Transaction):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidInputError(
             f"A transaction was expected, but this is a {type(transaction).__name__}.",

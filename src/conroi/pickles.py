@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from conroi.catalog.catalog import LakeTableFiles
-from conroi.catalog.manifest_store import ManifestHeads
-from conroi.catalog.replica_store import FolderHeads
+from conroi.catalog.catalog import LakeTableStorage
+from conroi.catalog.manifest_store import ManifestStore
+from conroi.catalog.replica_store import ReplicaStore
 from conroi.errors import UnsupportedError
 from conroi.format.naming import is_detached
 from conroi.inserts import locks_of
@@ -36,7 +36,7 @@ NOT_SECRET = {
 def reduced_lake(lake: Lake) -> Reduced:
     """How another process opens the lake, on its branch, and at its version if it stays at one."""
     catalog = lake.catalog
-    if not isinstance(catalog.heads, ManifestHeads | FolderHeads):
+    if not isinstance(catalog.heads, ManifestStore | ReplicaStore):
         raise _refused("A lake whose history is in a store", catalog.uri)
     if locks_of(catalog).has_address:
         raise _refused("A lake with the address of its insert locks", catalog.uri)
@@ -63,7 +63,7 @@ def reduced_table(table: Table) -> Reduced:
             table=table.name,
             hint="Pickle lake[name], or hand over table.to_arrow().",
         )
-    if isinstance(files, LakeTableFiles) and files.catalog is not None:
+    if isinstance(files, LakeTableStorage) and files.catalog is not None:
         from conroi.lake import Lake
 
         return _lake_table, (Lake(files.catalog), files.name, version)

@@ -18,7 +18,7 @@ from conroi.data.remote_rows import in_spark
 from conroi.data.rows import count_rows
 from conroi.data.scans import Scan
 from conroi.data.sql import Params, bound, expression
-from conroi.data.table_version import Pinned
+from conroi.data.table_version import TableVersion
 from conroi.display.grid import Listing, to_html
 from conroi.display.pages import table_facts, table_history_page, table_page
 from conroi.errors import InvalidInputError, about
@@ -29,7 +29,7 @@ from conroi.operations.fragment_reuse import unindexed
 from conroi.operations.indices import is_system
 from conroi.snapshots.branch_storage import holder_of
 from conroi.snapshots.snapshot import Snapshot
-from conroi.snapshots.table_storage import TableFiles, expired, version_in_use
+from conroi.snapshots.table_storage import TableStorage, expired, version_in_use
 from conroi.snapshots.tags import Tags
 from conroi.versions.leases import Lease
 
@@ -49,8 +49,8 @@ Columns = Sequence[str] | Mapping[str, str]
 class RowReader:
     """Reads of one version."""
 
-    _files: TableFiles
-    _pinned: Pinned
+    _files: TableStorage
+    _pinned: TableVersion
 
     if TYPE_CHECKING:
 
@@ -59,7 +59,7 @@ class RowReader:
         @property
         def name(self) -> str: ...
         @property
-        def _past(self) -> TableFiles: ...
+        def _past(self) -> TableStorage: ...
 
     # ------------------------------------------------------------------------- rows
 
@@ -290,8 +290,8 @@ def _expressions(columns: Mapping[str, str], table: str) -> dict[str, str]:
 class ReadableTable(RowReader):
     """One Lance table, pinned at one version."""
 
-    def __init__(self, files: TableFiles, snapshot: Snapshot, earlier: Pinned | None = None) -> None:
-        self._pinned = Pinned(files, snapshot, earlier)
+    def __init__(self, files: TableStorage, snapshot: Snapshot, earlier: TableVersion | None = None) -> None:
+        self._pinned = TableVersion(files, snapshot, earlier)
         self._files = self._pinned.files
 
     lease: Lease | None = None
@@ -365,14 +365,14 @@ class ReadableTable(RowReader):
         return {name: count_rows(known[number] for number in fragments) for name, fragments in lacking.items()}
 
     @property
-    def pinned(self) -> Pinned:
+    def pinned(self) -> TableVersion:
         """Internal interface for reads of this very version."""
         return self._pinned
 
     # ------------------------------------------------------------------------- the past
 
     @property
-    def _past(self) -> TableFiles:
+    def _past(self) -> TableStorage:
         """The storage with the versions visible here; inside a transaction those of its snapshot."""
         return self._files
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from conroi import history as past
 from conroi.arguments import checked_calls
-from conroi.commit.execution import How
+from conroi.commit.execution import WriteOptions
 from conroi.data.predicates import Predicate
 from conroi.data.scans import Base, Scan
 from conroi.data.sql import Params
-from conroi.data.table_version import Pinned
+from conroi.data.table_version import TableVersion
 from conroi.data.writer import Progress
 from conroi.environment import LONG_AGO, Moment
 from conroi.errors import ClosedError, ConroiError, InvalidInputError, NotFoundError, UnsupportedError, about
@@ -28,14 +28,14 @@ from conroi.maintenance.expiry import KEEP, OLDER_THAN
 from conroi.maintenance.reports import Collected, Duration, Expired
 from conroi.reader import Columns
 from conroi.snapshots.snapshot import Snapshot
-from conroi.snapshots.table_storage import TableFiles, version_in_use
+from conroi.snapshots.table_storage import TableStorage, version_in_use
 from conroi.snapshots.tags import Tags, TagsAtBeginning
 from conroi.storage.parallel import stays_in_process
 from conroi.table import Table
 from conroi.verbs import Appending
 from conroi.verbs.plan import Plan
 from conroi.verbs.update import Mode
-from conroi.versions.folder import Located, VersionStore
+from conroi.versions.folder import ManifestRef, VersionStore
 from conroi.versions.leases import Lease
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from conroi.versions.conditional_put import CommitLock, Put
 
 
-class Life:
+class TransactionState:
     """State of a transaction: open or ended, and how; shared with its tables."""
 
     def __init__(self, begin: str, began_ns: int) -> None:
@@ -86,21 +86,21 @@ class Life:
 class VersionsUpTo:
     """The versions of a table up to its base version: the history visible in a transaction's snapshot."""
 
-    def __init__(self, inner: VersionStore, version: int, newest: Callable[[], Located] | None) -> None:
+    def __init__(self, inner: VersionStore, version: int, newest: Callable[[], ManifestRef] | None) -> None:
         self._inner = inner
         self._version = version
         self._newest = newest
         """The location of the newest of them; None for a table that has none yet."""
 
-    def latest(self) -> Located | None:
+    def latest(self) -> ManifestRef | None:
         return None if self._newest is None else self._newest()
 
-    def locate(self, version: int) -> Located | None:
+    def locate(self, version: int) -> ManifestRef | None:
         if self._newest is None or version == self._version:
             return self.latest()
         return self._inner.locate(version) if version < self._version or is_detached(version) else None
 
-    def all(self) -> list[Located]:
+    def all(self) -> list[ManifestRef]:
         newest = self.latest()
         if newest is None:
             return []
@@ -109,13 +109,13 @@ class VersionsUpTo:
     def require_conditions(self, path: str, data: bytes) -> None:
         self._inner.require_conditions(path, data)
 
-    def put(self, version: int, naming: ManifestNaming, data: bytes) -> Located:  # noqa: ARG002
+    def put(self, version: int, naming: ManifestNaming, data: bytes) -> ManifestRef:  # noqa: ARG002
         raise AssertionError("nothing is put inside a transaction")
 
-    def confirm(self, located: Located, since: Moment) -> None:  # noqa: ARG002
+    def confirm(self, located: ManifestRef, since: Moment) -> None:  # noqa: ARG002
         raise AssertionError("nothing is put inside a transaction")
 
-    def saw(self, located: Located, at: Moment = LONG_AGO) -> None:
+    def saw(self, located: ManifestRef, at: Moment = LONG_AGO) -> None:
         """No-op: newer versions are not visible here."""
 
 
@@ -125,9 +125,9 @@ class Handle:
     def __init__(
         self,
         name: str,
-        files: TableFiles,
+        files: TableStorage,
         statements: Statements,
-        life: Life,
+        life: TransactionState,
         *,
         versions: VersionStore | None = None,
         must_fold: bool = False,
@@ -145,15 +145,15 @@ class Handle:
         """Whether anything but its columns was read."""
         self.is_version_read = False
         """Whether anything was read that a compaction or a new index changes as well."""
-        self._pinned_at: tuple[Snapshot, Pinned] | None = None
+        self._pinned_at: tuple[Snapshot, TableVersion] | None = None
         self._lock = threading.RLock()
 
-    def pinned(self) -> Pinned:
+    def pinned(self) -> TableVersion:
         """What the next statement sees."""
         with self._lock:
             current = self.statements.current
             if self._pinned_at is None or self._pinned_at[0] is not current:
-                self._pinned_at = (current, Pinned(self.files, current, private=self.statements.session))
+                self._pinned_at = (current, TableVersion(self.files, current, private=self.statements.session))
             return self._pinned_at[1]
 
     def stage(self, verb: Verb) -> Plan | None:
@@ -179,13 +179,13 @@ class Handle:
         """Context manager around reads: BaseVersionExpired if the base version was collected meanwhile."""
         return version_in_use(self.files.objects, self.statements.base, is_base=True)
 
-    def _pinned_for_append(self, statements: Statements) -> Pinned:
+    def _pinned_for_append(self, statements: Statements) -> TableVersion:
         """The columns that an append needs: those of the base, while only rows have changed."""
         if statements.base is None or not statements.has_fields_of_base:
             return self.pinned()
         pinned_at = self._pinned_at
         if pinned_at is None or pinned_at[0] is not statements.base:
-            pinned_at = self._pinned_at = (statements.base, Pinned(self.files, statements.base))
+            pinned_at = self._pinned_at = (statements.base, TableVersion(self.files, statements.base))
         return pinned_at[1]
 
     def _still_fits(self, before: Statements) -> bool:
@@ -219,7 +219,7 @@ class TableInTransaction(Table):
     _handle: Handle
 
     @property
-    def _past(self) -> TableFiles:
+    def _past(self) -> TableStorage:
         return self._handle.past
 
     @property
@@ -333,7 +333,7 @@ class TransactionTable(TableInTransaction):
         self._files = handle.files
 
     @property
-    def _pinned(self) -> Pinned:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def _pinned(self) -> TableVersion:  # pyright: ignore[reportIncompatibleVariableOverride]
         """What the next statement sees; counts as a read."""
         self._handle.life.check_open()
         self._handle.is_read = True
@@ -409,7 +409,7 @@ class TransactionTable(TableInTransaction):
         params: Params | None = None,
         mode: Mode = "auto",
         spark: SparkSession | None = None,
-        **how: Unpack[How],
+        **how: Unpack[WriteOptions],
     ) -> Table:
         """As Table.update(); here "auto" means "rows", which folds with other row changes into one Lance operation."""
         return super().update(values, where, params=params, mode="rows" if mode == "auto" else mode, spark=spark, **how)
@@ -435,7 +435,7 @@ class TransactionTable(TableInTransaction):
         """Internal interface of merges: any statement."""
         return self._planned(verb, {})[1]
 
-    def _planned(self, verb: Verb, how: How) -> tuple[Table, Plan | None]:
+    def _planned(self, verb: Verb, how: WriteOptions) -> tuple[Table, Plan | None]:
         self._handle.life.check_open()
         _check_how(how)
         with about(self.name):
@@ -455,7 +455,7 @@ class PastTable(TableInTransaction):
         self._handle = handle
         super().__init__(handle.files, snapshot)
 
-    def _planned(self, verb: Verb, how: How) -> tuple[Table, Plan | None]:  # noqa: ARG002
+    def _planned(self, verb: Verb, how: WriteOptions) -> tuple[Table, Plan | None]:  # noqa: ARG002
         raise InvalidInputError(
             f"Version {self.version} is a past version inside a transaction; it can only be read.",
             table=self.uri,
@@ -469,7 +469,7 @@ def _names_rows(columns: Columns | None, filter: Predicate | None) -> bool:
     return any("_rowid" in str(each) or "_rowaddr" in str(each) for each in said if each is not None)
 
 
-def _check_how(how: How) -> None:
+def _check_how(how: WriteOptions) -> None:
     refused = sorted(set(how) - {"strict"})
     if refused:
         raise InvalidInputError(
@@ -484,6 +484,6 @@ class _Strict:
     def __init__(self, verb: Verb) -> None:
         self._verb = verb
 
-    def __call__(self, at: Pinned) -> Plan | None:
+    def __call__(self, at: TableVersion) -> Plan | None:
         plan = self._verb(at)
         return None if plan is None else replace(plan, must_not_move=True)

@@ -11,14 +11,14 @@ from uuid import UUID
 
 from conroi import verbs
 from conroi.arguments import checked_calls
-from conroi.commit.execution import How, checked_texts, run
+from conroi.commit.execution import WriteOptions, checked_texts, run
 from conroi.commit.fairness import Turns
 from conroi.data.columns import Columns as NewValues
 from conroi.data.incoming import Data, Once
 from conroi.data.predicates import Predicate, find_rows
 from conroi.data.remote_rows import in_spark
 from conroi.data.sql import Params, bound, bound_values
-from conroi.data.table_version import Pinned
+from conroi.data.table_version import TableVersion
 from conroi.data.writer import Progress
 from conroi.errors import ConroiError, InvalidInputError, about
 from conroi.maintenance.auto_compaction import compact_after
@@ -66,10 +66,10 @@ class Table(ReadableTable):
     (3, [{'id': 1, 'amount': 5.0}])
     """
 
-    def _do(self, verb: Callable[[Pinned], Plan | None], how: How) -> Table:
+    def _do(self, verb: Callable[[TableVersion], Plan | None], how: WriteOptions) -> Table:
         return self._planned(verb, how)[0]
 
-    def _planned(self, verb: Callable[[Pinned], Plan | None], how: How) -> tuple[Table, Plan | None]:
+    def _planned(self, verb: Callable[[TableVersion], Plan | None], how: WriteOptions) -> tuple[Table, Plan | None]:
         def prepare(head: Snapshot) -> None:
             if isinstance(verb, Preparing):
                 verb.prepare(self._at_head(head))
@@ -80,12 +80,12 @@ class Table(ReadableTable):
                 compact_after(self._files, done.result)
         return Table(self._files, done.snapshot, self._pinned), done.work
 
-    def _at_head(self, head: Snapshot) -> Pinned:
+    def _at_head(self, head: Snapshot) -> TableVersion:
         """This handle, with its open resources, if it is pinned at the newest version."""
         is_contended = self._files.publisher is None and self._files.kept(Turns).is_contended()
         if head is self._pinned.snapshot and not is_contended:
             return self._pinned
-        return Pinned(self._files, head, self._pinned, is_contended=is_contended)
+        return TableVersion(self._files, head, self._pinned, is_contended=is_contended)
 
     def __reduce__(self) -> Reduced:
         """Pickle as an address and a version; the other process opens the table again, with credentials from its
@@ -189,7 +189,7 @@ class Table(ReadableTable):
         evolve_schema: bool = False,
         base: str | None = None,
         progress: Progress | None = None,
-        **how: Unpack[How],
+        **how: Unpack[WriteOptions],
     ) -> Table:
         """Append rows. With `evolve_schema` new columns are added, and types widened, in the same version.
 
@@ -222,7 +222,7 @@ class Table(ReadableTable):
         config: Mapping[str, str] | None = None,
         if_moved: IfMoved = "fail",
         progress: Progress | None = None,
-        **how: Unpack[How],
+        **how: Unpack[WriteOptions],
     ) -> Table:
         """Replace all rows, or those that match `where`; `config` changes the configuration in the same version.
 
@@ -239,7 +239,7 @@ class Table(ReadableTable):
                 hint="Leave out where, or call set_config() in the same transaction.",
             )
 
-        def verb(at: Pinned) -> Plan | None:
+        def verb(at: TableVersion) -> Plan | None:
             if where is None:
                 return verbs.overwrite(at, rows, config=settings, if_moved=if_moved, progress=progress)
             return verbs.overwrite_where(at, rows, where, if_moved=if_moved, progress=progress)
@@ -247,7 +247,12 @@ class Table(ReadableTable):
         return self._do(verb, how)
 
     def delete(
-        self, where: Predicate, *, params: Params | None = None, spark: SparkSession | None = None, **how: Unpack[How]
+        self,
+        where: Predicate,
+        *,
+        params: Params | None = None,
+        spark: SparkSession | None = None,
+        **how: Unpack[WriteOptions],
     ) -> Table:
         """Delete the rows that match the condition; with `spark`, executors search for them.
 
@@ -265,7 +270,7 @@ class Table(ReadableTable):
         params: Params | None = None,
         mode: Mode = "auto",
         spark: SparkSession | None = None,
-        **how: Unpack[How],
+        **how: Unpack[WriteOptions],
     ) -> Table:
         """Set columns by SQL expression, `{"v": "v + 1"}`, in the rows that match the condition.
 
@@ -298,7 +303,7 @@ class Table(ReadableTable):
         read_columns: Sequence[str] | None = None,
         progress: Progress | None = None,
         spark: SparkSession | None = None,
-        **how: Unpack[How],
+        **how: Unpack[WriteOptions],
     ) -> Table:
         """Add columns: by SQL `{"total": "price * n"}`, by a function over batches, or as pyarrow fields, all null.
 
@@ -310,15 +315,15 @@ class Table(ReadableTable):
             how,
         )
 
-    def drop_columns(self, columns: Sequence[str], **how: Unpack[How]) -> Table:
+    def drop_columns(self, columns: Sequence[str], **how: Unpack[WriteOptions]) -> Table:
         """Drop columns."""
         return self._do(lambda at: verbs.drop_columns(at, columns), how)
 
-    def rename_columns(self, names: Mapping[str, str], **how: Unpack[How]) -> Table:
+    def rename_columns(self, names: Mapping[str, str], **how: Unpack[WriteOptions]) -> Table:
         """Rename columns: `{"old": "new"}`."""
         return self._do(lambda at: verbs.rename_columns(at, names), how)
 
-    def alter_columns(self, changes: Mapping[str, ColumnChange], **how: Unpack[How]) -> Table:
+    def alter_columns(self, changes: Mapping[str, ColumnChange], **how: Unpack[WriteOptions]) -> Table:
         """Change columns: `{"v": {"type": pa.float64()}, "w": {"nullable": False}}`."""
         return self._do(lambda at: verbs.alter_columns(at, changes), how)
 
@@ -328,20 +333,20 @@ class Table(ReadableTable):
         *,
         fragments: Sequence[int] | None = None,
         progress: Progress | None = None,
-        **how: Unpack[How],
+        **how: Unpack[WriteOptions],
     ) -> Table:
         """Recompute whole columns, by SQL `{"v": "v * 2"}` or by a function over batches; optionally of some
         fragments.
         """
         return self._do(lambda at: verbs.replace_column_data(at, columns, fragments=fragments, progress=progress), how)
 
-    def declare_key(self, key: str | Sequence[str], **how: Unpack[How]) -> Table:
+    def declare_key(self, key: str | Sequence[str], **how: Unpack[WriteOptions]) -> Table:
         """Declare a primary key on existing columns, after checking that their values are unique."""
         return self._do(lambda at: verbs.declare_key(at, key), how)
 
     # ------------------------------------------------------------------------- settings
 
-    def set_config(self, values: Values, *, replace: bool = False, **how: Unpack[How]) -> Table:
+    def set_config(self, values: Values, *, replace: bool = False, **how: Unpack[WriteOptions]) -> Table:
         """Change the configuration; None deletes an entry, `replace` drops those not given."""
         return self._do(lambda at: verbs.set_config(at, values, replace=replace), how)
 
@@ -352,22 +357,24 @@ class Table(ReadableTable):
         schema: Values | None = None,
         fields: Mapping[str, Values] | None = None,
         replace: bool = False,
-        **how: Unpack[How],
+        **how: Unpack[WriteOptions],
     ) -> Table:
         """Change metadata of the table, its schema, or single columns; None deletes an entry."""
         return self._do(
             lambda at: verbs.set_metadata(at, table=table, schema=schema, fields=fields, replace=replace), how
         )
 
-    def add_base(self, path: str, *, name: str | None = None, is_table_root: bool = False, **how: Unpack[How]) -> Table:
+    def add_base(
+        self, path: str, *, name: str | None = None, is_table_root: bool = False, **how: Unpack[WriteOptions]
+    ) -> Table:
         """Add another storage location in which files of this table may be."""
         return self._do(lambda at: verbs.add_base(at, path, name=name, is_table_root=is_table_root), how)
 
-    def update_mem_wal_state(self, compacted: Mapping[str | UUID, int], **how: Unpack[How]) -> Table:
+    def update_mem_wal_state(self, compacted: Mapping[str | UUID, int], **how: Unpack[WriteOptions]) -> Table:
         """Record the progress of a write-ahead log: by the UUID of each shard, its newest generation."""
         return self._do(lambda at: verbs.update_mem_wal_state(at, compacted), how)
 
-    def reserve_fragments(self, count: int, **how: Unpack[How]) -> Table:
+    def reserve_fragments(self, count: int, **how: Unpack[WriteOptions]) -> Table:
         """Reserve fragment ids, for software that must know them before it commits."""
         return self._do(lambda at: verbs.reserve_fragments(at, count), how)
 
@@ -381,7 +388,7 @@ class Table(ReadableTable):
         name: str | None = None,
         replace: bool = False,
         options: Mapping[str, Any] | None = None,
-        **how: Unpack[How],
+        **how: Unpack[WriteOptions],
     ) -> Table:
         """Create an index on a column: scalar (BTREE, BITMAP, …), full text (INVERTED) or vector (IVF_PQ, …).
 
@@ -391,11 +398,11 @@ class Table(ReadableTable):
             lambda at: verbs.create_index(at, column, kind, name=name, replace=replace, **dict(options or {})), how
         )
 
-    def drop_index(self, name: str, **how: Unpack[How]) -> Table:
+    def drop_index(self, name: str, **how: Unpack[WriteOptions]) -> Table:
         """Drop an index."""
         return self._do(lambda at: verbs.drop_index(at, name), how)
 
-    def optimize_indices(self, names: Sequence[str] | None = None, **how: Unpack[How]) -> Table:
+    def optimize_indices(self, names: Sequence[str] | None = None, **how: Unpack[WriteOptions]) -> Table:
         """Extend indices to the rows that they do not cover yet (see `unindexed`): all, or those named.
 
         Scalar and text indices are rebuilt; vector indices get a segment for the missing rows.
@@ -412,7 +419,7 @@ class Table(ReadableTable):
         optimize_indices: bool = True,
         progress: Progress | None = None,
         spark: SparkSession | None = None,
-        **how: Unpack[How],
+        **how: Unpack[WriteOptions],
     ) -> Table:
         """Rewrite small fragments and fragments with deleted rows into full ones; with `sort_by`, all rows in that
         order.
@@ -433,7 +440,7 @@ class Table(ReadableTable):
             last = reserved._pinned.manifest.head.max_fragment_id  # noqa: SLF001 (a Table like ourselves)
             return range(last - count + 1, last + 1)
 
-        def verb(at: Pinned) -> Plan | None:
+        def verb(at: TableVersion) -> Plan | None:
             if sort_by is None:
                 return verbs.compact(at, options, reserve_ids, progress=progress, rewrite=rewrite)
             columns = [sort_by] if isinstance(sort_by, str) else list(sort_by)
@@ -454,7 +461,7 @@ class Table(ReadableTable):
         tag: str | None = None,
         as_of: datetime | str | None = None,
         if_moved: IfMoved = "fail",
-        **how: Unpack[How],
+        **how: Unpack[WriteOptions],
     ) -> Table:
         """Make a past version the newest again; the versions in between stay in the history."""
         target = self._find(version, tag, as_of)

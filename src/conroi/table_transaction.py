@@ -10,7 +10,7 @@ from conroi.arguments import checked_calls
 from conroi.commit.attribution import naming_the_winner
 from conroi.commit.change import Change, CommitOptions
 from conroi.commit.execution import COMMIT_RETRIES, checked_retries, checked_texts
-from conroi.commit.idempotency import IDEMPOTENCY, DoneBefore, OnceKey
+from conroi.commit.idempotency import IDEMPOTENCY, AlreadyCommitted, IdempotencyKey
 from conroi.commit.loop import commit
 from conroi.environment import moment
 from conroi.errors import ClosedError, about
@@ -19,8 +19,8 @@ from conroi.format.naming import is_detached
 from conroi.format.transaction import COMMIT_MESSAGE_PROPERTY
 from conroi.maintenance.auto_compaction import compact_after
 from conroi.snapshots.snapshot import Snapshot
-from conroi.snapshots.table_storage import TableFiles
-from conroi.staged_table import Handle, Life, TransactionTable, VersionsUpTo
+from conroi.snapshots.table_storage import TableStorage
+from conroi.staged_table import Handle, TransactionState, TransactionTable, VersionsUpTo
 from conroi.verbs.plan import all_of
 from conroi.versions.leases import Lease
 
@@ -56,7 +56,7 @@ class TableTransaction(TransactionTable):
 
     def __init__(
         self,
-        files: TableFiles,
+        files: TableStorage,
         base: Snapshot,
         *,
         message: str | None = None,
@@ -69,11 +69,11 @@ class TableTransaction(TransactionTable):
         self._properties = checked_texts({**(properties or {}), **notes})
         self._options = CommitOptions(retries=COMMIT_RETRIES if retries is None else checked_retries(retries))
         self._strict = strict
-        self._life = Life("table.begin()", files.environment.now_ns())
+        self._life = TransactionState("table.begin()", files.environment.now_ns())
         self._base = base
         self._begun_at = moment(files.environment)
         self._result: TableTransactionResult | None = None
-        self._once = None if idempotency_key is None else OnceKey(files, idempotency_key)
+        self._once = None if idempotency_key is None else IdempotencyKey(files, idempotency_key)
         # After the base was read: later commits are checked for conflicts when this one commits.
         self._earlier = None if self._once is None else self._once.done_at()
         self._life.is_done = self._earlier is not None
@@ -131,7 +131,7 @@ class TableTransaction(TransactionTable):
         try:
             with naming_the_winner(self._files, change.staged.operation.name):
                 done = commit(self._files, self._with_key(change), self._options)
-        except DoneBefore as earlier:
+        except AlreadyCommitted as earlier:
             return TableTransactionResult(earlier.version, was_done_before=True)
         if self._once is not None:
             self._once.landed(done.version)

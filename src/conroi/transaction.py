@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Literal
 import pyarrow as pa
 
 from conroi.arguments import checked_calls
-from conroi.catalog.catalog import Catalog, LakeTableFiles, table_files
+from conroi.catalog.catalog import Catalog, LakeTableStorage, table_files
 from conroi.catalog.folders import mark_created
 from conroi.catalog.names import known_id, object_id, parents, shown
-from conroi.catalog.participant import Wanted
+from conroi.catalog.participant import TableChange
 from conroi.catalog.preconditions import Expectation, ListingExpectation, TagsExpectation
-from conroi.catalog.publication import PATIENCE_S, RETRIES, LakePublisher, Order, Publishing
+from conroi.catalog.publication import PATIENCE_S, RETRIES, LakePublisher, Publishing, PublishRequest
 from conroi.catalog.renames import Named, Names
 from conroi.catalog.rows import Amendment, Row
-from conroi.catalog.state import Notes
+from conroi.catalog.state import CommitMetadata
 from conroi.catalog.store import Published
 from conroi.commit.change import Change
 from conroi.commit.execution import checked_retries, checked_texts
@@ -38,7 +38,7 @@ from conroi.maintenance.auto_compaction import compact_after
 from conroi.query import QueryParams, QueryResult, query
 from conroi.retry_policy import UNLIMITED, checked_timeout
 from conroi.snapshots.table_storage import version_in_use
-from conroi.staged_table import Handle, Life, TransactionTable, VersionsUpTo
+from conroi.staged_table import Handle, TransactionState, TransactionTable, VersionsUpTo
 from conroi.storage.parallel import stays_in_process
 from conroi.transaction_lower import LowerLayer
 from conroi.verbs.create import DEFAULT_DATA_FORMAT, check_same_table, create
@@ -90,7 +90,7 @@ class Transaction(LowerLayer):
         self,
         catalog: Catalog,
         *,
-        notes: Notes,
+        notes: CommitMetadata,
         isolation: Isolation = "snapshot",
         expect: Mapping[str, int] | None = None,
         retries: int | None = None,
@@ -104,7 +104,7 @@ class Transaction(LowerLayer):
         # What was written before it began counts as its work: collection may have gone over it since.
         self._begun_at = moment(catalog.environment) if begun_at is None else begun_at
         self._began_with = catalog.state()
-        self._life = Life("lake.begin()", catalog.environment.now_ns())
+        self._life = TransactionState("lake.begin()", catalog.environment.now_ns())
         self._base = self._began_with.seen_at(self._life.began_ns)
         """Its snapshot: a table that the lake has not pinned yet is read as of this time."""
         self._notes = notes
@@ -216,7 +216,7 @@ class Transaction(LowerLayer):
                 self._life.check_open()
                 return self._handles.setdefault(key, handle)
 
-    def _new_handle(self, name: str, row: Row, files: LakeTableFiles, statements: Statements) -> Handle:
+    def _new_handle(self, name: str, row: Row, files: LakeTableStorage, statements: Statements) -> Handle:
         base = statements.base
         newest = None if base is None else partial(self._catalog.located, row)
         versions = VersionsUpTo(self._catalog.folder_of(row), 0 if base is None else base.version, newest)
@@ -254,7 +254,7 @@ class Transaction(LowerLayer):
             return self[name]
         row = self.new_row(name)
 
-        def begun(files: LakeTableFiles) -> Change:
+        def begun(files: LakeTableStorage) -> Change:
             return create(
                 files,
                 schema_or_data,
@@ -426,7 +426,7 @@ class Transaction(LowerLayer):
             self._life.release()
         return self._result
 
-    def _publish(self, order: Order) -> TransactionResult:
+    def _publish(self, order: PublishRequest) -> TransactionResult:
         if self._earlier is not None:
             return _result_of(self._earlier)
         if not (order.tables or order.rows or order.amendments):
@@ -443,25 +443,25 @@ class Transaction(LowerLayer):
             rebased={shown(key): result.rebased_over for key, result in outcome.tables.items() if result.rebased_over},
         )
 
-    def _nothing_to_do(self, order: Order) -> TransactionResult:
+    def _nothing_to_do(self, order: PublishRequest) -> TransactionResult:
         """A read-only transaction: its preconditions are checked all the same."""
         publishing = Publishing(self._catalog, order)
         is_expecting = order.expects or order.tags or order.listing is not None
         publishing.check(self._catalog.state() if is_expecting else self._began_with)
         return TransactionResult(self._base.version)
 
-    def _order(self) -> Order:
-        tables: list[Wanted] = []
+    def _order(self) -> PublishRequest:
+        tables: list[TableChange] = []
         for key, handle in self._handles.items():
             with about(shown(key)), handle.using_base():
                 change = self._change(handle.close())
             named = self._names.require(key)
             if change is not None:
-                assert isinstance(handle.files, LakeTableFiles)
-                tables.append(Wanted(key, named.was, handle.files, change, named.row))
+                assert isinstance(handle.files, LakeTableStorage)
+                tables.append(TableChange(key, named.was, handle.files, change, named.row))
         names = frozenset(row.object_id for row in self._base.tables()) if self._is_listed else frozenset[str]()
         is_serializable = self._isolation == "serializable"
-        return Order(
+        return PublishRequest(
             base=self._began_with,
             tables=tables,
             rows={**self._names.rows({wanted.object_id for wanted in tables}), **self._own_rows},

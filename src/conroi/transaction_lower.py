@@ -8,17 +8,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from conroi.arguments import checked_calls
-from conroi.catalog.catalog import Catalog, LakeTableFiles, table_files
+from conroi.catalog.catalog import Catalog, LakeTableStorage, table_files
 from conroi.catalog.folders import mark_created, new_row
 from conroi.catalog.names import object_id, shown
 from conroi.catalog.publication import LakePublisher
 from conroi.catalog.renames import Names
 from conroi.catalog.rows import Amendment, Row
-from conroi.catalog.state import LakeState, Notes
+from conroi.catalog.state import CommitMetadata, LakeState
 from conroi.commit.change import Change
 from conroi.errors import about
 from conroi.folding import Statements
-from conroi.staged_table import Handle, Life
+from conroi.staged_table import Handle, TransactionState
 from conroi.verbs.plan import Plan
 
 
@@ -28,7 +28,7 @@ class LowerLayer:
 
     _catalog: Catalog
     _publisher: LakePublisher
-    _notes: Notes
+    _notes: CommitMetadata
     _names: Names
     _handles: dict[str, Handle]
     _amendments: list[Amendment]
@@ -36,12 +36,12 @@ class LowerLayer:
     _unchanged: dict[str, Row | None]
     _base: LakeState
     _lock: threading.RLock
-    _life: Life
+    _life: TransactionState
 
     if TYPE_CHECKING:
 
         def _handle(self, key: str) -> Handle: ...
-        def _new_handle(self, name: str, row: Row, files: LakeTableFiles, statements: Statements) -> Handle: ...
+        def _new_handle(self, name: str, row: Row, files: LakeTableStorage, statements: Statements) -> Handle: ...
         def _check_free(self, key: str) -> None: ...
 
     def amend(self, amendment: Amendment) -> None:
@@ -73,7 +73,7 @@ class LowerLayer:
             self._check_free(key)
         return new_row(self._catalog, key)
 
-    def begin_table(self, row: Row, begun: Callable[[LakeTableFiles], Change]) -> None:
+    def begin_table(self, row: Row, begun: Callable[[LakeTableStorage], Change]) -> None:
         """Create the table of such a row; `begun` says how it begins, and marks the folder before it writes."""
         files = table_files(self._catalog, row, self._publisher)
         name = shown(row.object_id)
@@ -84,7 +84,7 @@ class LowerLayer:
             self._names.add(row)
             self._handles[row.object_id] = self._new_handle(name, row, files, statements)
 
-    def bring_table(self, row: Row, plan: Callable[[LakeTableFiles], Plan]) -> None:
+    def bring_table(self, row: Row, plan: Callable[[LakeTableStorage], Plan]) -> None:
         """Internal interface of merges: create a table that another branch has; `plan` gives its first version."""
         self._life.check_open()
         files = table_files(self._catalog, row, self._publisher)

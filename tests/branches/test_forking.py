@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 import conroi
-from conroi.catalog.publication import Order, Publishing
+from conroi.catalog.publication import Publishing, PublishRequest
 from conroi.catalog.rows import TABLE, Row
-from conroi.catalog.state import Notes
+from conroi.catalog.state import CommitMetadata
 from conroi.format.manifest_file import decode_manifest_file
 from conroi.snapshots.pin import Pin
 from conroi.testing import CountingObjects, Meter, connect_through
@@ -130,7 +130,7 @@ def lake_of(uri: str, tables: int) -> conroi.Lake:
         )
         for n in range(tables)
     }
-    Publishing(lake.catalog, Order(lake.catalog.state(), rows=rows, notes=Notes("many"))).run()
+    Publishing(lake.catalog, PublishRequest(lake.catalog.state(), rows=rows, notes=CommitMetadata("many"))).run()
     return lake
 
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 import conroi
-from conroi.catalog.publication import Order, Publishing
-from conroi.catalog.state import Notes
+from conroi.catalog.publication import Publishing, PublishRequest
+from conroi.catalog.state import CommitMetadata
 from conroi.cli import main
 from conroi.errors import visible
 
@@ -30,7 +30,7 @@ def lake(tmp_path: Path) -> conroi.Lake:
     row = state.table("t")
     assert row is not None
     rows = {ODD: replace(row, object_id=ODD), "t": None}
-    Publishing(lake.catalog, Order(state, rows=rows, notes=Notes("rename", ESCAPE))).run()
+    Publishing(lake.catalog, PublishRequest(state, rows=rows, notes=CommitMetadata("rename", ESCAPE))).run()
     return conroi.connect(lake.uri)
 
 

@@ -15,7 +15,7 @@ import pytest
 import conroi
 from conroi import CommitStateUnknown, CorruptionError, StoreUnavailable
 from conroi.storage import cloud
-from conroi.storage.objects import NameTaken, Objects, open_objects
+from conroi.storage.objects import ObjectExists, Objects, open_objects
 from conroi.testing import FaultyObjects, Script, call_after, call_before, connect_through
 from tests.external.crashing import FINAL
 from tests.external.tables import faulty_table
@@ -27,7 +27,7 @@ PUT = ("put_if_absent", "_versions/*.manifest")
 
 
 def say_taken(request: object) -> None:
-    raise NameTaken(str(request))
+    raise ObjectExists(str(request))
 
 
 # ------------------------------------------------------------------------------ 409 on the wire
@@ -99,7 +99,7 @@ def test_a_name_that_stays_busy_is_no_name_that_is_taken(server: Server) -> None
 @pytest.mark.contract("T18")
 def test_a_name_that_is_taken_is_taken_at_once(server: Server) -> None:
     server.statuses = [412]
-    with pytest.raises(NameTaken):
+    with pytest.raises(ObjectExists):
         objects_on(server).put_if_absent("_versions/1.manifest", b"abc")
     assert server.asked == 1
 

@@ -16,7 +16,7 @@ from conroi.commit.conditional_put import RESENDS
 from conroi.format import lance_pb2 as pb
 from conroi.format.naming import ManifestNaming
 from conroi.snapshots.snapshot import Snapshot, load_transaction
-from conroi.storage.objects import NameTaken, Objects, open_objects
+from conroi.storage.objects import ObjectExists, Objects, open_objects
 from conroi.table import Table
 from conroi.testing import Fault, FaultyObjects, Request, Script, call_after, call_before, fail, lose_answer
 from conroi.verbs.create import create
@@ -307,4 +307,4 @@ def test_control_a_writer_that_does_not_know_its_own_version_doubles_the_rows(
 
 
 def _say_taken(request: object) -> None:
-    raise NameTaken(str(request))
+    raise ObjectExists(str(request))

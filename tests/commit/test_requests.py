@@ -17,7 +17,7 @@ from conroi.environment import SYSTEM, moment
 from conroi.format.naming import ManifestNaming
 from conroi.storage.objects import open_objects
 from conroi.testing import CountingObjects
-from conroi.versions.folder import FolderVersions, Located
+from conroi.versions.folder import FolderVersions, ManifestRef
 from tests.support.instruments import CloudLike, table_on
 
 pytestmark = pytest.mark.contract("W5")
@@ -142,7 +142,7 @@ def test_a_client_that_is_far_behind_finds_the_newest_version_with_few_requests(
 
     counting = counted(history, "cloud")
     objects = FolderVersions(counting)
-    objects.saw(Located(1, ManifestNaming.V2.path(1), ManifestNaming.V2), moment(SYSTEM))
+    objects.saw(ManifestRef(1, ManifestNaming.V2.path(1), ManifestNaming.V2), moment(SYSTEM))
     with counting.measure() as measured:
         found = objects.latest()
     assert found is not None

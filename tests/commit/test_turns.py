@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator
 import pytest
 
 from conroi import operations
-from conroi.commit.fairness import BATON_PATH, SLACK, WRITER_PROPERTY, Baton, Turns
+from conroi.commit.fairness import BATON_PATH, SLACK, WRITER_PROPERTY, PriorityToken, Turns
 from conroi.format.transaction import Transaction
 from conroi.operations import ReserveFragments
 from conroi.storage.objects import Objects, open_objects
@@ -87,7 +87,7 @@ def objects() -> Objects:
 
 
 def test_the_baton_is_asked_for_only_after_losses_and_given_back(objects: Objects) -> None:
-    baton = Baton(objects, SeededEnvironment(1), "a")
+    baton = PriorityToken(objects, SeededEnvironment(1), "a")
     baton.ask(2)
     assert objects.head(BATON_PATH) is None
     baton.ask(3)
@@ -97,7 +97,7 @@ def test_the_baton_is_asked_for_only_after_losses_and_given_back(objects: Object
 
 
 def test_one_baton_at_a_time(objects: Objects) -> None:
-    first, second = (Baton(objects, SeededEnvironment(1), name) for name in "ab")
+    first, second = (PriorityToken(objects, SeededEnvironment(1), name) for name in "ab")
     first.ask(3)
     second.ask(3)
     assert (first.is_mine, second.is_mine) == (True, False)
@@ -107,17 +107,17 @@ def test_one_baton_at_a_time(objects: Objects) -> None:
 
 def test_a_baton_that_stays_is_taken_away(objects: Objects) -> None:
     """Its holder was killed: the next waits for a while, then goes on and clears the way for all."""
-    Baton(objects, SeededEnvironment(1), "killed").ask(3)
+    PriorityToken(objects, SeededEnvironment(1), "killed").ask(3)
     environment = SeededEnvironment(2)
-    Baton(objects, environment, "next").give_way(0.01)
+    PriorityToken(objects, environment, "next").give_way(0.01)
     assert objects.head(BATON_PATH) is None
     assert 0.3 < environment.monotonic() < 1.0
 
 
 def test_who_must_do_long_work_again_is_waited_for_that_long(objects: Objects) -> None:
-    Baton(objects, SeededEnvironment(1), "slow").ask(3, needs_s=2.0)
+    PriorityToken(objects, SeededEnvironment(1), "slow").ask(3, needs_s=2.0)
     environment = SeededEnvironment(2)
-    Baton(objects, environment, "next").give_way(0.01)
+    PriorityToken(objects, environment, "next").give_way(0.01)
     assert 2.0 <= environment.monotonic() < 3.0
 
 
@@ -125,7 +125,7 @@ def test_who_must_do_long_work_again_is_waited_for_that_long(objects: Objects) -
 def test_a_baton_that_says_nonsense_does_not_hold_anybody_up_for_long(objects: Objects, content: bytes) -> None:
     objects.put(BATON_PATH, content)
     environment = SeededEnvironment(2)
-    Baton(objects, environment, "next").give_way(0.01)
+    PriorityToken(objects, environment, "next").give_way(0.01)
     assert environment.monotonic() < 6.0
 
 

@@ -14,7 +14,7 @@ from pyroaring import BitMap
 
 from conroi import operations as ops
 from conroi.conflicts.facts import Staged
-from conroi.conflicts.reason import Winner
+from conroi.conflicts.reason import ConcurrentCommit
 from conroi.conflicts.row_merge import VectorKey, vector_key
 from conroi.format import lance_pb2 as pb
 from conroi.format.manifest import Manifest
@@ -195,10 +195,10 @@ def staged(operation: ops.Operation, rows: Mapping[int, Iterable[int]] | None = 
     return Staged(operation, base(), affected, **flags)
 
 
-def winner(operation: ops.Operation, version: int = BASE_VERSION + 1, message: str | None = None) -> Winner:
+def winner(operation: ops.Operation, version: int = BASE_VERSION + 1, message: str | None = None) -> ConcurrentCommit:
     properties = {"__lance_commit_message": message} if message else {}
     made = ops.transaction(operation, read_version=BASE_VERSION, uuid=f"uuid-{version}", properties=properties)
-    return Winner(
+    return ConcurrentCommit(
         version, made, operation, timestamp_ns=1_700_000_000_000_000_000, writer="lance 14.0.2", message=message
     )
 

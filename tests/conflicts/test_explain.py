@@ -12,7 +12,7 @@ from conroi import operations as ops
 from conroi.conflicts.catalog import CATALOG
 from conroi.conflicts.matrix import MATRIX, OPERATIONS
 from conroi.conflicts.prechecks import PRECHECKS, SEVERAL
-from conroi.conflicts.reason import Reason, Winner
+from conroi.conflicts.reason import ConcurrentCommit, Reason
 from conroi.conflicts.rebase import Rebase
 from conroi.conflicts.rule import Outcome
 from conroi.format.manifest import Manifest
@@ -84,7 +84,7 @@ def test_long_lists_are_cut() -> None:
 
 def test_a_winner_without_name_time_or_message_is_still_told() -> None:
     made = ops.transaction(ops.Restore(version=1), read_version=5, uuid="u")
-    reason = Reason("table/restored", "Delete", "Restore", winner=Winner(6, made, ops.Restore(version=1)))
+    reason = Reason("table/restored", "Delete", "Restore", winner=ConcurrentCommit(6, made, ops.Restore(version=1)))
     assert reason.what_happened == "Version 6 of the table, committed first, restored an older version."
 
 
@@ -95,14 +95,14 @@ def test_a_winner_is_described_by_its_manifest_and_transaction() -> None:
     made = ops.transaction(
         ops.Restore(version=1), read_version=5, uuid="u", properties={"__lance_commit_message": "back"}
     )
-    found = Winner.of(base().changed(head=head), made, ops.of(made))
+    found = ConcurrentCommit.of(base().changed(head=head), made, ops.of(made))
     assert (found.version, found.timestamp_ns, found.writer, found.message) == (
         9,
         3_000_000_007,
         "lance 14.0.2",
         "back",
     )
-    bare = Winner.of(Manifest(b""), made, ops.of(made))
+    bare = ConcurrentCommit.of(Manifest(b""), made, ops.of(made))
     assert (bare.timestamp_ns, bare.writer) == (None, None)
 
 

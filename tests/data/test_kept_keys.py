@@ -13,7 +13,7 @@ import pytest
 import conroi
 from conroi.data import keys, stored
 from conroi.data.stored import wanted
-from conroi.data.table_version import Pinned
+from conroi.data.table_version import TableVersion
 from conroi.storage.cache import BoundedCache
 
 pytestmark = pytest.mark.contract("K1")
@@ -201,7 +201,7 @@ def test_an_upsert_that_is_done_again_writes_its_rows_once(root: str) -> None:
     verb_run = builder.run
 
     def run(verb: Any, how: Any) -> Any:
-        def meddled(pinned: Pinned) -> Any:
+        def meddled(pinned: TableVersion) -> Any:
             plan = verb(pinned)
             if not seen:
                 assert merged(other, numbers(3, 50, n=2)) == (1, 1)

@@ -14,7 +14,7 @@ import pytest
 
 import conroi
 from conroi.environment import SYSTEM
-from conroi.snapshots.table_storage import TableFiles
+from conroi.snapshots.table_storage import TableStorage
 from conroi.storage.objects import open_objects
 from conroi.table import Table
 from conroi.testing import Fault, FaultyObjects, FaultyRecords, Request, call_after, call_before
@@ -76,7 +76,7 @@ def run(job: Job) -> None:
     records = FaultyRecords(open_records(job.store, job.options), at_store)
     if job.is_creating:
         conroi.create_table(job.uri, [{"row": 2}], store=records)
-    files = TableFiles(objects, ExternalVersions(objects, records), SYSTEM)
+    files = TableStorage(objects, ExternalVersions(objects, records), SYSTEM)
     table = Table(files, files.head())
     if job.is_writing:
         table.append([{"row": 2}])

@@ -10,7 +10,7 @@ import lance
 
 import conroi
 from conroi.environment import SYSTEM
-from conroi.snapshots.table_storage import TableFiles
+from conroi.snapshots.table_storage import TableStorage
 from conroi.storage.objects import open_objects
 from conroi.table import Table
 from conroi.testing import Fault, FaultyObjects, FaultyRecords
@@ -40,7 +40,7 @@ def faulty_table(
 ) -> tuple[Table, FaultyObjects, FaultyRecords]:
     """The table, opened as it is; the faults begin with what is done next."""
     objects, records = FaultyObjects(open_objects(uri), []), FaultyRecords(open_records(store))
-    files = TableFiles(objects, ExternalVersions(objects, records), SYSTEM)
+    files = TableStorage(objects, ExternalVersions(objects, records), SYSTEM)
     table = Table(files, files.head())
     objects.plan, records.plan = FaultyObjects(objects, at_storage).plan, FaultyRecords(records, at_store).plan
     return table, objects, records

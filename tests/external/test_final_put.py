@@ -12,8 +12,8 @@ import pytest
 import conroi
 from conroi.environment import SYSTEM
 from conroi.errors import StoreError, StoreUnavailable
-from conroi.snapshots.table_storage import TableFiles
-from conroi.storage.objects import NameTaken, open_objects
+from conroi.snapshots.table_storage import TableStorage
+from conroi.storage.objects import ObjectExists, open_objects
 from conroi.testing.instruments import Request, WrappedObjects
 from conroi.versions.addresses import open_records
 from conroi.versions.external import ExternalVersions, FinalPut
@@ -38,7 +38,7 @@ class NoConditions(WrappedObjects):
 
 def opened(uri: str, store: str) -> tuple[conroi.Table, NoConditions]:
     objects = NoConditions(open_objects(uri))
-    files = TableFiles(objects, ExternalVersions(objects, open_records(store), None, SYSTEM), SYSTEM)
+    files = TableStorage(objects, ExternalVersions(objects, open_records(store), None, SYSTEM), SYSTEM)
     return conroi.Table(files, files.head()), objects
 
 
@@ -73,7 +73,7 @@ def test_writers_that_race_without_conditions_lose_nothing(tmp_path: Path) -> No
 def test_a_name_that_is_there_is_left_and_a_lost_answer_is_no_refusal(tmp_path: Path) -> None:
     objects = NoConditions(open_objects(str(tmp_path)))
     FinalPut().put_new(objects, "_versions/1.manifest", b"first")
-    with pytest.raises(NameTaken):
+    with pytest.raises(ObjectExists):
         FinalPut().put_new(objects, "_versions/1.manifest", b"second")
     assert objects.get("_versions/1.manifest") == b"first"
     objects.error = StoreUnavailable

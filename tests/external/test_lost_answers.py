@@ -10,7 +10,7 @@ import conroi
 from conroi.environment import SYSTEM
 from conroi.errors import CommitStateUnknown, StoreError, StoreUnavailable
 from conroi.history import find
-from conroi.snapshots.table_storage import TableFiles
+from conroi.snapshots.table_storage import TableStorage
 from conroi.storage.objects import open_objects
 from conroi.testing import Fault, FaultyObjects, Request, call_after, call_before, fail, lose_answer
 from conroi.versions.addresses import open_records
@@ -141,7 +141,7 @@ def test_a_reader_that_cannot_complete_a_version_refuses(uri: Path, store: str) 
 def reader(uri: Path, store: str, fault: Fault) -> conroi.Table:
     """A table opened at its first version, on storage with a fault."""
     objects = FaultyObjects(open_objects(uri), [fault])
-    files = TableFiles(objects, ExternalVersions(objects, open_records(store)), SYSTEM)
+    files = TableStorage(objects, ExternalVersions(objects, open_records(store)), SYSTEM)
     return conroi.Table(files, find(files, 1))
 
 

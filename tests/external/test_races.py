@@ -10,7 +10,7 @@ import pytest
 
 import conroi
 from conroi.environment import SYSTEM
-from conroi.snapshots.table_storage import TableFiles
+from conroi.snapshots.table_storage import TableStorage
 from conroi.storage.objects import Objects, open_objects
 from conroi.table import Table
 from conroi.testing import Fault, FaultyObjects, WrappedObjects, call_before
@@ -64,7 +64,7 @@ def append_by_threads(
 
     def work(number: int) -> list[int]:
         objects = IgnoresConditions(open_objects(uri))
-        files = TableFiles(objects, versions(objects), SYSTEM)
+        files = TableStorage(objects, versions(objects), SYSTEM)
         table, done = Table(files, files.head()), []
         for commit in range(commits):
             table = table.append([{"row": number * 100 + commit}], retries=1000)
@@ -96,7 +96,7 @@ def test_two_writers_that_meet_on_such_storage_both_land_only_under_a_store(
         objects = FaultyObjects(IgnoresConditions(open_objects(uri)), faults)
         records = None if store is None else open_records(store)
         versions = FolderVersions(objects) if records is None else ExternalVersions(objects, records)
-        files = TableFiles(objects, versions, SYSTEM)
+        files = TableStorage(objects, versions, SYSTEM)
         return Table(files, files.head())
 
     meeting = call_before(lambda _: writer().append([{"row": 2}]), "put*", "_versions/*.manifest*")

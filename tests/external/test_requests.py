@@ -10,7 +10,7 @@ import pytest
 
 import conroi
 from conroi.environment import SYSTEM
-from conroi.snapshots.table_storage import TableFiles
+from conroi.snapshots.table_storage import TableStorage
 from conroi.storage.objects import open_objects
 from conroi.storage.postgres import PostgresDatabase
 from conroi.table import Table
@@ -51,7 +51,7 @@ def on(folder: Path, store: str) -> tuple[Table, CountingObjects]:
     """A table on storage as far away as an object store, under a store."""
     conroi.create_table(folder, [{"row": 1}], store=store)
     counting = CountingObjects(SlowObjects(CloudLike(open_objects(folder)), LATENCY_S))
-    files = TableFiles(counting, ExternalVersions(counting, open_records(store)), SYSTEM)
+    files = TableStorage(counting, ExternalVersions(counting, open_records(store)), SYSTEM)
     return Table(files, files.head()), counting
 
 
@@ -90,7 +90,7 @@ def test_through_sqlite_the_requests_are_the_same(tmp_path: Path) -> None:
         CountingObjects(CloudLike(open_objects(tmp_path / "t.lance"))),
         FaultyRecords(open_records(store)),
     )
-    files = TableFiles(counting, ExternalVersions(counting, records), SYSTEM)
+    files = TableStorage(counting, ExternalVersions(counting, records), SYSTEM)
     table = Table(files, files.head()).append([{"row": 2}])
     records.requests.clear()
     with counting.measure() as measured:

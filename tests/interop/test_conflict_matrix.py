@@ -16,7 +16,7 @@ from pyroaring import BitMap
 
 from conroi import operations as ops
 from conroi.conflicts.facts import Staged
-from conroi.conflicts.reason import COMPATIBLE, Reason, Verdict, Winner
+from conroi.conflicts.reason import COMPATIBLE, ConcurrentCommit, Reason, Verdict
 from conroi.conflicts.rebase import Rebase
 from conroi.conflicts.row_merge import Merged, vector_key
 from conroi.conflicts.rule import Outcome
@@ -109,7 +109,7 @@ def we_say(arena: Arena, mine: str, root: str, theirs: Version) -> Merged:
     case = arena.prepared.cases[mine]
     rows = None if case.rows is None else {number: BitMap(offsets) for number, offsets in case.rows.items()}
     operation = ops.of(arena.alone[mine].transaction)
-    winner = Winner.of(theirs.manifest, theirs.transaction, ops.of(theirs.transaction))
+    winner = ConcurrentCommit.of(theirs.manifest, theirs.transaction, ops.of(theirs.transaction))
     rebase = Rebase(Staged(operation, arena.base.manifest, rows)).over(winner)
     needed = rebase.needs(theirs.manifest) if rebase.verdict.outcome.lands else ()
     return rebase.merge(theirs.manifest, {vector_key(state): read_vector(root, state) for state in needed})

@@ -17,7 +17,7 @@ from pyroaring import BitMap
 
 from conroi import operations as ops
 from conroi.conflicts.facts import Staged
-from conroi.conflicts.reason import Winner
+from conroi.conflicts.reason import ConcurrentCommit
 from conroi.conflicts.rebase import Rebase
 from conroi.conflicts.row_merge import vector_key
 from conroi.conflicts.rule import Outcome
@@ -48,7 +48,7 @@ class Arena:
     def rebased(self, mine: ops.Operation, *, rewrite_keeps_order: bool = False) -> tuple[Outcome, Manifest]:
         """The answer, and the manifest that we would commit."""
         newer = [v for number, v in versions_of(self.root).items() if number > self.base.version]
-        winners = [Winner.of(v.manifest, v.transaction, ops.of(v.transaction)) for v in newer]
+        winners = [ConcurrentCommit.of(v.manifest, v.transaction, ops.of(v.transaction)) for v in newer]
         rebase = Rebase(Staged(mine, self.base, rewrite_keeps_order=rewrite_keeps_order)).over_all(winners)
         head = newer[-1].manifest
         merged = rebase.merge(head, {vector_key(f): read_vector(self.root, f) for f in rebase.needs(head)})

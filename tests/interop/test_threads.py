@@ -14,7 +14,7 @@ import pytest
 
 import conroi
 from conroi.environment import SYSTEM
-from conroi.snapshots.table_storage import TableFiles
+from conroi.snapshots.table_storage import TableStorage
 from conroi.storage.objects import open_objects
 from conroi.testing import FaultyObjects, call_before
 from conroi.versions.conditional_put import LockedPut
@@ -121,7 +121,7 @@ def test_writers_whose_lock_locks_nothing_do_lose_rows(tmp_path: Path) -> None:
     wait = call_before(lambda _: both_looked.wait(60) and None, "put", "_versions/*.manifest", times=2)
     objects = FaultyObjects(open_objects(tmp_path / "table"), [wait])
     versions = FolderVersions(objects, LockedPut(lambda _: contextlib.nullcontext()))
-    files = TableFiles(objects, versions, SYSTEM)
+    files = TableStorage(objects, versions, SYSTEM)
     table = conroi.Table(files, files.head())
     together(lambda: table.append(batch(0, 0)) and None, lambda: table.append(batch(1, 0)) and None)
     found = lance.dataset(str(tmp_path / "table"))

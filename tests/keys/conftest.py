@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from conroi.data.table_version import Pinned
+from conroi.data.table_version import TableVersion
 from conroi.merge.verb import Merging
 from conroi.verbs.key_check import KeyGuard
 
@@ -23,7 +23,7 @@ def executions(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     versions: list[int] = []
     work = Merging.__call__
 
-    def counted(self: Merging, pinned: Pinned) -> object:
+    def counted(self: Merging, pinned: TableVersion) -> object:
         versions.append(pinned.version)
         return work(self, pinned)
 

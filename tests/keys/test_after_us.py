@@ -15,7 +15,7 @@ import pytest
 
 import conroi
 from conroi import DuplicateKeyError
-from conroi.data.table_version import Pinned
+from conroi.data.table_version import TableVersion
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import fields_by_path
 from conroi.format.keyfilter import bloom_filter
@@ -36,7 +36,7 @@ from tests.keys.tables import (
 pytestmark = pytest.mark.contract("K3")
 
 
-def filter_as_pylance_writes_it(pinned: Pinned, change: RowChange) -> pb.KeyExistenceFilter:
+def filter_as_pylance_writes_it(pinned: TableVersion, change: RowChange) -> pb.KeyExistenceFilter:
     """Of types that pylance skips, an empty one."""
     return bloom_filter([fields_by_path(pinned.manifest.fields)["id"].id], [change.inserted_rows(["id"])["id"]])
 

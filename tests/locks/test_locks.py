@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 import conroi
-from conroi.catalog.publication import Order, Publishing
+from conroi.catalog.publication import Publishing, PublishRequest
 from conroi.inserts import Mode
 from conroi.inserts.insert_locks import locks_of, new_lock_id
 from conroi.stores import postgres_lock
@@ -52,7 +52,7 @@ def overwrite(uri: str, meet: Meet) -> int:
     lake = conroi.connect(uri)
     row, mine = row_of(lake, "old"), new_lock_id(lake.catalog.environment)
     meet()
-    Publishing(lake.catalog, Order(lake.catalog.state(), rows={"old": row.with_lock(mine)})).run()
+    Publishing(lake.catalog, PublishRequest(lake.catalog.state(), rows={"old": row.with_lock(mine)})).run()
     return mine
 
 

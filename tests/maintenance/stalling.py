@@ -10,7 +10,7 @@ from typing import Any
 
 import conroi
 from conroi.environment import SYSTEM
-from conroi.snapshots.table_storage import TableFiles
+from conroi.snapshots.table_storage import TableStorage
 from conroi.storage.objects import Objects, open_objects
 from conroi.table import Table
 from conroi.testing import FaultyObjects, Script, call_after, call_before, connect_through
@@ -33,7 +33,7 @@ def stopping(*, after: bool = False) -> Script:
 
 def table_at(uri: str, plan: Script) -> Table:
     objects = FaultyObjects(open_objects(uri), plan)
-    files = TableFiles(objects, FolderVersions(objects), SYSTEM)
+    files = TableStorage(objects, FolderVersions(objects), SYSTEM)
     return Table(files, files.head())
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import conroi
-from conroi.data.table_version import Pinned
+from conroi.data.table_version import TableVersion
 from conroi.storage.objects import Objects
 from conroi.testing import FaultyObjects, Request, call_before, connect_through, fail
 from conroi.verbs import update
@@ -167,7 +167,7 @@ def test_a_verb_whose_version_is_collected_is_done_again(tmp_path: Path) -> None
     table = conroi.open_table(str(tmp_path / "t"))
     done: list[int] = []
 
-    def verb(at: Pinned) -> Plan | None:
+    def verb(at: TableVersion) -> Plan | None:
         done.append(at.version)
         if len(done) == 1:
             other = conroi.open_table(table.uri)

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import conroi
-from conroi.catalog.publication import Order, Publishing
+from conroi.catalog.publication import Publishing, PublishRequest
 from conroi.catalog.rows import TABLE, Row
-from conroi.catalog.state import Notes
+from conroi.catalog.state import CommitMetadata
 from conroi.storage.objects import Objects
 from conroi.testing import Measurement, Meter, connect_through
 from tests.maintenance.aging import make_older
@@ -28,9 +28,9 @@ def lake_of(folder: Path, *, tables: int, versions: int) -> conroi.Lake:
         f"listed_{number:05d}": Row(f"listed_{number:05d}", TABLE, f"listed_{number:05d}.lance")
         for number in range(tables)
     }
-    Publishing(lake.catalog, Order(lake.catalog.state(), rows=rows, notes=Notes("many tables"))).run()
+    Publishing(lake.catalog, PublishRequest(lake.catalog.state(), rows=rows, notes=CommitMetadata("many tables"))).run()
     while lake.version < versions:
-        Publishing(lake.catalog, Order(lake.catalog.known_state(), notes=Notes("nothing new"))).run()
+        Publishing(lake.catalog, PublishRequest(lake.catalog.known_state(), notes=CommitMetadata("nothing new"))).run()
     return lake
 
 

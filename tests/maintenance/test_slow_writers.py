@@ -15,7 +15,7 @@ import lance
 import pytest
 
 import conroi
-from conroi.snapshots.table_storage import TableFiles
+from conroi.snapshots.table_storage import TableStorage
 from conroi.storage.objects import open_objects
 from conroi.table import Table
 from conroi.testing import FaultyObjects, Gate, SeededEnvironment, call_before, connect_through
@@ -40,7 +40,7 @@ def test_a_quick_writer_asks_for_nothing_more(table: conroi.Table) -> None:
     from conroi.testing import CountingObjects
 
     counting = CountingObjects(open_objects(table.uri))
-    files = TableFiles(counting, FolderVersions(counting), SeededEnvironment(1))
+    files = TableStorage(counting, FolderVersions(counting), SeededEnvironment(1))
     there = Table(files, files.head())
     there = there.append([{"n": 6}])
     with counting.measure() as measured:
@@ -137,7 +137,7 @@ def standing() -> Iterator[Callable[[Callable[[], object]], tuple[Gate, Callable
 def table_behind(uri: str, gate: Gate, world: World) -> Table:
     faults = [call_before(gate, "put_if_absent", "_versions/*")]
     objects = FaultyObjects(open_objects(uri), faults)
-    files = TableFiles(objects, FolderVersions(objects, environment=world), world)
+    files = TableStorage(objects, FolderVersions(objects, environment=world), world)
     return Table(files, files.head())
 
 

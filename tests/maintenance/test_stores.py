@@ -66,7 +66,7 @@ def test_a_lake_wherever_its_history_is(connect: Connect, monkeypatch: pytest.Mo
     make_older(lake.uri, hours=24 * 30)
     if lake.catalog.manifest is None:  # a database has its own times
         later = lake.catalog.environment.now_ns() + 30 * 86_400 * 1_000_000_000
-        monkeypatch.setattr("conroi.catalog.sql_store.SqlHeads.now_ns", lambda *_: later)
+        monkeypatch.setattr("conroi.catalog.sql_store.SqlStore.now_ns", lambda *_: later)
     newest = lake.version
     report = lake.expire(keep=2, dry_run=False)
     assert report.kept == (newest - 1, newest)
@@ -105,14 +105,14 @@ def test_on_an_object_store(seaweedfs: S3Server, hurried: None) -> None:
 def test_the_requests_of_a_collection_follow_what_there_is(table: conroi.Table) -> None:
     """Listings, one read for each manifest, and deletions by the thousand."""
     from conroi.environment import SYSTEM
-    from conroi.snapshots.table_storage import TableFiles
+    from conroi.snapshots.table_storage import TableStorage
     from conroi.table import Table
     from conroi.versions.folder import FolderVersions
 
     table = table.compact()
     make_older(table.uri, hours=24 * 30)
     counting = CountingObjects(open_objects(table.uri))
-    files = TableFiles(counting, FolderVersions(counting), SYSTEM)
+    files = TableStorage(counting, FolderVersions(counting), SYSTEM)
     there = Table(files, files.head())
     with counting.measure() as expiring:
         assert len(there.expire(keep=1, dry_run=False).removed) == 5

@@ -14,7 +14,7 @@ from multiprocessing.context import ForkServerProcess
 import lance
 
 import conroi
-from conroi.catalog.participant import Part
+from conroi.catalog.participant import Participant
 from conroi.catalog.sql_tables import LakeTables
 from conroi.storage.objects import Objects
 from conroi.testing import FaultyObjects, NthRequest, call_before, connect_through, die
@@ -102,12 +102,12 @@ def run(job: Job) -> None:
 
 
 def _put_final_names_first() -> None:
-    honest = Part.tasks
+    honest = Participant.tasks
 
-    def tasks(part: Part) -> list[object]:
+    def tasks(part: Participant) -> list[object]:
         return [*honest(part), part.finalize]
 
-    Part.tasks = tasks  # pyright: ignore[reportAttributeAccessIssue]
+    Participant.tasks = tasks  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def start(job: Job) -> ForkServerProcess:

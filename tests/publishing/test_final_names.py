@@ -143,12 +143,12 @@ def test_a_reader_that_saw_the_staged_name_finds_the_final_one(tmp_path: Path) -
 def test_control_without_finishing_what_came_before_there_is_a_hole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from conroi.catalog.participant import Part
+    from conroi.catalog.participant import Participant
 
     lake = lake_with(tmp_path / "lake", "t", "u")
     path = str(tmp_path / "lake" / "t.lance")
     dead_after_publishing(lake.uri, 1)
-    monkeypatch.setattr(Part, "_finalize_before", nothing)
+    monkeypatch.setattr(Participant, "_finalize_before", nothing)
     monkeypatch.setattr("conroi.catalog.catalog.finalize", nothing)
     conroi.connect(lake.uri)["t"].append([{"n": 2}])
     finals = [name for name in manifests(path) if name.endswith(".manifest")]

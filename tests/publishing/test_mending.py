@@ -209,10 +209,10 @@ def test_who_writes_by_path_while_it_is_mended_is_brought_in_too(tmp_path: Path)
 def test_control_a_publication_in_spite_of_the_fork_loses_what_was_written_by_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from conroi.catalog.participant import Part
+    from conroi.catalog.participant import Participant
 
     lake, path = forked(tmp_path / "lake", append(20), append(30))
-    monkeypatch.setattr(Part, "_finalize_before", nothing)
+    monkeypatch.setattr(Participant, "_finalize_before", nothing)
     lake["t"].append([{"n": 50, "m": 0}])
     assert 30 not in rows_by_path(path)
 

@@ -9,11 +9,11 @@ import lance
 import pytest
 
 from conroi.catalog.manifest_rows import SCHEMA
-from conroi.catalog.manifest_store import ManifestHeads
+from conroi.catalog.manifest_store import ManifestStore
 from conroi.catalog.opening import manifest_files, open_catalog
 from conroi.catalog.rows import TABLE, Row
-from conroi.catalog.state import Changes, LakeState, Notes
-from conroi.catalog.store import Heads
+from conroi.catalog.state import Changes, CommitMetadata, LakeState
+from conroi.catalog.store import CatalogStore
 from conroi.environment import SYSTEM
 from conroi.format.naming import ManifestNaming
 from conroi.storage.objects import open_objects
@@ -25,12 +25,12 @@ pytestmark = pytest.mark.contract("P8", "M5")
 NAMES = [f"t{number:03}" for number in range(300)]
 
 
-def new_heads(uri: str) -> ManifestHeads:
-    return ManifestHeads(manifest_files(open_objects(uri), None, durable=False, environment=SYSTEM))
+def new_heads(uri: str) -> ManifestStore:
+    return ManifestStore(manifest_files(open_objects(uri), None, durable=False, environment=SYSTEM))
 
 
-def publish(heads: Heads, state: LakeState, changes: Changes) -> LakeState:
-    attempt = heads.build(state, changes, Notes(), str(SYSTEM.new_uuid()))
+def publish(heads: CatalogStore, state: LakeState, changes: Changes) -> LakeState:
+    attempt = heads.build(state, changes, CommitMetadata(), str(SYSTEM.new_uuid()))
     for task in attempt.tasks:
         task()
     published = attempt.put()

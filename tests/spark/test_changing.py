@@ -17,7 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import conroi
-from conroi.data.table_version import Pinned
+from conroi.data.table_version import TableVersion
 from conroi.spark import fragment_jobs
 from conroi.spark.fragment_jobs import Each
 from conroi.spark.results import Answer
@@ -91,7 +91,7 @@ class Noting:
     def asked(self) -> Hashable:
         return self.task.asked
 
-    def do(self, pinned: Pinned, ids: Sequence[int]) -> Answer:
+    def do(self, pinned: TableVersion, ids: Sequence[int]) -> Answer:
         context = TaskContext.get()
         assert context is not None
         (Path(self.folder) / f"{context.stageId()}-{context.partitionId()}-{context.attemptNumber()}").touch()

@@ -138,7 +138,7 @@ def test_the_given_environment_is_used() -> None:
 
 
 def test_control_the_systems_environment_is_noticed() -> None:
-    assert uses_system(Module.parse("conroi.example", "def f(objects):\n    return TableFiles(objects, SYSTEM)"))
+    assert uses_system(Module.parse("conroi.example", "def f(objects):\n    return TableStorage(objects, SYSTEM)"))
     assert not uses_system(
         Module.parse("conroi.example", "def f(objects, environment=SYSTEM):\n    return environment")
     )

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import conroi
-from conroi.commit.execution import How
+from conroi.commit.execution import WriteOptions
 from conroi.conflicts.catalog import CATALOG
 from tests.calls.surface import make
 
@@ -44,7 +44,7 @@ def surface() -> Iterator[str]:
         kinds: set[type] = {type(each) for each in make(Path(folder)).objects.values() if not inspect.ismodule(each)}
         for kind in sorted(kinds, key=lambda kind: (kind.__name__, kind.__module__)):
             yield from _members(kind.__name__, kind)
-    yield f"keywords of verbs: {' '.join(sorted(How.__annotations__))}"
+    yield f"keywords of verbs: {' '.join(sorted(WriteOptions.__annotations__))}"
     yield from (f"rule {name}" for name in sorted(CATALOG))
     kinds_of_findings = importlib.import_module("conroi.doctor.kinds").KINDS
     yield from (f"finding {name} {kind.severity}" for name, kind in sorted(kinds_of_findings.items()))

@@ -12,7 +12,7 @@ import pytest
 
 from conroi.errors import ConroiError, InvalidInputError, NotFoundError, StoreError, StoreUnavailable
 from conroi.storage.cloud import CloudObjects
-from conroi.storage.objects import NameTaken, Objects, open_objects
+from conroi.storage.objects import ObjectExists, Objects, open_objects
 from tests.support.answering import always_answering, never_answering
 from tests.support.servers import SECRET_KEY, S3Server, free_ports
 
@@ -90,7 +90,7 @@ def test_what_the_server_calls_it_is_in_the_message() -> None:
 @pytest.mark.parametrize(("status", "body"), [(412, b""), (409, b"<Error><Code>BlobAlreadyExists</Code></Error>")])
 def test_both_ways_to_say_that_a_name_is_taken_are_understood(status: int, body: bytes) -> None:
     """S3 and Google say 412; Azure says 409, and names the reason."""
-    with always_answering(status, body) as server, pytest.raises(NameTaken):
+    with always_answering(status, body) as server, pytest.raises(ObjectExists):
         at(server.endpoint).put_if_absent("a", b"x")
 
 

@@ -19,7 +19,7 @@ from conroi.environment import LONG_AGO
 from conroi.errors import InvalidInputError, StoreUnavailable, TooMuchContention
 from conroi.locks.dynamodb import DynamoLock
 from conroi.locks.postgres import PostgresLock
-from conroi.storage.objects import NameTaken, open_objects
+from conroi.storage.objects import ObjectExists, open_objects
 from conroi.stores import dynamodb_lock, postgres_lock
 from conroi.testing import FaultyObjects, call_after
 from conroi.versions.conditional_put import LockedPut
@@ -139,7 +139,7 @@ def test_a_version_that_is_there_is_a_conflict_and_the_lock_is_released(
     objects, lock = open_objects(tmp_path / "t.lance"), new_lock(address, name, timeout_s=1)
     LockedPut(lock).put_new(objects, "_versions/1.manifest", b"first")
     for _ in range(2):
-        with pytest.raises(NameTaken):
+        with pytest.raises(ObjectExists):
             LockedPut(lock).put_new(objects, "_versions/1.manifest", b"second")
     assert objects.get("_versions/1.manifest") == b"first"
 

@@ -14,7 +14,7 @@ import pytest
 
 from conroi.errors import InvalidInputError, NotFoundError, StoreError, StoreUnavailable
 from conroi.storage import local_folders
-from conroi.storage.objects import NameTaken, Objects, open_objects
+from conroi.storage.objects import ObjectExists, Objects, open_objects
 
 Events = list[tuple[str, str]]
 
@@ -106,7 +106,7 @@ def test_nothing_temporary_is_left_behind(tmp_path: Path) -> None:
     objects = open_objects(tmp_path)
     objects.put("f/a", b"x")
     for attempt in (objects.put_if_absent, lambda path, _: objects.copy_if_absent("f/a", path)):
-        with pytest.raises(NameTaken):
+        with pytest.raises(ObjectExists):
             attempt("f/a", b"y")
     assert os.listdir(tmp_path / "f") == ["a"]
 
@@ -126,10 +126,10 @@ def test_a_disk_without_links_renames_without_replacing(tmp_path: Path, monkeypa
     monkeypatch.setattr(os, "link", no_links)
     objects = open_objects(tmp_path)
     objects.put_if_absent("f/a", b"first")
-    with pytest.raises(NameTaken):
+    with pytest.raises(ObjectExists):
         objects.put_if_absent("f/a", b"second")
     objects.put("f/b", b"staged")
-    with pytest.raises(NameTaken):
+    with pytest.raises(ObjectExists):
         objects.rename_if_absent("f/b", "f/a")
     assert (objects.get("f/a"), objects.get("f/b")) == (b"first", b"staged")
     objects.rename_if_absent("f/b", "f/c")
@@ -157,7 +157,7 @@ def test_a_link_whose_answer_was_lost_is_still_ours(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(os, "link", link_twice)
     objects = open_objects(tmp_path)
     objects.put_if_absent("f/a", b"mine")
-    with pytest.raises(NameTaken):
+    with pytest.raises(ObjectExists):
         objects.put_if_absent("f/a", b"other")
     assert objects.get("f/a") == b"mine"
 

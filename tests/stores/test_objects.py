@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from conroi.errors import InvalidInputError, NotFoundError
-from conroi.storage.objects import NameTaken, Objects
+from conroi.storage.objects import ObjectExists, Objects
 
 
 def test_what_is_put_is_read_back(objects: Objects) -> None:
@@ -74,7 +74,7 @@ def test_head_tells_size_and_time_or_none(objects: Objects) -> None:
 
 def test_a_name_can_be_created_once(objects: Objects) -> None:
     objects.put_if_absent("_versions/1.manifest", b"first")
-    with pytest.raises(NameTaken) as caught:
+    with pytest.raises(ObjectExists) as caught:
         objects.put_if_absent("_versions/1.manifest", b"second")
     assert caught.value.path == "_versions/1.manifest"
     assert objects.get("_versions/1.manifest") == b"first"
@@ -87,7 +87,7 @@ def test_of_eight_threads_one_creates_the_name(objects: Objects) -> None:
         start.wait(30)
         try:
             objects.put_if_absent("_versions/1.manifest", b"%d" % number)
-        except NameTaken:
+        except ObjectExists:
             return False
         return True
 
@@ -107,7 +107,7 @@ def test_rename_moves_the_file(objects: Objects) -> None:
 def test_rename_to_a_taken_name_changes_nothing(objects: Objects) -> None:
     objects.put("staged", b"mine")
     objects.put("final", b"theirs")
-    with pytest.raises(NameTaken):
+    with pytest.raises(ObjectExists):
         objects.rename_if_absent("staged", "final")
     assert (objects.get("staged"), objects.get("final")) == (b"mine", b"theirs")
 
@@ -129,7 +129,7 @@ def test_copy_if_absent_refuses_a_taken_name(objects: Objects) -> None:
     objects.put("source", b"new")
     objects.copy_if_absent("source", "other/target")
     objects.put("source", b"newer")
-    with pytest.raises(NameTaken):
+    with pytest.raises(ObjectExists):
         objects.copy_if_absent("source", "other/target")
     assert objects.get("other/target") == b"new"
 

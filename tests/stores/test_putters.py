@@ -14,7 +14,7 @@ import pytest
 from conroi.errors import StoreUnavailable
 from conroi.format.naming import ManifestNaming
 from conroi.locks.file import FileLock
-from conroi.storage.objects import NameTaken, Objects, open_objects
+from conroi.storage.objects import ObjectExists, Objects, open_objects
 from conroi.testing import (
     CountingObjects,
     Fault,
@@ -42,7 +42,7 @@ def putter(request: pytest.FixtureRequest, tmp_path: Path) -> PutNew:
 @pytest.mark.contract("T1")
 def test_the_second_to_put_a_version_is_told_so(putter: PutNew, objects: Objects) -> None:
     putter.put_new(objects, PATH, b"first")
-    with pytest.raises(NameTaken) as caught:
+    with pytest.raises(ObjectExists) as caught:
         putter.put_new(objects, PATH, b"second")
     assert caught.value.path == PATH
     assert objects.get(PATH) == b"first"
@@ -86,7 +86,7 @@ def test_a_lock_gets_the_version_and_is_released_after_the_put(tmp_path: Path) -
 def test_a_lock_is_released_when_the_version_is_there_already(tmp_path: Path) -> None:
     lock, objects = RecordingLock(), open_objects(tmp_path / "t")
     objects.put(PATH, b"theirs")
-    with pytest.raises(NameTaken):
+    with pytest.raises(ObjectExists):
         LockedPut(lock).put_new(objects, PATH, b"mine")
     assert lock.log == ["lock 7", "release"]
     assert objects.get(PATH) == b"theirs"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from conroi.environment import SYSTEM, Environment
-from conroi.snapshots.table_storage import TableFiles
+from conroi.snapshots.table_storage import TableStorage
 from conroi.storage.objects import ObjectInfo, Objects
 from conroi.table import Table
 from conroi.testing import FaultyObjects, WrappedObjects, call_before
@@ -13,9 +13,9 @@ from conroi.versions.conditional_put import PutNew
 from conroi.versions.folder import FolderVersions
 
 
-def files_on(objects: Objects, *, environment: Environment = SYSTEM, putter: PutNew | None = None) -> TableFiles:
+def files_on(objects: Objects, *, environment: Environment = SYSTEM, putter: PutNew | None = None) -> TableStorage:
     """The storage of a table whose every request passes through these objects."""
-    return TableFiles(objects, FolderVersions(objects, putter, environment), environment)
+    return TableStorage(objects, FolderVersions(objects, putter, environment), environment)
 
 
 def table_on(objects: Objects, *, environment: Environment = SYSTEM, putter: PutNew | None = None) -> Table:

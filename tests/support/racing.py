@@ -21,7 +21,7 @@ import pytest
 from conroi.errors import StoreUnavailable
 from conroi.format.naming import ManifestNaming
 from conroi.locks.file import FileLock
-from conroi.storage.objects import NameTaken, Objects, open_objects
+from conroi.storage.objects import ObjectExists, Objects, open_objects
 from conroi.stores import dynamodb_lock, postgres_lock
 from conroi.testing import FaultyObjects, call_before
 from conroi.versions.conditional_put import ConditionalPut, LockedPut, PutNew, RenameIfAbsent
@@ -140,7 +140,7 @@ def _rounds_won(race: Race, contestant: int, barrier: Barrier) -> list[int]:
     def wins(number: int) -> bool:
         try:
             putter.put_new(objects, path_of(number), bytes_of(contestant, number))
-        except NameTaken:
+        except ObjectExists:
             return False
         except StoreUnavailable:
             if not race.is_failure_fine:

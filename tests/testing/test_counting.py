@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from conroi.errors import NotFoundError, StoreError
-from conroi.storage.objects import NameTaken, Objects, open_objects
+from conroi.storage.objects import ObjectExists, Objects, open_objects
 from conroi.testing import CountingObjects, kind_of
 from conroi.testing.instruments import PAGE
 from tests.support.answering import always_answering
@@ -92,7 +92,7 @@ def test_requests_that_fail_count_too(counting: CountingObjects) -> None:
     with counting.measure() as measured:
         with pytest.raises(NotFoundError):
             counting.get("none")
-        with pytest.raises(NameTaken):
+        with pytest.raises(ObjectExists):
             counting.put_if_absent("a", b"2")
     assert measured.by_verb_and_kind() == {("get", "other"): 1, ("put_if_absent", "other"): 1}
 

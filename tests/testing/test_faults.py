@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from conroi.errors import StoreUnavailable
-from conroi.storage.objects import NameTaken, Objects, open_objects
+from conroi.storage.objects import ObjectExists, Objects, open_objects
 from conroi.testing import ChanceFaults, Fault, FaultyObjects, Gate, Request, call_after, call_before, fail, lose_answer
 
 
@@ -33,7 +33,7 @@ def test_a_lost_answer_hides_what_was_done(objects: Objects) -> None:
     with pytest.raises(StoreUnavailable):
         faulty.put_if_absent("a", b"x")
     assert objects.get("a") == b"x"
-    with pytest.raises(NameTaken):
+    with pytest.raises(ObjectExists):
         faulty.put_if_absent("a", b"x")
 
 
@@ -82,7 +82,7 @@ def test_a_gate_holds_a_writer_while_another_goes_past(objects: Objects) -> None
         order.append("no gate at copy")
         try:
             FaultyObjects(objects, [call_before(gate, "put_if_absent")]).put_if_absent("a", b"slow")
-        except NameTaken:
+        except ObjectExists:
             order.append("slow was late")
 
     objects.put("b", b"")

@@ -13,7 +13,7 @@ from functools import cached_property, reduce
 from typing import TypeAlias, TypeVar
 
 from conroi.branches.contents import has_same_rows, is_same_content
-from conroi.branches.states import Side, TableVersion
+from conroi.branches.states import Side, TableAtState
 from conroi.catalog.branches import LINEAGE, BranchedLake
 from conroi.catalog.catalog import Catalog
 from conroi.catalog.folder_kinds import MANIFEST
@@ -126,7 +126,7 @@ def _tables(state: LakeState) -> Tables:
 class BaseTable:
     """What a base says of one table."""
 
-    version: TableVersion | None
+    version: TableAtState | None
     """None if criss-cross merges left several."""
     name: str | None
     """None if they left several names."""
@@ -166,7 +166,7 @@ class Base:
                 found[identity] = table
         return found
 
-    def _table(self, identity: str, versions: Sequence[TableVersion | None]) -> BaseTable | None:
+    def _table(self, identity: str, versions: Sequence[TableAtState | None]) -> BaseTable | None:
         there = [number for number, version in enumerate(versions) if version is not None]
         missing = [number for number, version in enumerate(versions) if version is None]
         if any(identity in self._between(one, other).tables for one in there for other in missing):
@@ -217,7 +217,7 @@ def _newest(
     return left[0] if len(left) == 1 else None
 
 
-def has_same_table(one: TableVersion, other: TableVersion) -> bool:
+def has_same_table(one: TableAtState, other: TableAtState) -> bool:
     """Whether two states have the same table: a compaction or an index is not a change."""
     if one.is_same_version(other) or is_same_content(one.pinned, other.pinned):
         return True

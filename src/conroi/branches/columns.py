@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from conroi.data.arrow_types import nulls
 from conroi.data.casts import can_become, cast_batch
-from conroi.data.table_version import Pinned
+from conroi.data.table_version import TableVersion
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import TOP_LEVEL, children_of
@@ -67,7 +67,7 @@ class Column:
 Columns: TypeAlias = tuple[Column, ...]
 
 
-def columns_of(pinned: Pinned) -> Columns:
+def columns_of(pinned: TableVersion) -> Columns:
     """The columns of a version, in their order."""
     fields = pinned.manifest.fields
     children = children_of(fields)

@@ -13,7 +13,7 @@ from conroi.branches.results import Choice, Conflict, TableMerge
 from conroi.branches.row_differences import Comparison, key_ids, keyed_changes
 from conroi.branches.row_merge import KeyedRows, PlacedRows
 from conroi.branches.transfer import brought
-from conroi.data.table_version import Pinned
+from conroi.data.table_version import TableVersion
 from conroi.format.fields import key_columns
 from conroi.operations.indices import is_system
 
@@ -29,9 +29,9 @@ class ThreeVersions:
     """The three sides of a merge of one table: base, source and target."""
 
     name: str
-    base: Pinned
-    source: Pinned
-    target: Pinned
+    base: TableVersion
+    source: TableVersion
+    target: TableVersion
 
     @cached_property
     def columns(self) -> tuple[Columns, Columns, Columns]:
@@ -48,11 +48,11 @@ class ThreeVersions:
         return self.under == "source"
 
     @property
-    def below(self) -> Pinned:
+    def below(self) -> TableVersion:
         return self.source if self.is_swapped else self.target
 
     @property
-    def above(self) -> Pinned:
+    def above(self) -> TableVersion:
         return self.target if self.is_swapped else self.source
 
     @cached_property
@@ -131,7 +131,7 @@ def _whole(three: ThreeVersions, choose: Choose, kind: str, message: str) -> Con
     return ContentMerge(TableMerge(three.name, "kept", conflicts=answer is not None), _nothing)
 
 
-def taking(source: Pinned) -> Stage:
+def taking(source: TableVersion) -> Stage:
     """The source's version whole, as the next one of the target."""
 
     def stage(table: TransactionTable) -> None:
@@ -150,14 +150,14 @@ def _left_out_indices(three: ThreeVersions) -> list[str]:
     return [f"index {name} of table {three.name}" for name in sorted(above - below - base)]
 
 
-def _index_names(pinned: Pinned) -> set[str]:
+def _index_names(pinned: TableVersion) -> set[str]:
     return {index.name for index in pinned.manifest.indices if not is_system(index)}
 
 
 # ---------------------------------------------------------------------------------- is it the same?
 
 
-def is_same_content(one: Pinned, other: Pinned) -> bool:
+def is_same_content(one: TableVersion, other: TableVersion) -> bool:
     """Whether two versions consist of the same files, settings and indices; nothing is read for it."""
     return (
         _is_same_but_rows(one, other)
@@ -166,7 +166,7 @@ def is_same_content(one: Pinned, other: Pinned) -> bool:
     )
 
 
-def has_same_rows(one: Pinned, other: Pinned) -> bool:
+def has_same_rows(one: TableVersion, other: TableVersion) -> bool:
     """Whether two versions have the same columns, settings and rows, wherever the rows are.
 
     Without a key they are compared in their order, which a compaction keeps.
@@ -178,12 +178,12 @@ def has_same_rows(one: Pinned, other: Pinned) -> bool:
     return not any(keyed_changes(compared, key).counts) if key else compared.has_same_rows()
 
 
-def _is_same_but_rows(one: Pinned, other: Pinned) -> bool:
+def _is_same_but_rows(one: TableVersion, other: TableVersion) -> bool:
     columns = columns_of(one), columns_of(other)
     return is_same(*columns) and settings_of(one, columns[0]) == settings_of(other, columns[0])
 
 
-def _index_ids(pinned: Pinned) -> Mapping[bytes, str]:
+def _index_ids(pinned: TableVersion) -> Mapping[bytes, str]:
     return {index.uuid.uuid: index.name for index in pinned.manifest.indices if not is_system(index)}
 
 
@@ -192,7 +192,7 @@ Place: TypeAlias = tuple[str, int, str]
 Values: TypeAlias = dict[Place, str]
 
 
-def settings_of(pinned: Pinned, base: Columns) -> Values:
+def settings_of(pinned: TableVersion, base: Columns) -> Values:
     """All settings and metadata of a version; those of columns that the base does not have are not among them."""
     head = pinned.manifest.head
     found: Values = {("config", -1, key): value for key, value in head.config.items()}

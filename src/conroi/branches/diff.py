@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from conroi.branches.columns import Carry, columns_of
 from conroi.branches.row_differences import Comparison, key_ids, keyed_changes
-from conroi.branches.states import Side, TableVersion
+from conroi.branches.states import Side, TableAtState
 from conroi.catalog.names import shown
 from conroi.data.rows import count_rows
-from conroi.data.table_version import Pinned
+from conroi.data.table_version import TableVersion
 from conroi.display.grid import to_html
 from conroi.display.reports import diff_details, diff_page
 from conroi.format.fields import key_columns
@@ -165,7 +165,7 @@ def lake_diff(before: Lake, after: Lake, *, keys: bool) -> LakeDiff:
     return LakeDiff(one.label, other.label, tuple(differing))
 
 
-def _table_diff(old: TableVersion | None, new: TableVersion | None, *, keys: bool) -> TableDiff:
+def _table_diff(old: TableAtState | None, new: TableAtState | None, *, keys: bool) -> TableDiff:
     if old is None or new is None:
         return _only_one(old, new)
     renamed_from = None if old.name == new.name else shown(old.name)
@@ -173,7 +173,7 @@ def _table_diff(old: TableVersion | None, new: TableVersion | None, *, keys: boo
 
 
 def table_diff(
-    before: Pinned, after: Pinned, name: str, renamed_from: str | None = None, *, keys: bool = True
+    before: TableVersion, after: TableVersion, name: str, renamed_from: str | None = None, *, keys: bool = True
 ) -> TableDiff:
     """Compare two versions of one table."""
     columns = columns_of(before), columns_of(after)
@@ -204,7 +204,7 @@ def table_diff(
     )
 
 
-def _only_one(old: TableVersion | None, new: TableVersion | None) -> TableDiff:
+def _only_one(old: TableAtState | None, new: TableAtState | None) -> TableDiff:
     version = new or old
     assert version is not None
     there = version.pinned
@@ -222,7 +222,7 @@ def _only_one(old: TableVersion | None, new: TableVersion | None) -> TableDiff:
     )
 
 
-def _rows(pinned: Pinned) -> int:
+def _rows(pinned: TableVersion) -> int:
     return count_rows(pinned.manifest.fragments)
 
 

@@ -21,7 +21,7 @@ from conroi.branches.ancestry import (
 from conroi.branches.contents import ContentMerge, ThreeVersions, is_same_content, merge_contents, taking
 from conroi.branches.plan import UNKNOWN, Choose, Facts, MergePlan, TableFact, TablePlan, is_changed, plan
 from conroi.branches.results import Choice, Conflict, LakeMerge, Prefer, TableMerge
-from conroi.branches.states import Side, TableVersion
+from conroi.branches.states import Side, TableAtState
 from conroi.branches.transfer import Bringing
 from conroi.catalog.branches import BranchedLake
 from conroi.catalog.folders import brought_row, can_inherit, inherited_row
@@ -214,7 +214,7 @@ class MergeFacts:
 
 
 def _labelled(
-    base: BaseTable | None, source: TableVersion | None, target: TableVersion | None
+    base: BaseTable | None, source: TableAtState | None, target: TableAtState | None
 ) -> tuple[TableFact | None, TableFact | None, TableFact | None]:
     """The facts of one table; its content goes by the number of the first version that has the same."""
     versions = (None if base is None else base.version, source, target)
@@ -232,7 +232,7 @@ def _labelled(
     return facts[0], facts[1], facts[2]
 
 
-def _is_same(one: TableVersion, other: TableVersion, is_merged: bool) -> bool:
+def _is_same(one: TableAtState, other: TableAtState, is_merged: bool) -> bool:
     """Of a table that one side has to be taken of, compaction and indices are no change; else they are brought."""
     if not is_merged:
         return has_same_table(one, other)
@@ -322,7 +322,7 @@ class Merging:
         elif table.content == "source":
             self._fast_forward(tx, self._source.tables[table.identity], self._target.tables[table.identity], name)
 
-    def _bring(self, tx: Transaction, source: TableVersion, name: str) -> None:
+    def _bring(self, tx: Transaction, source: TableAtState, name: str) -> None:
         """Create a table of the source on the target: by reference if possible, else with copies of its files."""
         catalog = self._target.catalog
         if can_inherit(catalog, self._source.catalog, source.row):
@@ -331,7 +331,7 @@ class Merging:
         row = brought_row(catalog, source.row).renamed(name)
         tx.bring_table(row, lambda files: Bringing(source.pinned, files, None).plan())
 
-    def _fast_forward(self, tx: Transaction, source: TableVersion, target: TableVersion, name: str) -> None:
+    def _fast_forward(self, tx: Transaction, source: TableAtState, target: TableAtState, name: str) -> None:
         """Fast-forward: the target gets the source's version, by reference or as its own next one."""
         catalog = self._target.catalog
         if not target.row.is_inherited or not can_inherit(catalog, self._source.catalog, source.row):

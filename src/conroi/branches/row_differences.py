@@ -15,7 +15,7 @@ from pyroaring import BitMap
 from conroi.branches.columns import Carry, Columns, Flags, columns_of
 from conroi.data.keys import key_columns_of, matches, row_codes, same_values
 from conroi.data.pylance import pylance_errors
-from conroi.data.table_version import Pinned
+from conroi.data.table_version import TableVersion
 from conroi.format import lance_pb2 as pb
 from conroi.snapshots.deletions import load_deletions
 
@@ -30,13 +30,13 @@ Places: TypeAlias = npt.NDArray[np.int64]
 class Comparison:
     """One table in two versions, which may be on different branches; compared in the columns that both have."""
 
-    before: Pinned
-    after: Pinned
+    before: TableVersion
+    after: TableVersion
     carry: Carry
     """The columns before, as they are after."""
 
     @staticmethod
-    def of(before: Pinned, after: Pinned) -> Comparison:
+    def of(before: TableVersion, after: TableVersion) -> Comparison:
         """Of a version and a later one."""
         return Comparison(before, after, Carry.between(columns_of(before), columns_of(after)))
 
@@ -206,7 +206,7 @@ def keyed_changes(compared: Comparison, key: tuple[str, ...]) -> KeyedChanges:
     )
 
 
-def read_rows(pinned: Pinned, rows: Rows, columns: Sequence[str]) -> pa.Table:
+def read_rows(pinned: TableVersion, rows: Rows, columns: Sequence[str]) -> pa.Table:
     """These rows of a version, fragment by fragment, each in its order."""
     empty = pa.schema([pinned.schema.field(name).with_nullable(True) for name in columns]).empty_table()
     if not columns or not rows:
@@ -224,7 +224,7 @@ def read_rows(pinned: Pinned, rows: Rows, columns: Sequence[str]) -> pa.Table:
     return pa.concat_tables([part.select(list(columns)).cast(empty.schema) for part in parts])
 
 
-def _among_live(pinned: Pinned, number: int, offsets: BitMap) -> list[int]:
+def _among_live(pinned: TableVersion, number: int, offsets: BitMap) -> list[int]:
     """Where the rows are among those of the fragment that are there."""
     dead = _deleted(pinned, pinned.manifest.fragments_by_id[number])
     return [offset - dead.rank(offset) for offset in offsets]
@@ -261,7 +261,7 @@ def _repetitions(codes: Positions) -> Positions:
     return counts
 
 
-def _places(pinned: Pinned, rows: Rows) -> Places:
+def _places(pinned: TableVersion, rows: Rows) -> Places:
     """Where the rows are, in the order in which `read_rows` reads them."""
     known = pinned.manifest.fragments_by_id
     parts = [(n, _live(known[n]) - _deleted(pinned, known[n])) for n, offsets in rows.items() if offsets is None]
@@ -340,11 +340,11 @@ def _same_vector(one: pb.DataFragment, other: pb.DataFragment) -> bool:
     return (a.id, a.read_version, a.num_deleted_rows) == (b.id, b.read_version, b.num_deleted_rows)
 
 
-def _deleted(pinned: Pinned, fragment: pb.DataFragment) -> BitMap:
+def _deleted(pinned: TableVersion, fragment: pb.DataFragment) -> BitMap:
     return load_deletions(pinned.files.objects, pinned.manifest, fragment)
 
 
-def count_rows_in(pinned: Pinned, rows: Rows) -> int:
+def count_rows_in(pinned: TableVersion, rows: Rows) -> int:
     """How many rows of a version these are."""
     known = pinned.manifest.fragments_by_id
     return sum(

@@ -30,7 +30,7 @@ from conroi.branches.transfer import appended_fragments
 from conroi.data.arrow_types import nulls
 from conroi.data.keys import in_common, key_columns_of, matches, repeated, scan_keys
 from conroi.data.rows import addresses_in, take_out
-from conroi.data.table_version import Pinned
+from conroi.data.table_version import TableVersion
 from conroi.errors import CorruptionError
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import key_columns
@@ -230,7 +230,9 @@ class KeyedRows:
                         hint="The key may not be unique; lake.doctor(deep=True) finds out. Nothing was published.",
                     )
 
-    def _match(self, pinned: Pinned, source_keys: pa.Table, on: Sequence[str], *, needs_target_only: bool) -> Match:
+    def _match(
+        self, pinned: TableVersion, source_keys: pa.Table, on: Sequence[str], *, needs_target_only: bool
+    ) -> Match:
         """Find the rows by key, in those fragments alone in which they can be.
 
         A row that was changed on top is where the base has it, or in what is new since. Rows that the base deleted and
@@ -391,7 +393,7 @@ class PlacedRows:
         rows = {n: offs - load_deletions(below.files.objects, below.manifest, known[n]) for n, offs in places.items()}
         return {number: offsets for number, offsets in rows.items() if offsets}
 
-    def _taking_out(self, at: Pinned) -> Plan | None:
+    def _taking_out(self, at: TableVersion) -> Plan | None:
         """In a version that has the files of the side below."""
         pairs = Comparison.of(self._three.below, at).pairs
         rows: Mapping[int, BitMap] = {pairs[number]: offsets for number, offsets in self._out_below.items()}

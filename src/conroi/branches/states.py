@@ -11,7 +11,7 @@ from conroi.catalog.names import shown
 from conroi.catalog.publication import LakePublisher
 from conroi.catalog.rows import Row
 from conroi.catalog.state import LakeState
-from conroi.data.table_version import Pinned
+from conroi.data.table_version import TableVersion
 from conroi.errors import about
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _OWN = "__"
 
 
 @dataclass(frozen=True)
-class TableVersion:
+class TableAtState:
     """A table at the version that a state pins."""
 
     side: Side
@@ -34,13 +34,13 @@ class TableVersion:
         return self.row.object_id
 
     @cached_property
-    def pinned(self) -> Pinned:
+    def pinned(self) -> TableVersion:
         with about(shown(self.row.object_id)):
             catalog = self.side.catalog
             files = table_files(catalog, self.row, LakePublisher(catalog))
-            return Pinned(files, catalog.snapshot(self.row))
+            return TableVersion(files, catalog.snapshot(self.row))
 
-    def is_same_version(self, other: TableVersion) -> bool:
+    def is_same_version(self, other: TableAtState) -> bool:
         """Whether two branches have the very same version: transaction ids are unique."""
         one, two = self.row.pin, other.row.pin
         return one is not None and two is not None and (one.version, one.transaction) == (two.version, two.transaction)
@@ -62,9 +62,9 @@ class Side:
         return f"{self.catalog.identity.name}@{self.state.version}"
 
     @cached_property
-    def tables(self) -> dict[str, TableVersion]:
+    def tables(self) -> dict[str, TableAtState]:
         """By identity, whatever their names."""
-        return {row.incarnation: TableVersion(self, row) for row in self.state.tables()}
+        return {row.incarnation: TableAtState(self, row) for row in self.state.tables()}
 
     @cached_property
     def namespaces(self) -> dict[str, Row]:

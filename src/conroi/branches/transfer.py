@@ -13,14 +13,14 @@ from uuid import UUID
 import numpy as np
 
 from conroi.conflicts import Staged
-from conroi.data.table_version import Pinned
+from conroi.data.table_version import TableVersion
 from conroi.format import lance_pb2 as pb
 from conroi.format.manifest import Manifest
 from conroi.format.naming import deletion_path, index_dir
 from conroi.format.row_ids import decode_versions, encode_versions
 from conroi.operations import Append
 from conroi.operations.folded import FoldedMerge, FoldedOverwrite
-from conroi.snapshots.table_storage import TableFiles
+from conroi.snapshots.table_storage import TableStorage
 from conroi.storage.base_paths import Copy, copies_of_data_file, objects_of_base
 from conroi.storage.objects import Objects
 from conroi.storage.parallel import together
@@ -32,7 +32,7 @@ _Item = pb.DataFile | pb.DeletionFile | pb.IndexMetadata
 class Bringing:
     """Copies one version from a branch to another."""
 
-    def __init__(self, source: Pinned, files: TableFiles, target: Manifest | None) -> None:
+    def __init__(self, source: TableVersion, files: TableStorage, target: Manifest | None) -> None:
         self._source = source
         self._files = files
         self._target = target
@@ -133,12 +133,12 @@ class Bringing:
             item.base_id = reachable[0]
 
 
-def brought(source: Pinned, at: Pinned) -> Plan:
+def brought(source: TableVersion, at: TableVersion) -> Plan:
     """The version of the source as the next one of a table that the target has."""
     return Bringing(source, at.files, at.manifest).plan()
 
 
-def appended_fragments(source: Pinned, fragments: Mapping[int, pb.DataFragment], at: Pinned) -> Plan:
+def appended_fragments(source: TableVersion, fragments: Mapping[int, pb.DataFragment], at: TableVersion) -> Plan:
     """Bring fragments that have no deletions, as an append to the target."""
     bringing = Bringing(source, at.files, at.manifest)
     brought = [bringing.fragment(fragment) for fragment in fragments.values()]

@@ -11,7 +11,7 @@ from functools import partial
 from conroi import history
 from conroi.catalog.catalog import Catalog, location_of
 from conroi.catalog.folder_kinds import MANIFEST
-from conroi.catalog.manifest_store import ManifestHeads
+from conroi.catalog.manifest_store import ManifestStore
 from conroi.catalog.names import shown
 from conroi.catalog.rows import Row
 from conroi.catalog.state import LakeState
@@ -19,7 +19,7 @@ from conroi.errors import NotFoundError, StoreError, UnsupportedError
 from conroi.snapshots.branch_names import Branch, BranchNames, delete_lance_ref, new_branch, write_lance_ref
 from conroi.snapshots.branch_storage import TREE, Origin, branch_folder, forked_objects, write_fork
 from conroi.snapshots.snapshot import Snapshot
-from conroi.snapshots.table_storage import TableFiles
+from conroi.snapshots.table_storage import TableStorage
 from conroi.versions.folder import FolderVersions
 from conroi.versions.retention import Fate, fate
 
@@ -27,12 +27,12 @@ from conroi.versions.retention import Fate, fate
 class BranchedLake:
     """The main branch of a lake, with the operations that create, open and delete other branches."""
 
-    def __init__(self, main: Catalog, manifest: TableFiles) -> None:
+    def __init__(self, main: Catalog, manifest: TableStorage) -> None:
         self.main = main
         self.manifest = manifest
         self.names = BranchNames(manifest.objects)
 
-    def opened(self, branch: Branch) -> tuple[Catalog, TableFiles]:
+    def opened(self, branch: Branch) -> tuple[Catalog, TableStorage]:
         """A branch as a lake of its own; opened once by each connection."""
         if branch.lance_name is None:
             return self.main, self.manifest
@@ -41,24 +41,24 @@ class BranchedLake:
             found = self.main.branches[branch.id] = self._open(branch, branch.lance_name)
         return found
 
-    def _open(self, branch: Branch, lance_name: str) -> tuple[Catalog, TableFiles]:
+    def _open(self, branch: Branch, lance_name: str) -> tuple[Catalog, TableStorage]:
         files = self._files(lance_name, branch.lineage)
 
         def began_ns() -> int:
             return history.find(files, branch.parent_version).timestamp_ns if branch.parent_version else 0
 
-        catalog = self.main.beside(ManifestHeads(files, partial(state_on, lance_name, began_ns)), lance_name)
+        catalog = self.main.beside(ManifestStore(files, partial(state_on, lance_name, began_ns)), lance_name)
         catalog.identity = branch
         catalog.main = self.main
         return catalog, files
 
-    def _files(self, lance_name: str, lineage: tuple[tuple[str, int], ...]) -> TableFiles:
+    def _files(self, lance_name: str, lineage: tuple[tuple[str, int], ...]) -> TableStorage:
         """The storage of the branch's `__manifest`, with the versions from before it."""
         origins = [Origin(self._folder(folder), version) for folder, version in lineage]
         own = self.main.opened(branch_folder(MANIFEST, lance_name))
         objects = forked_objects(own, lance_name, origins)
         environment = self.main.environment
-        return TableFiles(objects, FolderVersions(objects, environment=environment), environment)
+        return TableStorage(objects, FolderVersions(objects, environment=environment), environment)
 
     def _folder(self, folder: str):
         return self.manifest.objects if folder == MANIFEST else self.main.opened(folder)
@@ -91,7 +91,7 @@ class BranchedLake:
         )
         return branch
 
-    def _refuse_collected(self, files: TableFiles, branch: Branch, version: int) -> None:
+    def _refuse_collected(self, files: TableStorage, branch: Branch, version: int) -> None:
         """A collector that listed the branches before this one had its name may be deleting its first version."""
         if files.versions.locate(version) is None or fate(files.objects, version) is not Fate.STAYS:
             self.names.take_away(branch)

@@ -12,7 +12,7 @@ from datetime import datetime
 from conroi.catalog.names import shown
 from conroi.catalog.rows import Row
 from conroi.catalog.state import LakeState
-from conroi.catalog.store import Heads, Seen
+from conroi.catalog.store import CatalogStore, Seen
 from conroi.commit.reservations import Reservations
 from conroi.environment import LONG_AGO, Environment, Moment
 from conroi.errors import ConroiError, CorruptionError, InvalidInputError, NotFoundError, VersionExpired
@@ -23,10 +23,10 @@ from conroi.snapshots.branch_names import MAIN_BRANCH, Branch
 from conroi.snapshots.branch_storage import Origin, forked_objects
 from conroi.snapshots.pin import Pin, finalize, load_pinned, pin_of
 from conroi.snapshots.snapshot import Snapshot, load_snapshot, load_transaction
-from conroi.snapshots.table_storage import Publisher, TableFiles
+from conroi.snapshots.table_storage import Publisher, TableStorage
 from conroi.storage.objects import Objects, open_objects, reach_of
 from conroi.storage.parallel import ProcessLock, Running, ThreadQueue
-from conroi.versions.folder import FolderVersions, Located
+from conroi.versions.folder import FolderVersions, ManifestRef
 
 _log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ class Catalog:
     def __init__(
         self,
         root: Objects,
-        heads: Heads,
+        heads: CatalogStore,
         environment: Environment,
         *,
         storage_options: Mapping[str, str] | None = None,
@@ -73,9 +73,9 @@ class Catalog:
         self.identity: Branch = MAIN_BRANCH
         self.main: Catalog = self
         """The main branch of the lake."""
-        self.manifest: TableFiles | None = None
+        self.manifest: TableStorage | None = None
         """Of the main branch: the storage of `__manifest`; None if a store has the history."""
-        self.branches: dict[str, tuple[Catalog, TableFiles]] = {}
+        self.branches: dict[str, tuple[Catalog, TableStorage]] = {}
         """Of the main branch: those others that were opened, by id."""
         self.heads = heads
         self.environment = environment
@@ -200,7 +200,7 @@ class Catalog:
         uri, reach = self._uri_of(location), reach_of(self.root)
         return self._wrap(open_objects(uri, self._storage_options, durable=self._durable, reach=reach))
 
-    def beside(self, heads: Heads, branch: str) -> Catalog:
+    def beside(self, heads: CatalogStore, branch: str) -> Catalog:
         """A branch of this lake, in the same place and with the same settings."""
         return Catalog(
             self.root,
@@ -279,7 +279,7 @@ class Catalog:
         age_ns = self.environment.now_ns() - snapshot.timestamp_ns
         return not self.root.is_local and age_ns < LEAVE_TO_PUBLISHER_NS
 
-    def located(self, row: Row) -> Located:
+    def located(self, row: Row) -> ManifestRef:
         """The location of the pinned manifest; a staged one may have been finalized since."""
         snapshot = self.snapshot(row)
         if snapshot.is_final or row.pin is None:
@@ -345,7 +345,7 @@ class Catalog:
     def final_version(self, row: Row, version: int) -> Snapshot:
         """A version before the pinned one: those are all finalized."""
         naming = self.naming(row)
-        return load_snapshot(self.objects_of(row), Located(version, naming.path(version), naming))
+        return load_snapshot(self.objects_of(row), ManifestRef(version, naming.path(version), naming))
 
     def naming(self, row: Row) -> ManifestNaming:
         """The naming scheme of the table's manifests."""
@@ -424,11 +424,11 @@ class LakeVersions:
             return None
         return row if row.continues(self._opened) else self._opened
 
-    def latest(self) -> Located | None:
+    def latest(self) -> ManifestRef | None:
         row = self.row()
         return None if row is None else self._catalog.located(row)
 
-    def locate(self, version: int) -> Located | None:
+    def locate(self, version: int) -> ManifestRef | None:
         row = self.row()
         if row is None:
             return None
@@ -439,7 +439,7 @@ class LakeVersions:
             return None
         return self._catalog.folder_of(row).locate(version)
 
-    def all(self) -> list[Located]:
+    def all(self) -> list[ManifestRef]:
         row = self.row()
         if row is None:
             return []
@@ -450,7 +450,7 @@ class LakeVersions:
     def require_conditions(self, path: str, data: bytes) -> None:
         """The numbers of detached versions are random: nothing can be overwritten."""
 
-    def put(self, version: int, naming: ManifestNaming, data: bytes) -> Located:
+    def put(self, version: int, naming: ManifestNaming, data: bytes) -> ManifestRef:
         """Only detached versions are put by themselves; all others are published with the lake."""
         row = self.row()
         if row is None:
@@ -460,15 +460,15 @@ class LakeVersions:
             )
         return self._catalog.folder_of(row).put(version, naming, data)
 
-    def confirm(self, located: Located, since: Moment) -> None:
+    def confirm(self, located: ManifestRef, since: Moment) -> None:
         """Nothing to confirm: only detached versions are put here, and their numbers are unique."""
 
-    def saw(self, located: Located, at: Moment = LONG_AGO) -> None:
+    def saw(self, located: ManifestRef, at: Moment = LONG_AGO) -> None:
         """The lake itself knows what is newest."""
 
 
 @dataclass(frozen=True)
-class LakeTableFiles(TableFiles):
+class LakeTableStorage(TableStorage):
     """The storage of one table of a lake: its versions are the ones that the lake pins."""
 
     catalog: Catalog | None = None
@@ -485,7 +485,7 @@ class LakeTableFiles(TableFiles):
                 hint="Write to lake[name], or to table.latest().",
             )
 
-    def current(self) -> LakeTableFiles:
+    def current(self) -> LakeTableStorage:
         return replace(self, past=None) if self.past is not None else self
 
     @property
@@ -504,7 +504,7 @@ class LakeTableFiles(TableFiles):
         head = self.head()
         return known if head.version == known.version and head.manifest == known.manifest else head
 
-    def holding(self, snapshot: Snapshot) -> TableFiles:
+    def holding(self, snapshot: Snapshot) -> TableStorage:
         home = snapshot.home
         if home is None or home is self.objects or self.catalog is None:
             return self
@@ -524,9 +524,9 @@ class LakeTableFiles(TableFiles):
         return row
 
 
-def table_files(catalog: Catalog, row: Row, publisher: Publisher) -> LakeTableFiles:
+def table_files(catalog: Catalog, row: Row, publisher: Publisher) -> LakeTableStorage:
     """The storage of a table, through the lake."""
-    return LakeTableFiles(
+    return LakeTableStorage(
         objects=catalog.objects_of(row),
         versions=LakeVersions(catalog, row),
         environment=catalog.environment,

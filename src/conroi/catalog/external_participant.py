@@ -11,7 +11,7 @@ from dataclasses import replace
 from conroi.catalog.branches import fork
 from conroi.catalog.catalog import Catalog, SnapshotKey, snapshot_key
 from conroi.catalog.names import shown
-from conroi.catalog.participant import Wanted
+from conroi.catalog.participant import TableChange
 from conroi.catalog.preconditions import refuse_duplicate_keys
 from conroi.catalog.rows import Row
 from conroi.catalog.state import LakeState
@@ -31,7 +31,7 @@ from conroi.snapshots.external_manifest import ForeignManifest, without_gained_c
 from conroi.snapshots.pin import Pin, finalize
 from conroi.snapshots.snapshot import Snapshot
 from conroi.storage.objects import Objects
-from conroi.versions.folder import Located
+from conroi.versions.folder import ManifestRef
 
 _log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ CREATIONS = ("Overwrite", "Clone")
 class PrebuiltPart:
     """A foreign manifest in a publication."""
 
-    def __init__(self, catalog: Catalog, wanted: Wanted, foreign: ForeignManifest) -> None:
+    def __init__(self, catalog: Catalog, wanted: TableChange, foreign: ForeignManifest) -> None:
         self.wanted = wanted
         self.is_taken = False
         self.moved = False
@@ -220,7 +220,7 @@ def head_of(catalog: Catalog, row: Row) -> Snapshot | None:
     return catalog.snapshot(row) if current_version(catalog, row) else None
 
 
-def make_final(catalog: Catalog, row: Row) -> Located:
+def make_final(catalog: Catalog, row: Row) -> ManifestRef:
     """The location of the table's pinned version under its final name; it is finalized now if it was not."""
     pin: Pin | None = row.pin
     if pin is None:

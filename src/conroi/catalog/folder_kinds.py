@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from conroi.errors import CorruptionError, NotFoundError
 from conroi.format.json import decode_document, encode_document
 from conroi.format.naming import VERSIONS_DIR
-from conroi.storage.objects import NameTaken, Objects
+from conroi.storage.objects import ObjectExists, Objects
 from conroi.versions.external import FinalPut
 
 MANIFEST = "__manifest"
@@ -80,7 +80,7 @@ def mark(root: Objects, made: Marker) -> Marker:
     """Write the marker, unless there is one; returns its content. Works on storage without conditional writes."""
     try:
         FinalPut().put_new(root, MARKER, _encoded(made))
-    except NameTaken:
+    except ObjectExists:
         return marker(root) or made
     return made
 

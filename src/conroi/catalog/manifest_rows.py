@@ -14,7 +14,7 @@ from conroi.catalog.rows import Row
 from conroi.catalog.state import LakeState
 from conroi.data.pylance import pylance_errors
 from conroi.data.rows import addresses_of
-from conroi.data.table_version import Pinned
+from conroi.data.table_version import TableVersion
 from conroi.data.writer import DataWriter
 from conroi.environment import Environment
 from conroi.errors import CorruptionError, UnsupportedError
@@ -25,7 +25,7 @@ from conroi.format.keyfilter import bloom_filter
 from conroi.format.manifest import Manifest
 from conroi.format.naming import DATA_DIR, deletion_path
 from conroi.snapshots.snapshot import Snapshot
-from conroi.snapshots.table_storage import TableFiles
+from conroi.snapshots.table_storage import TableStorage
 from conroi.storage.memory import process_folder
 from conroi.storage.objects import Objects, open_objects
 from conroi.storage.parallel import aside
@@ -66,9 +66,9 @@ def check_is_lake(manifest: Manifest, lake: str) -> None:
         )
 
 
-def load_rows(files: TableFiles, snapshot: Snapshot) -> LakeState:
+def load_rows(files: TableStorage, snapshot: Snapshot) -> LakeState:
     """The state of the lake, by reading every row."""
-    pinned = Pinned(files, snapshot)
+    pinned = TableVersion(files, snapshot)
     physical = {fragment.id: fragment.physical_rows for fragment in snapshot.manifest.fragments}
     with pylance_errors(files.root):
         table = pinned.dataset.scanner(columns=SCHEMA.names, with_row_address=True).to_table()
@@ -103,7 +103,7 @@ def load_rows(files: TableFiles, snapshot: Snapshot) -> LakeState:
 class Writing:
     """A fragment of `__manifest` that is being written in the background."""
 
-    def __init__(self, files: TableFiles, manifest: Manifest, rows: Sequence[Row]) -> None:
+    def __init__(self, files: TableStorage, manifest: Manifest, rows: Sequence[Row]) -> None:
         self._files = files
         # Not straight to an object store, because the size must be known before the transaction can be written at the
         # same time.

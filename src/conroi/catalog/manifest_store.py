@@ -18,9 +18,9 @@ from conroi import history, operations
 from conroi.catalog.manifest_rows import Writing, check_columns, key_filter, load_rows, write_deletions
 from conroi.catalog.state import (
     Changes,
+    CommitMetadata,
     LakeState,
     Layout,
-    Notes,
     decode_records,
     encode_records,
     laid_out,
@@ -28,7 +28,7 @@ from conroi.catalog.state import (
 )
 from conroi.catalog.store import Published, Seen, Task
 from conroi.commit.conditional_put import Putting
-from conroi.commit.fairness import WRITER_PROPERTY, Baton, Turns
+from conroi.commit.fairness import WRITER_PROPERTY, PriorityToken, Turns
 from conroi.environment import LONG_AGO, moment, seconds_since, utc_time
 from conroi.errors import ConroiError, NotFoundError, VersionExpired
 from conroi.format import lance_pb2 as pb
@@ -38,10 +38,10 @@ from conroi.format.transaction import Transaction, encode_transaction
 from conroi.operations import Step, Update
 from conroi.snapshots.branch_storage import KEYS_DIR
 from conroi.snapshots.snapshot import Snapshot, load_snapshot, load_transaction
-from conroi.snapshots.table_storage import TableFiles
+from conroi.snapshots.table_storage import TableStorage
 from conroi.storage.parallel import ProcessLock, together
 from conroi.version import WRITER
-from conroi.versions.folder import Located
+from conroi.versions.folder import ManifestRef
 from conroi.versions.retention import ages, watermark
 
 READ_AHEAD = 16
@@ -50,10 +50,10 @@ FOLLOW_AT_MOST = 64
 """Number of new versions above which the rows are read instead of the commits."""
 
 
-class ManifestHeads:
+class ManifestStore:
     """The states of one lake, in its `__manifest` table."""
 
-    def __init__(self, files: TableFiles, view: Callable[[LakeState], LakeState] | None = None) -> None:
+    def __init__(self, files: TableStorage, view: Callable[[LakeState], LakeState] | None = None) -> None:
         self._files = files
         self._view = view
         """How a branch sees rows that are not its own."""
@@ -66,8 +66,8 @@ class ManifestHeads:
     def turns(self) -> Turns:
         return self._files.kept(Turns)
 
-    def baton(self) -> Baton:
-        return Baton(self._files.objects, self._files.environment, self.turns.me)
+    def baton(self) -> PriorityToken:
+        return PriorityToken(self._files.objects, self._files.environment, self.turns.me)
 
     # ------------------------------------------------------------------------ looking
 
@@ -131,11 +131,11 @@ class ManifestHeads:
         read_ahead = [found[version + step] for step in range(1, ahead + 1)]
         return [self._remember(each) for each in takewhile(lambda each: each is not None, read_ahead) if each]
 
-    def _located(self, version: int, *, like: int) -> Located:
+    def _located(self, version: int, *, like: int) -> ManifestRef:
         naming = self._snapshots[like].naming
-        return Located(version, naming.path(version), naming)
+        return ManifestRef(version, naming.path(version), naming)
 
-    def _read(self, located: Located) -> Snapshot | None:
+    def _read(self, located: ManifestRef) -> Snapshot | None:
         try:
             return load_snapshot(self._files.objects, located)
         except NotFoundError:
@@ -187,7 +187,7 @@ class ManifestHeads:
 
     # ------------------------------------------------------------------------ publishing
 
-    def build(self, base: LakeState, changes: Changes, notes: Notes, uuid: str) -> ManifestAttempt:
+    def build(self, base: LakeState, changes: Changes, notes: CommitMetadata, uuid: str) -> ManifestAttempt:
         head = self._snapshots.get(base.version) or self._remember(history.find(self._files, base.version))
         return ManifestAttempt(self, self._files, head, base, changes, notes, uuid)
 
@@ -262,7 +262,7 @@ def _published(snapshot: Snapshot, transaction: Transaction | None) -> Published
     return Published(
         version=snapshot.version,
         timestamp=utc_time(snapshot.timestamp_ns),
-        notes=Notes.of(properties),
+        notes=CommitMetadata.of(properties),
         uuid=None if transaction is None else transaction.uuid,
         changes=None if records is None else records[0],
         operation="Unknown" if transaction is None else transaction.operation_name,
@@ -274,12 +274,12 @@ class ManifestAttempt:
 
     def __init__(
         self,
-        heads: ManifestHeads,
-        files: TableFiles,
+        heads: ManifestStore,
+        files: TableStorage,
         head: Snapshot,
         base: LakeState,
         changes: Changes,
-        notes: Notes,
+        notes: CommitMetadata,
         uuid: str,
     ) -> None:
         self._heads = heads
@@ -325,7 +325,7 @@ class ManifestAttempt:
         version = version_after(self._base.version)
         naming = self._head.naming
         try:
-            snapshot = self._putting.put(Located(version, naming.path(version), naming), self._data, self._file)
+            snapshot = self._putting.put(ManifestRef(version, naming.path(version), naming), self._data, self._file)
         except ConroiError:
             self._heads.look_anew()
             raise

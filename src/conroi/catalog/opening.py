@@ -10,17 +10,17 @@ from collections.abc import Mapping, Sequence
 from conroi.catalog.catalog import Catalog, Wrap, unwrapped
 from conroi.catalog.folder_kinds import MANIFEST, MARKER, Marker, content_of, mark, mark_again, marker
 from conroi.catalog.manifest_rows import KEY, SCHEMA, check_columns, check_is_lake
-from conroi.catalog.manifest_store import ManifestHeads
-from conroi.catalog.replica_store import FolderHeads
-from conroi.catalog.sql_store import SqlHeads
+from conroi.catalog.manifest_store import ManifestStore
+from conroi.catalog.replica_store import ReplicaStore
+from conroi.catalog.sql_store import SqlStore
 from conroi.catalog.sql_tables import LakeQueries, LakeTables, WrapStore, open_lake_tables, unwrapped_store
-from conroi.catalog.store import Heads
+from conroi.catalog.store import CatalogStore
 from conroi.commit.execution import run
 from conroi.commit.loop import commit
-from conroi.data.table_version import Pinned
+from conroi.data.table_version import TableVersion
 from conroi.environment import SYSTEM, Environment
 from conroi.errors import AlreadyExistsError, InvalidInputError, NotFoundError, about
-from conroi.snapshots.table_storage import TableFiles
+from conroi.snapshots.table_storage import TableStorage
 from conroi.storage.base_paths import allow_bases as name_bases
 from conroi.storage.objects import Objects, open_objects, reach_of
 from conroi.verbs.create import create
@@ -43,7 +43,7 @@ def open_catalog(
     create: bool = True,
     wrap: Wrap = unwrapped,
     wrap_store: WrapStore = unwrapped_store,
-) -> tuple[Catalog, TableFiles | None]:
+) -> tuple[Catalog, TableStorage | None]:
     """The lake at a location, created if there is none; with create=False, NotFoundError.
 
     `wrap` wraps an instrument around all its files, `wrap_store` around the tables of its database.
@@ -51,14 +51,14 @@ def open_catalog(
     root = wrap(open_objects(uri, storage_options, durable=durable))
     name_bases(root, allow_bases)
     found = marker(root)
-    heads: Heads | None = None
+    heads: CatalogStore | None = None
     if store is not None:
         if found is None:
             _check_place(root, storage_options, create=create)
         tables = wrap_store(open_lake_tables(store, environment))
-        heads = SqlHeads(tables, _lake_id(root, found, tables, store_kind(store), environment), root, environment)
+        heads = SqlStore(tables, _lake_id(root, found, tables, store_kind(store), environment), root, environment)
     elif found is not None:
-        heads = FolderHeads(root, found, environment)
+        heads = ReplicaStore(root, found, environment)
         _log.warning("%s was opened without its store: it can only be read, and may be one commit behind", root.root)
     if heads is not None:
         catalog = Catalog(root, heads, environment, storage_options=storage_options, durable=durable, wrap=wrap)
@@ -69,7 +69,7 @@ def open_catalog(
         _check_place(root, storage_options, create=create)
         _create(files)
     catalog = Catalog(
-        root, ManifestHeads(files), environment, storage_options=storage_options, durable=durable, wrap=wrap
+        root, ManifestStore(files), environment, storage_options=storage_options, durable=durable, wrap=wrap
     )
     catalog.manifest = files
     catalog.state()
@@ -165,13 +165,13 @@ def manifest_files(
     durable: bool,
     environment: Environment,
     wrap: Wrap = unwrapped,
-) -> TableFiles:
+) -> TableStorage:
     """The storage of a lake's `__manifest`."""
     objects = wrap(open_objects(f"{root.root}/{MANIFEST}", storage_options, durable=durable, reach=reach_of(root)))
-    return TableFiles(objects, FolderVersions(objects, environment=environment), environment)
+    return TableStorage(objects, FolderVersions(objects, environment=environment), environment)
 
 
-def _create(files: TableFiles) -> None:
+def _create(files: TableStorage) -> None:
     """Create the table; of concurrent creators, the second uses the first one's."""
     with contextlib.suppress(AlreadyExistsError):
         commit(files, create(files, SCHEMA))
@@ -218,7 +218,7 @@ def migrate(
         done = run(
             files,
             head,
-            lambda head: declare_key(Pinned(files, head), KEY),
+            lambda head: declare_key(TableVersion(files, head), KEY),
             {"message": f"mark {KEY} as the key"},
         )
         check_columns(done.snapshot.manifest, root.root)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from conroi.catalog.branches import fork
-from conroi.catalog.catalog import Catalog, LakeTableFiles, SnapshotKey, snapshot_key
+from conroi.catalog.catalog import Catalog, LakeTableStorage, SnapshotKey, snapshot_key
 from conroi.catalog.names import shown
 from conroi.catalog.rows import Row, new_lock_id
 from conroi.catalog.state import LakeState
@@ -25,20 +25,20 @@ from conroi.errors import (
 from conroi.snapshots.external_manifest import ForeignManifest, read_final, refuse_cleanup
 from conroi.snapshots.pin import Pin, finalize, forked, staged_path
 from conroi.snapshots.snapshot import Snapshot
-from conroi.versions.folder import Located
+from conroi.versions.folder import ManifestRef
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Wanted:
+class TableChange:
     """Requested change of one table."""
 
     object_id: str
     """Its name after the publication."""
     was: str | None
     """Its name at the base; None for a new table."""
-    files: LakeTableFiles
+    files: LakeTableStorage
     change: Change | None
     """None if other software has already built the next manifest."""
     row: Row
@@ -47,10 +47,10 @@ class Wanted:
     """The next manifest, if other software has built it."""
 
 
-class Part:
+class Participant:
     """One table in one publication."""
 
-    def __init__(self, catalog: Catalog, wanted: Wanted) -> None:
+    def __init__(self, catalog: Catalog, wanted: TableChange) -> None:
         self.wanted = wanted
         self._catalog = catalog
         assert wanted.change is not None, "what is built already is no part of this kind"
@@ -115,7 +115,7 @@ class Part:
         seen = self._seen()
         return snapshot.version == seen.version and _uuid_of(snapshot) != _uuid_of(seen)
 
-    def adopt(self) -> Wanted | None:
+    def adopt(self) -> TableChange | None:
         """The out-of-band commit that took our final name, to be published first."""
         if self.is_new:
             raise AlreadyExistsError(
@@ -125,7 +125,9 @@ class Part:
             )
         assert self.wanted.was is not None
         foreign = read_final(self._objects, self._seen().version + 1, self._seen().naming)
-        return foreign and Wanted(self.wanted.was, self.wanted.was, self.wanted.files, None, self.wanted.row, foreign)
+        return foreign and TableChange(
+            self.wanted.was, self.wanted.was, self.wanted.files, None, self.wanted.row, foreign
+        )
 
     def _row(self, state: LakeState) -> Row:
         """The current row of this table; NotFoundError if it was dropped, renamed or created again."""
@@ -232,7 +234,7 @@ class Part:
         """The result, once the lake has published it. It is finalized now, or in the background."""
         pin = self._pin
         built = self._built
-        staged = Located(pin.version, pin.manifest, built.located.naming)
+        staged = ManifestRef(pin.version, pin.manifest, built.located.naming)
         snapshot = Snapshot(built.file.manifest, staged, built.file.transaction, is_final=False)
         snapshot = self._catalog.keep(self.wanted.row, pin, snapshot)
         if self._objects.is_local and self.finalize():

@@ -9,14 +9,14 @@ from conroi.catalog.names import shown
 from conroi.catalog.rows import Row
 from conroi.catalog.state import LakeState
 from conroi.data.keys import in_common, sample, scan_keys, shown_keys
-from conroi.data.table_version import Pinned
+from conroi.data.table_version import TableVersion
 from conroi.errors import DuplicateKeyError, ExpectedVersionMismatch
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import fields_by_path, key_columns
 from conroi.format.manifest import Manifest
 from conroi.snapshots.external_manifest import ForeignManifest
 from conroi.snapshots.snapshot import Snapshot
-from conroi.snapshots.table_storage import TableFiles
+from conroi.snapshots.table_storage import TableStorage
 from conroi.snapshots.tags import Tag, Tags
 from conroi.verbs.key_check import named, refuse_repeated
 
@@ -93,7 +93,7 @@ class TagsExpectation:
     """
 
     name: str
-    files: TableFiles
+    files: TableStorage
     seen: tuple[Tag, ...]
 
     def check(self) -> None:
@@ -138,7 +138,7 @@ SAME_ROWS = frozenset({"Rewrite", "CreateIndex", "ReserveFragments", "UpdateMemW
 """Operations that leave the rows, and so the keys, unchanged."""
 
 
-def refuse_duplicate_keys(files: TableFiles, base: Snapshot | None, foreign: ForeignManifest) -> None:
+def refuse_duplicate_keys(files: TableStorage, base: Snapshot | None, foreign: ForeignManifest) -> None:
     """DuplicateKeyError if a row that the version adds has the key of another row."""
     after = foreign.snapshot.manifest
     columns = key_columns(after.fields)
@@ -147,7 +147,7 @@ def refuse_duplicate_keys(files: TableFiles, base: Snapshot | None, foreign: For
     new = _with_new_keys(None if base is None else base.manifest, after)
     if not new:
         return
-    pinned = Pinned(files, replace(foreign.snapshot, is_private=True))
+    pinned = TableVersion(files, replace(foreign.snapshot, is_private=True))
     arriving = scan_keys(pinned, columns, fragment_ids=new)
     keys = arriving.select([name for name in arriving.column_names if name != "_rowaddr"])
     refuse_repeated(keys, columns, files.root)

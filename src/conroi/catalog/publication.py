@@ -15,13 +15,13 @@ import logging
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
-from conroi.catalog.catalog import Catalog, LakeTableFiles
+from conroi.catalog.catalog import Catalog, LakeTableStorage
 from conroi.catalog.external_participant import PrebuiltPart
 from conroi.catalog.names import parents, shown
-from conroi.catalog.participant import Part, Wanted
+from conroi.catalog.participant import Participant, TableChange
 from conroi.catalog.preconditions import Expectation, ListingExpectation, TagsExpectation
 from conroi.catalog.rows import NAMESPACE, Amendment, Row
-from conroi.catalog.state import LakeState, Notes
+from conroi.catalog.state import CommitMetadata, LakeState
 from conroi.catalog.store import Published, Seen
 from conroi.commit.change import Change, CommitOptions, CommitResult
 from conroi.commit.fairness import pause_s
@@ -39,7 +39,7 @@ from conroi.errors import (
     TooMuchContention,
     VersionExpired,
 )
-from conroi.snapshots.table_storage import TableFiles
+from conroi.snapshots.table_storage import TableStorage
 from conroi.storage.parallel import later, together
 
 _log = logging.getLogger(__name__)
@@ -57,11 +57,11 @@ PATIENCE_S = 30.0
 
 
 @dataclass(frozen=True)
-class Order:
+class PublishRequest:
     """A publication request: all changes and preconditions."""
 
     base: LakeState
-    tables: Sequence[Wanted] = ()
+    tables: Sequence[TableChange] = ()
     rows: Mapping[str, Row | None] = field(default_factory=dict[str, "Row | None"])
     """Rows without a new version: names that are registered or renamed, None for those dropped."""
     as_they_are: frozenset[str] = frozenset()
@@ -74,7 +74,7 @@ class Order:
     listing: ListingExpectation | None = None
     tags: Sequence[TagsExpectation] = ()
     amendments: Sequence[Amendment] = ()
-    notes: Notes = field(default_factory=Notes)
+    notes: CommitMetadata = field(default_factory=CommitMetadata)
     uuid: str = ""
     retries: int = RETRIES
     timeout_s: float = PATIENCE_S
@@ -97,12 +97,12 @@ class Outcome:
 class Publishing:
     """One run of the publication loop."""
 
-    def __init__(self, catalog: Catalog, order: Order) -> None:
+    def __init__(self, catalog: Catalog, order: PublishRequest) -> None:
         _refuse_twice([wanted.object_id for wanted in order.tables])
         self._catalog = catalog
         self._order = order
-        self._parts: list[Part | PrebuiltPart] = [
-            Part(catalog, wanted) if wanted.foreign is None else PrebuiltPart(catalog, wanted, wanted.foreign)
+        self._parts: list[Participant | PrebuiltPart] = [
+            Participant(catalog, wanted) if wanted.foreign is None else PrebuiltPart(catalog, wanted, wanted.foreign)
             for wanted in order.tables
         ]
         self._uuid = order.uuid or str(catalog.environment.new_uuid())
@@ -386,10 +386,12 @@ class Publishing:
             adopted = part.adopt() if part.is_taken else None
             if adopted is None or adopted.foreign is None:
                 continue
-            notes = Notes(f"adopt version {adopted.foreign.version} of {part.name}, which was written past the lake")
+            notes = CommitMetadata(
+                f"adopt version {adopted.foreign.version} of {part.name}, which was written past the lake"
+            )
             _log.warning("%s", notes.message)
             with contextlib.suppress(ExpectedVersionMismatch):  # concurrent publication: look again
-                Publishing(self._catalog, Order(self._catalog.known_state(), [adopted], notes=notes)).run()
+                Publishing(self._catalog, PublishRequest(self._catalog.known_state(), [adopted], notes=notes)).run()
                 self._has_adopted = True
 
     # ------------------------------------------------------------------------ published
@@ -415,7 +417,7 @@ class Publishing:
         _log.debug("published version %d of %s in %d attempts", state.version, self._catalog.uri, attempts)
         return Outcome(state.version, results, attempts, state)
 
-    def _finalize_later(self, part: Part | PrebuiltPart) -> None:
+    def _finalize_later(self, part: Participant | PrebuiltPart) -> None:
         finalizing = self._catalog.finalizing
         finalizing[part.key] = running = later(part.finalize)
         running.when_done(lambda: finalizing.pop(part.key, None))
@@ -463,9 +465,9 @@ def pin_tables(catalog: Catalog) -> None:
         if not rows:
             return
         expects = [Expectation(row.object_id, catalog.version_of(row), row.incarnation, seen=row) for row in rows]
-        notes = Notes(f"pin {len(rows)} tables that were written past the lake")
+        notes = CommitMetadata(f"pin {len(rows)} tables that were written past the lake")
         with contextlib.suppress(ExpectedVersionMismatch):  # concurrent write: look again
-            Publishing(catalog, Order(state, expects=expects, notes=notes)).run()
+            Publishing(catalog, PublishRequest(state, expects=expects, notes=notes)).run()
 
 
 class LakePublisher:
@@ -474,11 +476,11 @@ class LakePublisher:
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
 
-    def publish(self, files: TableFiles, change: Change, options: CommitOptions) -> CommitResult:
-        assert isinstance(files, LakeTableFiles)
+    def publish(self, files: TableStorage, change: Change, options: CommitOptions) -> CommitResult:
+        assert isinstance(files, LakeTableStorage)
         base = self._catalog.known_state()
         row = files.row(base)
-        wanted = Wanted(files.object_id, files.object_id, files, change, row)
-        notes = Notes.of(change.properties)
-        order = Order(base, [wanted], notes=notes, retries=options.retries)
+        wanted = TableChange(files.object_id, files.object_id, files, change, row)
+        notes = CommitMetadata.of(change.properties)
+        order = PublishRequest(base, [wanted], notes=notes, retries=options.retries)
         return Publishing(self._catalog, order).run().tables[files.object_id]

@@ -10,9 +10,9 @@ from typing import Any, cast
 
 from conroi.catalog.folder_kinds import Marker
 from conroi.catalog.rows import Row
-from conroi.catalog.state import Changes, LakeState, Notes
+from conroi.catalog.state import Changes, CommitMetadata, LakeState
 from conroi.catalog.store import Attempt, Published, Seen
-from conroi.commit.fairness import Baton, Turns
+from conroi.commit.fairness import PriorityToken, Turns
 from conroi.environment import Environment, utc_time
 from conroi.errors import CorruptionError, InvalidInputError, NotFoundError, StoreError
 from conroi.format.json import decode_document, encode_document
@@ -20,7 +20,7 @@ from conroi.history import moment_ns
 from conroi.storage.objects import Objects
 
 
-class FolderHeads:
+class ReplicaStore:
     """The newest states that the folder has, at most one commit behind the store."""
 
     def __init__(self, root: Objects, found: Marker, environment: Environment) -> None:
@@ -34,7 +34,7 @@ class FolderHeads:
     def turns(self) -> Turns:
         return self._turns
 
-    def baton(self) -> Baton:
+    def baton(self) -> PriorityToken:
         raise self.read_only()
 
     def read_only(self) -> InvalidInputError:
@@ -57,7 +57,7 @@ class FolderHeads:
     def has_moved(self, known: LakeState, versions: int) -> bool:
         return self.newest(known).state.version >= known.version + versions
 
-    def build(self, base: LakeState, changes: Changes, notes: Notes, uuid: str) -> Attempt:  # noqa: ARG002
+    def build(self, base: LakeState, changes: Changes, notes: CommitMetadata, uuid: str) -> Attempt:  # noqa: ARG002
         raise self.read_only()
 
     def at(self, version: int) -> LakeState:
@@ -112,7 +112,7 @@ def _published(commit: CopiedCommit) -> Published:
     return Published(
         version=commit.version,
         timestamp=utc_time(commit.timestamp_ns),
-        notes=Notes.of(commit.notes),
+        notes=CommitMetadata.of(commit.notes),
         uuid=commit.uuid,
         changes=None
         if changes is None

@@ -11,9 +11,9 @@ from functools import partial
 from conroi.catalog.replica_store import FULL_EVERY, CopiedCommit, JsonRow, LakeCopy
 from conroi.catalog.rows import Row
 from conroi.catalog.sql_tables import Head, LakeCommit, LakeQueries, LakeTables, LoadedState
-from conroi.catalog.state import Changes, LakeState, Notes
+from conroi.catalog.state import Changes, CommitMetadata, LakeState
 from conroi.catalog.store import Published, Seen, Task
-from conroi.commit.fairness import Baton, Turns
+from conroi.commit.fairness import PriorityToken, Turns
 from conroi.environment import Environment, utc_time
 from conroi.errors import (
     CommitStateUnknown,
@@ -39,7 +39,7 @@ RESENDS = 2
 """Number of times a publication is sent again after a lost response."""
 
 
-class SqlHeads:
+class SqlStore:
     """The states of one lake, in a database. Every look is one statement, so one snapshot of the database."""
 
     def __init__(self, tables: LakeTables, lake: str, root: Objects, environment: Environment) -> None:
@@ -59,8 +59,8 @@ class SqlHeads:
         """The database itself serializes writers."""
         return self._turns
 
-    def baton(self) -> Baton:
-        return Baton(self._root, self._environment, self._turns.me)
+    def baton(self) -> PriorityToken:
+        return PriorityToken(self._root, self._environment, self._turns.me)
 
     # ------------------------------------------------------------------------ looking
 
@@ -118,7 +118,7 @@ class SqlHeads:
 
     # ------------------------------------------------------------------------ publishing
 
-    def build(self, base: LakeState, changes: Changes, notes: Notes, uuid: str) -> SqlAttempt:
+    def build(self, base: LakeState, changes: Changes, notes: CommitMetadata, uuid: str) -> SqlAttempt:
         rows = {
             key: None if row is None else json.dumps(row.to_json(), separators=(",", ":"))
             for key, row in changes.items()
@@ -330,7 +330,7 @@ def _published(commit: LakeCommit) -> Published:
     return Published(
         version=commit.version,
         timestamp=utc_time(commit.timestamp_ns),
-        notes=Notes.of(_notes(commit)),
+        notes=CommitMetadata.of(_notes(commit)),
         uuid=commit.uuid,
         changes=changes,
         operation="Update",

@@ -95,7 +95,7 @@ MOST_RECORDS = 1000
 
 
 @dataclass(frozen=True)
-class Notes:
+class CommitMetadata:
     """Commit metadata of a publication, besides its rows."""
 
     message: str | None = None
@@ -112,7 +112,7 @@ class Notes:
         return {**self.properties, **{key: value for key, value in given.items() if value is not None}}
 
     @classmethod
-    def of(cls, properties: Mapping[str, str]) -> Notes:
+    def of(cls, properties: Mapping[str, str]) -> CommitMetadata:
         return cls(
             message=properties.get(COMMIT_MESSAGE_PROPERTY),
             author=properties.get(AUTHOR),

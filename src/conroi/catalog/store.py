@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
-from conroi.catalog.state import Changes, LakeState, Notes
-from conroi.commit.fairness import Baton, Turns
+from conroi.catalog.state import Changes, CommitMetadata, LakeState
+from conroi.commit.fairness import PriorityToken, Turns
 
 Task = Callable[[], object]
 
@@ -19,7 +19,7 @@ class Published:
 
     version: int
     timestamp: datetime
-    notes: Notes
+    notes: CommitMetadata
     uuid: str | None
     """The id of the publication."""
     changes: Changes | None
@@ -51,7 +51,7 @@ class Attempt(Protocol):
         ...
 
 
-class Heads(Protocol):
+class CatalogStore(Protocol):
     """Catalog store: the versioned states of a lake."""
 
     @property
@@ -59,7 +59,7 @@ class Heads(Protocol):
         """Fair ordering among active publishers."""
         ...
 
-    def baton(self) -> Baton:
+    def baton(self) -> PriorityToken:
         """Priority token of a publication that keeps losing races."""
         ...
 
@@ -71,7 +71,7 @@ class Heads(Protocol):
         """Whether there are this many newer states; asked only where that costs nothing."""
         ...
 
-    def build(self, base: LakeState, changes: Changes, notes: Notes, uuid: str) -> Attempt:
+    def build(self, base: LakeState, changes: Changes, notes: CommitMetadata, uuid: str) -> Attempt:
         """The publication of these changes on top of a state."""
         ...
 

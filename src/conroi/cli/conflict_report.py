@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from conroi import operations
 from conroi.commit.attribution import RULES
-from conroi.conflicts import Outcome, Reason, Rebase, Staged, Verdict, Winner
+from conroi.conflicts import ConcurrentCommit, Outcome, Reason, Rebase, Staged, Verdict
 from conroi.conflicts.catalog import CATALOG
 from conroi.conflicts.matrix import MATRIX, OPERATIONS
 from conroi.conflicts.prechecks import PRECHECKS
@@ -153,7 +153,7 @@ def _transactions(table: Table) -> Iterator[Transaction]:
                 continue
 
 
-def _judged(table: Table, transaction: Transaction, winners: Sequence[Winner]) -> Refused:
+def _judged(table: Table, transaction: Transaction, winners: Sequence[ConcurrentCommit]) -> Refused:
     """Rebase it once more, as far as that needs no rows to be read."""
     operation = operations.of(transaction)
     try:
@@ -183,7 +183,7 @@ def _refused(transaction: Transaction, operation: str, meetings: tuple[Meeting, 
     )
 
 
-def _exact(mine: str, winner: Winner, verdict: Verdict) -> Meeting:
+def _exact(mine: str, winner: ConcurrentCommit, verdict: Verdict) -> Meeting:
     reason = verdict.reason
     return Meeting(
         mine,
@@ -195,17 +195,17 @@ def _exact(mine: str, winner: Winner, verdict: Verdict) -> Meeting:
     )
 
 
-def _winners(table: Table, base_version: int) -> Iterator[Winner]:
+def _winners(table: Table, base_version: int) -> Iterator[ConcurrentCommit]:
     newest = table.latest()
     for located in newest.pinned.files.versions.all():
         if base_version < located.version <= newest.version:
             snapshot: Snapshot = load_snapshot(newest.pinned.files.objects, located)
             transaction = load_transaction(newest.pinned.files.objects, snapshot)
             if transaction is not None:
-                yield Winner.of(snapshot.manifest, transaction, operations.of(transaction))
+                yield ConcurrentCommit.of(snapshot.manifest, transaction, operations.of(transaction))
 
 
-def _with_winner(meeting: Meeting, winner: Winner) -> Meeting:
+def _with_winner(meeting: Meeting, winner: ConcurrentCommit) -> Meeting:
     when = None if winner.timestamp_ns is None else utc_time(winner.timestamp_ns)
     return replace(
         meeting,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 
 from conroi.arguments import checked_call
-from conroi.catalog.catalog import LakeTableFiles
+from conroi.catalog.catalog import LakeTableStorage
 from conroi.catalog.rows import new_lock_id
 from conroi.clickhouse import tables
 from conroi.clickhouse.engine import Engine, Target, parse
@@ -123,7 +123,7 @@ def _locks(sources: Sequence[Any], lake: Lake | None, target: Target) -> Locks |
     catalogs = [lake.catalog] if lake is not None else []
     for each in sources:
         files = each.pinned.files if isinstance(each, Table) else None
-        catalogs += [files.catalog] if isinstance(files, LakeTableFiles) and files.catalog is not None else []
+        catalogs += [files.catalog] if isinstance(files, LakeTableStorage) and files.catalog is not None else []
     if catalogs:
         return locks_of(catalogs[0])
     if target.scheme != "chdb":

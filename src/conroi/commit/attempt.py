@@ -20,7 +20,7 @@ from conroi.commit.gc_safety import (
     refuse_forgotten,
     refuse_swept,
 )
-from conroi.conflicts import Outcome, Reason, Rebase, Verdict, Winner, are_unrelated, vector_key
+from conroi.conflicts import ConcurrentCommit, Outcome, Reason, Rebase, Verdict, are_unrelated, vector_key
 from conroi.environment import moment
 from conroi.errors import (
     ConflictError,
@@ -40,10 +40,10 @@ from conroi.format.transaction import BASE_PROPERTY, Transaction, encode_transac
 from conroi.operations import Operation, Step
 from conroi.snapshots.deletions import load_deletions, write_deletions
 from conroi.snapshots.snapshot import Snapshot, load_only_transaction, load_snapshot, load_transaction
-from conroi.snapshots.table_storage import TableFiles
+from conroi.snapshots.table_storage import TableStorage
 from conroi.storage.parallel import together
 from conroi.version import WRITER
-from conroi.versions.folder import Located
+from conroi.versions.folder import ManifestRef
 
 READ_AT_ONCE = 32
 """Number of concurrent versions that are read in parallel."""
@@ -53,7 +53,7 @@ READ_AT_ONCE = 32
 class Built:
     """The manifest of the next version, before its put: its bytes, their content, and its location."""
 
-    located: Located
+    located: ManifestRef
     data: bytes
     file: ManifestFile
     transaction: Transaction
@@ -68,13 +68,13 @@ class Built:
 class Pending:
     """One change to one table. `seen` is the newest version that it has been rebased over."""
 
-    def __init__(self, files: TableFiles, change: Change) -> None:
+    def __init__(self, files: TableStorage, change: Change) -> None:
         self.files = files
         self.change = change
         self.seen = change.base
         self.met: list[int] = []
         self._rebase = Rebase(change.staged)
-        self._winners: list[Winner] = []
+        self._winners: list[ConcurrentCommit] = []
         self._made: tuple[Operation, Transaction, bytes] | None = None
         """The transaction as last written, with its operation."""
         self._attempt_files: list[str] = []
@@ -86,7 +86,7 @@ class Pending:
 
     # ------------------------------------------------------------------ what others did
 
-    def catch_up(self, newest: Located, known: Snapshot | None = None) -> Snapshot | None:
+    def catch_up(self, newest: ManifestRef, known: Snapshot | None = None) -> Snapshot | None:
         """Rebase over every version after `seen`; returns our own, if an earlier put of ours succeeded.
 
         `known` is a version that was read already.
@@ -99,7 +99,7 @@ class Pending:
             refuse_collected_between(self.files, before)
         return found
 
-    def _caught_up(self, newest: Located, known: Snapshot | None) -> Snapshot | None:
+    def _caught_up(self, newest: ManifestRef, known: Snapshot | None) -> Snapshot | None:
         assert self.seen is not None
         new = range(self.seen.version + 1, newest.version + 1)
         for first in new[::READ_AT_ONCE]:
@@ -118,7 +118,7 @@ class Pending:
                 self.meet(snapshot, transaction)
         return None
 
-    def _loaded_together(self, some: Sequence[Located], known: Snapshot | None) -> dict[Located, Snapshot]:
+    def _loaded_together(self, some: Sequence[ManifestRef], known: Snapshot | None) -> dict[ManifestRef, Snapshot]:
         """Read these versions in parallel, where each takes a request, so that a writer does not fall behind by
         reading.
 
@@ -129,7 +129,7 @@ class Pending:
         if self.files.objects.is_local or not missing:
             return loaded
 
-        def load(located: Located) -> None:
+        def load(located: ManifestRef) -> None:
             loaded[located] = self._load(located)
 
         together([partial(load, located) for located in missing], is_local=False)
@@ -151,13 +151,13 @@ class Pending:
         self.files.kept(Turns).saw(snapshot.version, transaction, snapshot.timestamp_ns)
         mine = self.change.staged.operation.name
         if self.change.guard is not None or not are_unrelated(mine, transaction.operation_name):
-            winner = Winner.of(snapshot.manifest, transaction, operations.of(transaction))
+            winner = ConcurrentCommit.of(snapshot.manifest, transaction, operations.of(transaction))
             self._winners.append(winner)
             self._rebase = self._rebase.over(winner)
             self._refuse_conflict(self._rebase.verdict, snapshot.version)
         self.seen = snapshot
 
-    def _passes_over(self, located: Located) -> bool:
+    def _passes_over(self, located: ManifestRef) -> bool:
         """Whether this version, which is not the newest, is unrelated to our change, by its transaction alone."""
         if self.change.guard is not None or self.change.must_not_move:
             return False
@@ -173,7 +173,7 @@ class Pending:
         self.files.kept(Turns).saw(located.version, transaction)
         return True
 
-    def _load(self, located: Located) -> Snapshot:
+    def _load(self, located: ManifestRef) -> Snapshot:
         try:
             return load_snapshot(self.files.objects, located)
         except NotFoundError:
@@ -366,9 +366,9 @@ class Pending:
 
     # ----------------------------------------------------------------------- the facts
 
-    def located(self, version: int) -> Located:
+    def located(self, version: int) -> ManifestRef:
         """The location of a version of this table under its final name."""
-        return Located(version, self._naming.path(version), self._naming)
+        return ManifestRef(version, self._naming.path(version), self._naming)
 
     @property
     def base_version(self) -> int:

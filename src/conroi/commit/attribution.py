@@ -6,10 +6,10 @@ import contextlib
 from collections.abc import Generator
 
 from conroi import operations
-from conroi.conflicts import Reason, Winner
+from conroi.conflicts import ConcurrentCommit, Reason
 from conroi.errors import ConflictError, ConroiError, ExpectedVersionMismatch, TooMuchContention
 from conroi.snapshots.snapshot import load_snapshot, load_transaction
-from conroi.snapshots.table_storage import TableFiles
+from conroi.snapshots.table_storage import TableStorage
 
 RULES: dict[type[ConflictError], str] = {
     ExpectedVersionMismatch: "table/moved",
@@ -18,7 +18,7 @@ RULES: dict[type[ConflictError], str] = {
 
 
 @contextlib.contextmanager
-def naming_the_winner(files: TableFiles, mine: str = "") -> Generator[None]:
+def naming_the_winner(files: TableStorage, mine: str = "") -> Generator[None]:
     """Context manager that adds author and time of the concurrent commit to a conflict; `mine` is the operation that
     lost.
     """
@@ -31,7 +31,7 @@ def naming_the_winner(files: TableFiles, mine: str = "") -> Generator[None]:
         raise
 
 
-def _reason(files: TableFiles, error: ConflictError, version: int, mine: str) -> Reason | None:
+def _reason(files: TableStorage, error: ConflictError, version: int, mine: str) -> Reason | None:
     located = files.versions.locate(version)
     if located is None:
         return None
@@ -39,5 +39,5 @@ def _reason(files: TableFiles, error: ConflictError, version: int, mine: str) ->
     transaction = load_transaction(files.objects, snapshot)
     if transaction is None:
         return None
-    winner = Winner.of(snapshot.manifest, transaction, operations.of(transaction))
+    winner = ConcurrentCommit.of(snapshot.manifest, transaction, operations.of(transaction))
     return Reason(rule=RULES[type(error)], mine=mine, theirs=winner.operation.name, winner=winner)

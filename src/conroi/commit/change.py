@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from conroi.commit.fairness import Baton
-from conroi.conflicts import Staged, Winner
+from conroi.commit.fairness import PriorityToken
+from conroi.conflicts import ConcurrentCommit, Staged
 from conroi.environment import Moment
 from conroi.errors import InvalidInputError, UnsupportedError
 from conroi.format.naming import DETACHED_BIT, ManifestNaming
 from conroi.format.transaction import Transaction
 from conroi.snapshots.snapshot import Snapshot
-from conroi.snapshots.table_storage import TableFiles
+from conroi.snapshots.table_storage import TableStorage
 
-Guard = Callable[[Snapshot, Sequence[Winner]], None]
+Guard = Callable[[Snapshot, Sequence[ConcurrentCommit]], None]
 """Precondition: checks the newest version and the commits since our base just before a put; raises the conflict."""
 
 
@@ -42,7 +42,7 @@ class Change:
     """For Clone: the version to clone."""
     is_detached: bool = False
     """Create a version outside the table's linear history, on the base as it is: no race, no rebase."""
-    baton: Baton | None = None
+    baton: PriorityToken | None = None
     """The priority token of a verb that may be executed again: it is held until the verb ends."""
     begun_at: Moment | None = None
     """When the work began, before its base was looked up; None: possibly long ago."""
@@ -79,7 +79,7 @@ class CommitResult:
         return self.snapshot.version
 
 
-def detached_version(base: Snapshot | None, files: TableFiles) -> int:
+def detached_version(base: Snapshot | None, files: TableStorage) -> int:
     """A unique random number that no version of the linear history can have."""
     if base is None:
         raise InvalidInputError(

@@ -21,9 +21,9 @@ from conroi.errors import (
 from conroi.format.manifest_file import ManifestFile
 from conroi.format.naming import TRANSACTIONS_DIR
 from conroi.snapshots.snapshot import Snapshot, load_snapshot, load_transaction
-from conroi.snapshots.table_storage import TableFiles
-from conroi.storage.objects import NameTaken
-from conroi.versions.folder import Located
+from conroi.snapshots.table_storage import TableStorage
+from conroi.storage.objects import ObjectExists
+from conroi.versions.folder import ManifestRef
 from conroi.versions.retention import VersionCollected, ages
 
 _log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ RESEND_PAUSE_S = 0.02
 class Putting:
     """The puts of one commit, identified by its transaction id."""
 
-    def __init__(self, files: TableFiles, uuid: str) -> None:
+    def __init__(self, files: TableStorage, uuid: str) -> None:
         self._files = files
         self._uuid = uuid
         self.taken: Snapshot | None = None
@@ -45,7 +45,7 @@ class Putting:
         self._is_unanswered = False
         """Whether a request for the version that is being put had no response."""
 
-    def put(self, located: Located, data: bytes, file: ManifestFile) -> Snapshot | None:
+    def put(self, located: ManifestRef, data: bytes, file: ManifestFile) -> Snapshot | None:
         """The committed version; None if a concurrent writer has its name."""
         self.taken, self._is_unanswered = None, False
         self._require_conditions(file)
@@ -64,13 +64,13 @@ class Putting:
                 self._pause(resend)
         return self._files.versions.require_conditions(path, file.transaction or b"")
 
-    def _put(self, located: Located, data: bytes, file: ManifestFile) -> Snapshot | None:
+    def _put(self, located: ManifestRef, data: bytes, file: ManifestFile) -> Snapshot | None:
         sent_at = moment(self._files.environment)
         for resend in range(RESENDS + 1):
             try:
                 landed = self._files.versions.put(located.version, located.naming, data)
                 return Snapshot(file.manifest, landed, file.transaction)
-            except NameTaken:
+            except ObjectExists:
                 return self._look_for_mine(located, sent_at)
             except StoreError as error:
                 self._is_unanswered |= isinstance(error, StoreUnavailable)
@@ -88,13 +88,13 @@ class Putting:
         environment = self._files.environment
         environment.sleep(environment.uniform(0.0, RESEND_PAUSE_S * (1 << resend)))
 
-    def _is_there(self, located: Located, cause: StoreError) -> bool:
+    def _is_there(self, located: ManifestRef, cause: StoreError) -> bool:
         try:
             return self._files.objects.head(located.path) is not None
         except ConroiError:
             raise self._unknown_or(StoreUnavailable(str(cause)), located) from cause
 
-    def _look_for_mine(self, located: Located, sent_at: Moment) -> Snapshot | None:
+    def _look_for_mine(self, located: ManifestRef, sent_at: Moment) -> Snapshot | None:
         """The version under the name, if it is ours: the put succeeded and only its response was lost. Else None."""
         try:
             snapshot = self.taken = load_snapshot(self._files.objects, located)
@@ -109,7 +109,7 @@ class Putting:
             raise self._unknown_or(StoreUnavailable(str(error)), located) from error
         return snapshot
 
-    def _refuse_doubt(self, located: Located, sent_at: Moment) -> None:
+    def _refuse_doubt(self, located: ManifestRef, sent_at: Moment) -> None:
         """The name was reported as taken, but no file has it: the version there was collected, and may have been ours.
 
         Certain only if the one request was refused just now: nothing that young is collected.
@@ -117,7 +117,7 @@ class Putting:
         if self._is_unanswered or seconds_since(self._files.environment, sent_at) >= ages().version_s:
             raise self._may_be_collected(located)
 
-    def _collected(self, located: Located, collected: VersionCollected) -> RetryableConflict | CommitStateUnknown:
+    def _collected(self, located: ManifestRef, collected: VersionCollected) -> RetryableConflict | CommitStateUnknown:
         """The error of a process that was paused while others committed that version, continued, and collected it."""
         if self._is_unanswered or not collected.is_certain:
             return self._may_be_collected(located)
@@ -130,7 +130,7 @@ class Putting:
             hint="Run the work again on the newest version.",
         )
 
-    def _may_be_collected(self, located: Located) -> CommitStateUnknown:
+    def _may_be_collected(self, located: ManifestRef) -> CommitStateUnknown:
         return CommitStateUnknown(
             f"This process was paused for so long that version {located.version} may have been collected since.",
             table=self._files.root,
@@ -139,7 +139,7 @@ class Putting:
             hint="Check whether its rows exist before doing the work again.",
         )
 
-    def _unknown_or(self, error: ConroiError, located: Located) -> ConroiError:
+    def _unknown_or(self, error: ConroiError, located: ManifestRef) -> ConroiError:
         """The given refusal if every request had a response; CommitStateUnknown otherwise."""
         if not self._is_unanswered and not isinstance(error, StoreUnavailable):
             return error

@@ -9,13 +9,13 @@ from typing import Generic, Protocol, TypedDict, TypeVar
 
 from conroi.commit.attribution import naming_the_winner
 from conroi.commit.change import Change, CommitOptions, CommitResult
-from conroi.commit.fairness import Baton, Turns
+from conroi.commit.fairness import PriorityToken, Turns
 from conroi.commit.loop import commit
 from conroi.environment import Moment, moment
 from conroi.errors import ExpectedVersionMismatch, InvalidInputError, RetryableConflict
 from conroi.format.transaction import COMMIT_MESSAGE_PROPERTY
 from conroi.snapshots.snapshot import Snapshot, load_transaction
-from conroi.snapshots.table_storage import TableFiles, version_in_use
+from conroi.snapshots.table_storage import TableStorage, version_in_use
 
 _log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ EXECUTIONS = 10
 """Maximum number of executions of a verb's work after retryable conflicts."""
 
 
-class How(TypedDict, total=False):
+class WriteOptions(TypedDict, total=False):
     """Write options common to all verbs that commit."""
 
     message: str
@@ -64,10 +64,10 @@ class Done(Generic[W]):
 
 
 def run(
-    files: TableFiles,
+    files: TableStorage,
     known: Snapshot,
     verb: Callable[[Snapshot], W | None],
-    how: How,
+    how: WriteOptions,
     prepare: Callable[[Snapshot], None] | None = None,
 ) -> Done[W]:
     """Execute the verb's work on the newest version and commit it. `known` is the newest version seen so far.
@@ -76,7 +76,7 @@ def run(
     """
     files.refuse_past()
     settings = _settings(how)
-    baton = Baton(files.objects, files.environment, files.kept(Turns).me)
+    baton = PriorityToken(files.objects, files.environment, files.kept(Turns).me)
     try:
         # What the first execution wrote, a later one may use again.
         begun_at = moment(files.environment)
@@ -102,7 +102,7 @@ def run(
 
 
 def _head_in_turn(
-    files: TableFiles, known: Snapshot, baton: Baton, prepare: Callable[[Snapshot], None] | None
+    files: TableStorage, known: Snapshot, baton: PriorityToken, prepare: Callable[[Snapshot], None] | None
 ) -> Snapshot:
     """The newest version; if our last work was wasted by a conflict, after waiting for our turn."""
     head = files.newest(known)
@@ -125,13 +125,13 @@ def _head_in_turn(
     return newest
 
 
-def _note_writer(files: TableFiles, snapshot: Snapshot) -> None:
+def _note_writer(files: TableStorage, snapshot: Snapshot) -> None:
     transaction = load_transaction(files.objects, snapshot)
     if transaction is not None:
         files.kept(Turns).saw(snapshot.version, transaction)
 
 
-def _before_doing_it_again(files: TableFiles, baton: Baton, losses: int, took_s: float) -> None:
+def _before_doing_it_again(files: TableStorage, baton: PriorityToken, losses: int, took_s: float) -> None:
     """After several wasted executions, request the priority token; yield to another writer's token."""
     baton.ask(losses, needs_s=REPEATED_WORK_MAY_TAKE * took_s)
     if files.kept(Turns).is_contended():
@@ -139,11 +139,11 @@ def _before_doing_it_again(files: TableFiles, baton: Baton, losses: int, took_s:
 
 
 def _execute(
-    files: TableFiles,
+    files: TableStorage,
     head: Snapshot,
     verb: Callable[[Snapshot], W | None],
     settings: _Settings,
-    baton: Baton,
+    baton: PriorityToken,
     begun_at: Moment,
 ) -> Done[W]:
     with naming_the_winner(files):
@@ -209,7 +209,7 @@ class _Settings:
     is_detached: bool
 
 
-def _settings(how: How) -> _Settings:
+def _settings(how: WriteOptions) -> _Settings:
     properties = dict(how.get("properties") or {})
     message = how.get("message")
     if message is not None:

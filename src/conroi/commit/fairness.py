@@ -18,7 +18,7 @@ from conroi.errors import CorruptionError, NotFoundError, StoreError
 from conroi.format.json import decode_document
 from conroi.format.naming import TRANSACTIONS_DIR
 from conroi.format.transaction import Transaction
-from conroi.storage.objects import NameTaken, Objects
+from conroi.storage.objects import ObjectExists, Objects
 from conroi.storage.parallel import ProcessLock
 
 WRITER_PROPERTY = "conroi.writer"
@@ -184,7 +184,7 @@ LONGEST_COURTESY_TURNS = 40
 LONGEST_COURTESY_S = 5.0
 
 
-class Baton:
+class PriorityToken:
     """The priority token of one table, as used by one commit."""
 
     def __init__(self, objects: Objects, environment: Environment, writer: str) -> None:
@@ -212,7 +212,7 @@ class Baton:
         content = json.dumps({"writer": self._writer, "needs_s": needs_s, "id": self._environment.new_uuid().hex})
         try:
             self._objects.put_if_absent(BATON_PATH, content.encode())
-        except (NameTaken, StoreError):
+        except (ObjectExists, StoreError):
             return False
         self._is_mine, self._needs_s = True, needs_s
         return True

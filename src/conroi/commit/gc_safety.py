@@ -18,7 +18,7 @@ from conroi.format.references import Reference, name_of, names_in_manifest, refe
 from conroi.format.transaction import Transaction, encode_transaction
 from conroi.snapshots.branch_storage import holder_of
 from conroi.snapshots.snapshot import Snapshot
-from conroi.snapshots.table_storage import TableFiles
+from conroi.snapshots.table_storage import TableStorage
 from conroi.storage.base_paths import base_objects
 from conroi.storage.objects import ObjectInfo
 from conroi.storage.parallel import in_parallel
@@ -27,17 +27,17 @@ from conroi.versions.retention import RESTORING_DIR, Fate, ages, fate, swept_unt
 _AT_ONCE = 32
 
 
-def is_recent_for_files(files: TableFiles, then: Moment | None) -> bool:
+def is_recent_for_files(files: TableStorage, then: Moment | None) -> bool:
     """Whether files written since then are within the grace period, so that none can have been collected."""
     return then is not None and seconds_since(files.environment, then) < ages().file_s / 2
 
 
-def is_recent_for_versions(files: TableFiles, then: Moment | None) -> bool:
+def is_recent_for_versions(files: TableStorage, then: Moment | None) -> bool:
     """Whether versions created since then are within the grace period, so that none can have been collected."""
     return then is not None and seconds_since(files.environment, then) < ages().version_s / 2
 
 
-def refuse_collected_between(files: TableFiles, seen: Snapshot) -> None:
+def refuse_collected_between(files: TableStorage, seen: Snapshot) -> None:
     """After catching up from a version that was read long ago: the versions since must be unchanged."""
     newest = watermark(files.objects)
     if newest > seen.version:
@@ -51,7 +51,7 @@ def refuse_collected_between(files: TableFiles, seen: Snapshot) -> None:
         )
 
 
-def refuse_forgotten(files: TableFiles, restored: Snapshot) -> None:
+def refuse_forgotten(files: TableStorage, restored: Snapshot) -> None:
     """A version to restore must not have expired since it was read, nor be expiring.
 
     First the writer records that it must stay, then it checks; a collector does the same in the opposite order.
@@ -69,7 +69,7 @@ def refuse_forgotten(files: TableFiles, restored: Snapshot) -> None:
         )
 
 
-def confirm_written(files: TableFiles, fragments: Sequence[DataFragment], since: Moment | None) -> None:
+def confirm_written(files: TableStorage, fragments: Sequence[DataFragment], since: Moment | None) -> None:
     """Files that were written before the verb began: RetryableConflict unless all of them stay for its commit.
 
     A collector keeps the files that a young transaction names. So a transaction is written first, and then the files
@@ -86,7 +86,7 @@ def confirm_written(files: TableFiles, fragments: Sequence[DataFragment], since:
 
 
 def refuse_swept(
-    files: TableFiles, transaction: Transaction, seen: Snapshot | None, bases: Sequence[BasePath], *, is_given: bool
+    files: TableStorage, transaction: Transaction, seen: Snapshot | None, bases: Sequence[BasePath], *, is_given: bool
 ) -> None:
     """The files that this change adds must exist, and be younger than the sweep watermark.
 
@@ -121,7 +121,7 @@ def _staged(transaction: Transaction, seen: Snapshot | None) -> Iterator[Referen
             yield reference
 
 
-def _found(files: TableFiles, places: Mapping[int, BasePath], reference: Reference) -> ObjectInfo | None:
+def _found(files: TableStorage, places: Mapping[int, BasePath], reference: Reference) -> ObjectInfo | None:
     objects, path = files.objects, reference.path
     if reference.base_id is not None:
         base = places.get(reference.base_id)

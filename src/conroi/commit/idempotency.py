@@ -11,12 +11,12 @@ import contextlib
 import hashlib
 from collections.abc import Sequence
 
-from conroi.conflicts import Winner
+from conroi.conflicts import ConcurrentCommit
 from conroi.errors import CommitStateUnknown, InvalidInputError, StoreError
 from conroi.format.transaction import Transaction
 from conroi.snapshots.snapshot import Snapshot, load_snapshot, load_transaction
-from conroi.snapshots.table_storage import TableFiles
-from conroi.versions.folder import Located
+from conroi.snapshots.table_storage import TableStorage
+from conroi.versions.folder import ManifestRef
 
 IDEMPOTENCY = "conroi.idempotency"
 KEYS_DIR = "_conroi/keys"
@@ -24,7 +24,7 @@ KEYS_DIR = "_conroi/keys"
 _TRIED, _LANDED = b'{"state":"tried"}', b'{"state":"landed"}'
 
 
-class DoneBefore(Exception):
+class AlreadyCommitted(Exception):
     """Internal: a commit with this idempotency key already exists. It is a result, not a failure."""
 
     def __init__(self, version: int) -> None:
@@ -32,10 +32,10 @@ class DoneBefore(Exception):
         self.version = version
 
 
-class OnceKey:
+class IdempotencyKey:
     """The idempotency key of one commit to one table."""
 
-    def __init__(self, files: TableFiles, key: str) -> None:
+    def __init__(self, files: TableStorage, key: str) -> None:
         if files.publisher is not None:
             raise InvalidInputError(
                 "This table belongs to a lake, which keeps the keys of its commits.",
@@ -71,7 +71,7 @@ class OnceKey:
             hint="Check whether its rows exist. If they do, leave it; if not, commit them with another key.",
         )
 
-    def _transaction(self, located: Located) -> Transaction | None:
+    def _transaction(self, located: ManifestRef) -> Transaction | None:
         return load_transaction(self._files.objects, load_snapshot(self._files.objects, located))
 
     def _is_mine(self, transaction: Transaction | None) -> bool:
@@ -79,11 +79,11 @@ class OnceKey:
 
     # ------------------------------------------------------------------------ while it is committed
 
-    def guard(self, head: Snapshot, winners: Sequence[Winner]) -> None:
+    def guard(self, head: Snapshot, winners: Sequence[ConcurrentCommit]) -> None:
         """Just before a put: check that no concurrent commit has the key, and write the record for this put."""
         for winner in winners:
             if self._is_mine(winner.transaction):
-                raise DoneBefore(winner.version)
+                raise AlreadyCommitted(winner.version)
         self._files.objects.put(f"{self._folder}/{head.version + 1}", _TRIED)
 
     def landed(self, version: int) -> None:

@@ -15,10 +15,10 @@ from functools import partial
 from conroi.commit.attempt import Pending
 from conroi.commit.change import DEFAULT_OPTIONS, Change, CommitOptions, CommitResult
 from conroi.commit.conditional_put import Putting
-from conroi.commit.fairness import Baton, Turns, pause_s
+from conroi.commit.fairness import PriorityToken, Turns, pause_s
 from conroi.errors import AlreadyExistsError, CommitStateUnknown, ConroiError, TooMuchContention
 from conroi.snapshots.snapshot import Snapshot
-from conroi.snapshots.table_storage import TableFiles
+from conroi.snapshots.table_storage import TableStorage
 from conroi.storage.parallel import together
 
 _log = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ NEEDED_ROUNDS = 2
 """A starving writer asks the others to yield for this multiple of its last attempt's duration."""
 
 
-def commit(files: TableFiles, change: Change, options: CommitOptions = DEFAULT_OPTIONS) -> CommitResult:
+def commit(files: TableStorage, change: Change, options: CommitOptions = DEFAULT_OPTIONS) -> CommitResult:
     """Commit the change as the table's next version, rebased over concurrent commits, or raise the conflict."""
     files.refuse_past()
     if files.publisher is not None and not change.is_detached:
@@ -38,12 +38,12 @@ def commit(files: TableFiles, change: Change, options: CommitOptions = DEFAULT_O
 class _Commit:
     """One run of the loop."""
 
-    def __init__(self, files: TableFiles, change: Change, options: CommitOptions) -> None:
+    def __init__(self, files: TableStorage, change: Change, options: CommitOptions) -> None:
         self.files = files
         self.change = change
         self.options = options
         self.pending = Pending(files, change)
-        self.baton = change.baton or Baton(files.objects, files.environment, files.kept(Turns).me)
+        self.baton = change.baton or PriorityToken(files.objects, files.environment, files.kept(Turns).me)
         self.putting = Putting(files, change.uuid)
 
     def run(self) -> CommitResult:

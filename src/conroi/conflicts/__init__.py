@@ -2,9 +2,9 @@
 
 from conroi.conflicts.facts import Staged
 from conroi.conflicts.matrix import are_unrelated
-from conroi.conflicts.reason import Reason, Verdict, Winner
+from conroi.conflicts.reason import ConcurrentCommit, Reason, Verdict
 from conroi.conflicts.rebase import Rebase
 from conroi.conflicts.row_merge import vector_key
 from conroi.conflicts.rule import Outcome
 
-__all__ = ["Outcome", "Reason", "Rebase", "Staged", "Verdict", "Winner", "are_unrelated", "vector_key"]
+__all__ = ["ConcurrentCommit", "Outcome", "Reason", "Rebase", "Staged", "Verdict", "are_unrelated", "vector_key"]

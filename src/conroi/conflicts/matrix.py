@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from conroi.conflicts.catalog import CATALOG
 from conroi.conflicts.facts import Staged
 from conroi.conflicts.prechecks import PRECHECKS, SEVERAL
-from conroi.conflicts.reason import COMPATIBLE, Reason, Verdict, Winner
+from conroi.conflicts.reason import COMPATIBLE, ConcurrentCommit, Reason, Verdict
 from conroi.conflicts.rule import OK, Finding, Rule, always, first_of
 from conroi.conflicts.rules import columns, indices, overlays, rewrites, rows, settings
 
@@ -122,7 +122,7 @@ def are_unrelated(mine: str, theirs: str) -> bool:
     return (mine, theirs) in _UNRELATED
 
 
-def meet(staged: Staged, winner: Winner) -> Verdict:
+def meet(staged: Staged, winner: ConcurrentCommit) -> Verdict:
     """Conflict check: the verdict on my staged operation after this concurrent commit."""
     mine, theirs = staged.operation, winner.operation
     finding = SEVERAL.decide(staged, theirs)
@@ -136,7 +136,7 @@ def meet(staged: Staged, winner: Winner) -> Verdict:
     return COMPATIBLE if finding is None else _verdict(finding, staged, winner)
 
 
-def _verdict(finding: Finding, staged: Staged, winner: Winner) -> Verdict:
+def _verdict(finding: Finding, staged: Staged, winner: ConcurrentCommit) -> Verdict:
     reason = Reason(
         rule=finding.rule,
         mine=staged.operation.name,

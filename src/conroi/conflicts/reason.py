@@ -34,7 +34,7 @@ _SHOWN = 5  # how many fragments or names a sentence lists
 
 
 @dataclass(frozen=True, slots=True)
-class Winner:
+class ConcurrentCommit:
     """A concurrent commit that came first."""
 
     version: int
@@ -47,7 +47,7 @@ class Winner:
     author: str | None = None
 
     @classmethod
-    def of(cls, manifest: Manifest, transaction: Transaction, operation: Operation) -> Winner:
+    def of(cls, manifest: Manifest, transaction: Transaction, operation: Operation) -> ConcurrentCommit:
         """The concurrent commit that created this manifest."""
         head = manifest.head
         stamp, library = head.timestamp, head.writer_version
@@ -80,7 +80,7 @@ class Reason:
     """A few of these rows, as (fragment, offset)."""
     names: tuple[str, ...] = ()
     """The columns, index names or settings in common, where the finding is about those."""
-    winner: Winner | None = field(default=None, repr=False)
+    winner: ConcurrentCommit | None = field(default=None, repr=False)
 
     @property
     def outcome(self) -> Outcome:

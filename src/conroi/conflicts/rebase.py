@@ -10,7 +10,7 @@ from pyroaring import BitMap
 
 from conroi.conflicts.facts import Staged
 from conroi.conflicts.matrix import meet
-from conroi.conflicts.reason import COMPATIBLE, Reason, Verdict, Winner
+from conroi.conflicts.reason import COMPATIBLE, ConcurrentCommit, Reason, Verdict
 from conroi.conflicts.row_merge import (
     Meeting,
     Merged,
@@ -36,7 +36,7 @@ class Rebase:
 
     staged: Staged
     """Adjusted as far as that needed no file."""
-    contested: Mapping[int, Winner] = field(default_factory=dict[int, Winner])
+    contested: Mapping[int, ConcurrentCommit] = field(default_factory=dict[int, ConcurrentCommit])
     """Fragments whose rows must be compared, each with the last commit that changed it."""
     repairs: tuple[Reason, ...] = ()
     """The adjustments, and why they were necessary."""
@@ -50,7 +50,7 @@ class Rebase:
             return self.refusal
         return Verdict(Outcome.REBASED, self.repairs[-1]) if self.repairs else COMPATIBLE
 
-    def over(self, winner: Winner) -> Rebase:
+    def over(self, winner: ConcurrentCommit) -> Rebase:
         """This rebase after one more concurrent commit."""
         if self.refusal is not None:
             return self
@@ -66,7 +66,7 @@ class Rebase:
             repairs=(*self.repairs, verdict.reason),
         )
 
-    def over_all(self, winners: Iterable[Winner]) -> Rebase:
+    def over_all(self, winners: Iterable[ConcurrentCommit]) -> Rebase:
         """This rebase after these commits, oldest first."""
         rebase = self
         for winner in winners:

@@ -10,7 +10,7 @@ from pyroaring import BitMap
 from conroi.conflicts import facts
 from conroi.conflicts.catalog import CATALOG
 from conroi.conflicts.facts import Staged
-from conroi.conflicts.reason import Reason, Verdict, Winner
+from conroi.conflicts.reason import ConcurrentCommit, Reason, Verdict
 from conroi.conflicts.rules.overlays import rows_covered_in
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
@@ -53,7 +53,7 @@ class Meeting:
 
     staged: Staged
     verdict: Verdict
-    contested: Mapping[int, Winner]
+    contested: Mapping[int, ConcurrentCommit]
     head: Manifest
     vectors: Mapping[VectorKey, BitMap]
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from conroi.data.casts import cast_batch
 from conroi.data.pylance import pylance_errors
 from conroi.data.sql import expression
-from conroi.data.table_version import Pinned
+from conroi.data.table_version import TableVersion
 from conroi.data.writer import DataWriter
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
@@ -26,7 +26,7 @@ _EVERY_ROW: Any = {"include_deleted_rows": True, "with_row_id": True, "blob_hand
 
 
 def column_batches(
-    pinned: Pinned,
+    pinned: TableVersion,
     fragment_id: int,
     columns: Columns,
     read_columns: Sequence[str] | None = None,
@@ -75,7 +75,7 @@ def _repeated(row: pa.RecordBatch, times: int) -> pa.RecordBatch:
     return row.take(np.zeros(times, np.int64))
 
 
-def column_types(pinned: Pinned, columns: Mapping[str, str]) -> pa.Schema:
+def column_types(pinned: TableVersion, columns: Mapping[str, str]) -> pa.Schema:
     """The types of the new columns by their expressions; no row is read."""
     with pylance_errors(pinned.root):
         wanted = {name: expression(value, pinned.root) for name, value in columns.items()}
@@ -117,7 +117,7 @@ def _checked(function: BatchFunction, batch: pa.RecordBatch, table: str) -> pa.R
 
 
 def write_column_file(
-    pinned: Pinned, writer: DataWriter, batches: pa.RecordBatchReader, schema: pa.Schema, rows: int
+    pinned: TableVersion, writer: DataWriter, batches: pa.RecordBatchReader, schema: pa.Schema, rows: int
 ) -> pb.DataFile:
     """A data file with these columns, cast to `schema`; it must have exactly as many rows as the fragment."""
     seen = 0

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from conroi.arguments import printable, shortened
 from conroi.data.arrow_types import metadata_of
-from conroi.data.remote_rows import Elsewhere, from_elsewhere, kept
+from conroi.data.remote_rows import RemoteRows, from_elsewhere, kept
 from conroi.errors import InvalidInputError, RetryableConflict
 
 
@@ -36,7 +36,7 @@ Data: TypeAlias = ArrowStream | Sequence[Mapping[str, Any]]
 
 def is_one_shot(data: object) -> bool:
     """Whether reading the data uses it up, so that work on it cannot be done again."""
-    is_kept = isinstance(data, pa.Table | pa.RecordBatch | Sequence | Elsewhere) or hasattr(data, "__len__")
+    is_kept = isinstance(data, pa.Table | pa.RecordBatch | Sequence | RemoteRows) or hasattr(data, "__len__")
     return not is_kept
 
 
@@ -45,7 +45,7 @@ def carries_metadata(data: object) -> bool:
     if isinstance(data, Once):
         return data.carries_metadata
     is_frame = type(data).__module__.partition(".")[0] in ("pandas", "pyspark")
-    return not is_frame and not isinstance(data, Elsewhere) and hasattr(data, "__arrow_c_stream__")
+    return not is_frame and not isinstance(data, RemoteRows) and hasattr(data, "__arrow_c_stream__")
 
 
 class Once:
@@ -71,7 +71,7 @@ class Once:
         return carries_metadata(self._data)
 
 
-def opened(data: object, schema: pa.Schema | None = None) -> pa.RecordBatchReader | Elsewhere:
+def opened(data: object, schema: pa.Schema | None = None) -> pa.RecordBatchReader | RemoteRows:
     """The data as a stream, or as rows that are written where they are."""
     if isinstance(data, Once):
         data = data.take()

@@ -17,7 +17,7 @@ from conroi.data.arrow_types import chunked, positions
 from conroi.data.pylance import pylance_errors
 from conroi.data.sql import quoted
 from conroi.data.stored import Column, Wanted, stored_columns, wanted
-from conroi.data.table_version import Pinned
+from conroi.data.table_version import TableVersion
 from conroi.format import lance_pb2 as pb
 from conroi.snapshots.deletions import load_deletions
 from conroi.storage.cache import BoundedCache
@@ -177,7 +177,7 @@ def _elements(lists: Any) -> Any:
 
 
 def scan_keys(
-    pinned: Pinned,
+    pinned: TableVersion,
     columns: Sequence[str],
     *,
     fragment_ids: Sequence[int] | None = None,
@@ -198,7 +198,7 @@ def scan_keys(
 
 
 def _scanned(
-    pinned: Pinned, columns: Sequence[str], fragment_ids: Sequence[int] | None, filter_: str | None
+    pinned: TableVersion, columns: Sequence[str], fragment_ids: Sequence[int] | None, filter_: str | None
 ) -> pa.Table:
     with pylance_errors(pinned.root):
         chosen = None
@@ -213,7 +213,7 @@ def _scanned(
     return keys.append_column("_rowaddr", scanned["_rowaddr"])
 
 
-def lookup(pinned: Pinned, keys: pa.Table, columns: Sequence[str]) -> str | None:
+def lookup(pinned: TableVersion, keys: pa.Table, columns: Sequence[str]) -> str | None:
     """A condition that an index on the key can answer, for a handful of keys."""
     if len(columns) > 1 or not 0 < keys.num_rows <= FEW_KEYS or not _has_index(pinned, columns[0]):
         return None
@@ -228,7 +228,7 @@ def lookup(pinned: Pinned, keys: pa.Table, columns: Sequence[str]) -> str | None
     return f"{quoted(columns[0])} IN ({', '.join(literals)})" if literals else "false"
 
 
-def _has_index(pinned: Pinned, column: str) -> bool:
+def _has_index(pinned: TableVersion, column: str) -> bool:
     if column not in pinned.schema.names or not pinned.manifest.indices:
         return False
     field = pinned.field(column).id
@@ -331,7 +331,7 @@ PARTS: BoundedCache[Part] = BoundedCache(64 * 1024 * 1024)
 
 
 def live_keys(
-    pinned: Pinned, fragments: Sequence[pb.DataFragment], columns: Sequence[str], among: pa.Table | None = None
+    pinned: TableVersion, fragments: Sequence[pb.DataFragment], columns: Sequence[str], among: pa.Table | None = None
 ) -> pa.Table | None:
     """The columns, as k0, k1, …, of the live rows, with `_rowaddr`; None if only a scan can tell.
 
@@ -364,7 +364,7 @@ def _schema(what: Wanted) -> pa.Schema:
 # -------------------------------------------------------------------------------------- parts
 
 
-def _parts(pinned: Pinned, fragments: Sequence[pb.DataFragment], what: Wanted) -> list[Part] | None:
+def _parts(pinned: TableVersion, fragments: Sequence[pb.DataFragment], what: Wanted) -> list[Part] | None:
     root, kinds = pinned.root, what.kinds
     places = [what.place_in(fragment) for fragment in fragments]
     vectors = [vector_key(f) if f.HasField("deletion_file") else None for f in fragments]
@@ -385,7 +385,7 @@ def _parts(pinned: Pinned, fragments: Sequence[pb.DataFragment], what: Wanted) -
 
 
 def _rows_that_are_there(
-    pinned: Pinned, fragment: pb.DataFragment, columns: Sequence[Column], schema: pa.Schema
+    pinned: TableVersion, fragment: pb.DataFragment, columns: Sequence[Column], schema: pa.Schema
 ) -> pa.RecordBatch:
     gone = load_deletions(pinned.files.objects, pinned.manifest, fragment)
     offsets = np.arange(fragment.physical_rows, dtype=np.uint64)

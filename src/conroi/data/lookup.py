@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from conroi.data.predicates import Predicate, checked_predicate
 from conroi.data.rows import count_rows
-from conroi.data.table_version import Pinned, unknown_column
+from conroi.data.table_version import TableVersion, unknown_column
 from conroi.environment import Environment
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
@@ -35,7 +35,7 @@ def random_positions(wanted: int, rows: int, seed: int | None, environment: Envi
     return sorted(chance.choice(rows, wanted, replace=False, shuffle=False).tolist())
 
 
-def take(pinned: Pinned, positions: Sequence[int], columns: Sequence[str] | None) -> pa.Table:
+def take(pinned: TableVersion, positions: Sequence[int], columns: Sequence[str] | None) -> pa.Table:
     """The rows at these positions of a scan, in this order."""
     rows = count_rows(pinned.manifest.fragments)
     wanted = [_position(each, rows, pinned.root) for each in positions]
@@ -57,7 +57,7 @@ def _position(given: object, rows: int, table: str) -> int:
     return position
 
 
-def _checked_columns(pinned: Pinned, columns: Sequence[str] | None) -> list[str] | None:
+def _checked_columns(pinned: TableVersion, columns: Sequence[str] | None) -> list[str] | None:
     if columns is None:
         return None
     if isinstance(columns, str):
@@ -79,7 +79,7 @@ class Search:
     filter: Predicate | None = None
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
-    def run(self, pinned: Pinned) -> pa.Table:
+    def run(self, pinned: TableVersion) -> pa.Table:
         """The rows, best first."""
         where = None if self.filter is None else checked_predicate(self.filter, table=pinned.root)
         names = _checked_columns(pinned, self.columns)
@@ -94,7 +94,7 @@ class Search:
         )
         return scanner.to_table()
 
-    def _text(self, pinned: Pinned) -> dict[str, Any]:
+    def _text(self, pinned: TableVersion) -> dict[str, Any]:
         if self.options:
             raise InvalidInputError("options are for vectors.", table=pinned.root, hint="Leave them out.")
         indexed = sorted(_with_text_index(pinned))
@@ -118,7 +118,7 @@ class Search:
             )
         return {"full_text_query": {"columns": [column], "query": self.query}}
 
-    def _nearest(self, pinned: Pinned) -> dict[str, Any]:
+    def _nearest(self, pinned: TableVersion) -> dict[str, Any]:
         column = self.column or self._only_vector(pinned)
         if column not in pinned.schema.names:
             raise unknown_column(pinned, column)
@@ -138,7 +138,7 @@ class Search:
             )
         return {"nearest": {"column": column, "q": vector, "k": self.limit, **self.options}}
 
-    def _only_vector(self, pinned: Pinned) -> str:
+    def _only_vector(self, pinned: TableVersion) -> str:
         vectors = [column.name for column in pinned.schema if pa.types.is_fixed_size_list(column.type)]
         if len(vectors) == 1:
             return vectors[0]
@@ -158,7 +158,7 @@ def _vector(query: object, type_: pa.DataType, table: str) -> pa.Array[Any]:
         ) from error
 
 
-def _with_text_index(pinned: Pinned) -> set[str]:
+def _with_text_index(pinned: TableVersion) -> set[str]:
     """The columns that an index for text is on."""
     names = {each.id: each.name for each in pinned.manifest.fields}
     return {names[number] for index in pinned.manifest.indices if _is_text(index) for number in index.fields}

@@ -17,7 +17,7 @@ from conroi.data.pylance import pylance_errors
 from conroi.data.rows import addresses_of, offsets_by_fragment
 from conroi.data.sql import enclosed
 from conroi.data.stored import stored_columns, wanted
-from conroi.data.table_version import Pinned
+from conroi.data.table_version import TableVersion
 from conroi.errors import InvalidInputError
 from conroi.snapshots.deletions import load_deletions
 
@@ -43,14 +43,16 @@ def predicate_text(where: Predicate) -> str:
     return where if isinstance(where, str) else str(where)
 
 
-def find_rows(pinned: Pinned, where: Predicate | None) -> dict[int, BitMap]:
+def find_rows(pinned: TableVersion, where: Predicate | None) -> dict[int, BitMap]:
     """The offsets of the rows that match the condition, by fragment."""
     simple = comparisons(where) if isinstance(where, str) else None
     found = None if simple is None else _among_kept(pinned, simple)
     return scan_rows(pinned, where) if found is None else found
 
 
-def scan_rows(pinned: Pinned, where: Predicate | None, fragment_ids: Sequence[int] | None = None) -> dict[int, BitMap]:
+def scan_rows(
+    pinned: TableVersion, where: Predicate | None, fragment_ids: Sequence[int] | None = None
+) -> dict[int, BitMap]:
     """The same by a scan, of the whole table or of some fragments."""
     with pylance_errors(pinned.root):
         chosen = None if fragment_ids is None else [pinned.dataset.get_fragment(number) for number in fragment_ids]
@@ -58,7 +60,7 @@ def scan_rows(pinned: Pinned, where: Predicate | None, fragment_ids: Sequence[in
     return offsets_by_fragment(addresses_of(found["_rowaddr"]))
 
 
-def _among_kept(pinned: Pinned, simple: list[Comparison]) -> dict[int, BitMap] | None:
+def _among_kept(pinned: TableVersion, simple: list[Comparison]) -> dict[int, BitMap] | None:
     """From cached columns, or columns small enough to be cached; None if that is impossible."""
     names = list(dict.fromkeys(comparison.column for comparison in simple))  # one may be compared twice
     what = wanted(pinned, names)
@@ -86,7 +88,7 @@ def _among_kept(pinned: Pinned, simple: list[Comparison]) -> dict[int, BitMap] |
     return rows
 
 
-def _has_index(pinned: Pinned, field_ids: tuple[int, ...]) -> bool:
+def _has_index(pinned: TableVersion, field_ids: tuple[int, ...]) -> bool:
     """Whether pylance need not look at every row."""
     return any(not set(field_ids).isdisjoint(index.fields) for index in pinned.manifest.indices)
 

@@ -14,7 +14,7 @@ from conroi.data.writer import DataWriter, Progress, WrittenFiles
 
 
 @dataclass(frozen=True)
-class WrittenElsewhere:
+class WrittenRemoteRows:
     """Files that a distributed engine wrote for us, and the keys of their rows."""
 
     files: WrittenFiles
@@ -22,7 +22,7 @@ class WrittenElsewhere:
     """As `KeysSeen` has them; empty for a table without a key."""
 
 
-class Elsewhere(ABC):
+class RemoteRows(ABC):
     """Rows that can be written without passing through this process.
 
     Not a protocol: a DataFrame has an attribute of any name, since it might be a column's.
@@ -36,10 +36,10 @@ class Elsewhere(ABC):
     @abstractmethod
     def write(
         self, writer: DataWriter, schema: pa.Schema, key: Sequence[str], progress: Progress | None = None
-    ) -> WrittenElsewhere:
+    ) -> WrittenRemoteRows:
         """Write them as files of the writer's table; idempotent for the same request."""
 
-    def in_pieces(self, writer: DataWriter, schema: pa.Schema, key: Sequence[str], rows: int) -> Sequence[Elsewhere]:
+    def in_pieces(self, writer: DataWriter, schema: pa.Schema, key: Sequence[str], rows: int) -> Sequence[RemoteRows]:
         """Write them at once, and yield them in pieces of at most this many rows, in their order."""
         del writer, schema, key, rows
         return [self]  # what is written already stays as it is
@@ -49,13 +49,13 @@ class Elsewhere(ABC):
         """The rows in this process; InvalidInputError if they are too many for that."""
 
 
-def from_elsewhere(data: object) -> Elsewhere | None:
+def from_elsewhere(data: object) -> RemoteRows | None:
     """The data as remote rows, if it is a DataFrame."""
-    if isinstance(data, Elsewhere):
+    if isinstance(data, RemoteRows):
         return data
     if type(data).__module__.partition(".")[0] != "pyspark":
         return None
-    return cast("Elsewhere | None", in_spark("frames").from_spark(data))
+    return cast("RemoteRows | None", in_spark("frames").from_spark(data))
 
 
 def in_spark(module: str) -> Any:

@@ -15,7 +15,7 @@ from conroi.errors import CorruptionError
 from conroi.format import lance_pb2 as pb
 from conroi.format.manifest import Manifest
 from conroi.snapshots.deletions import load_deletions, write_deletions
-from conroi.snapshots.table_storage import TableFiles
+from conroi.snapshots.table_storage import TableStorage
 
 Rows = Mapping[int, BitMap]
 """Physical offsets by fragment id."""
@@ -56,7 +56,7 @@ class TakenOut:
     """Of those with a new deletion vector, the ones for which it is still to be written."""
 
 
-def take_out(files: TableFiles, manifest: Manifest, version: int, rows: Rows, *, later: bool = False) -> TakenOut:
+def take_out(files: TableStorage, manifest: Manifest, version: int, rows: Rows, *, later: bool = False) -> TakenOut:
     """Write the deletion vectors that delete these rows; `later` leaves that to the commit."""
     unions = {fragment: _union(files, manifest, fragment, gone) for fragment, gone in rows.items() if gone}
     removed = [f for f, gone in unions.items() if len(gone) >= manifest.fragments_by_id[f].physical_rows]
@@ -69,7 +69,7 @@ def take_out(files: TableFiles, manifest: Manifest, version: int, rows: Rows, *,
     return TakenOut(tuple(updated), tuple(sorted(removed)))
 
 
-def _union(files: TableFiles, manifest: Manifest, fragment_id: int, gone: BitMap) -> BitMap:
+def _union(files: TableStorage, manifest: Manifest, fragment_id: int, gone: BitMap) -> BitMap:
     fragment = manifest.fragments_by_id.get(fragment_id)
     if fragment is None or gone.max() >= fragment.physical_rows:
         raise CorruptionError(

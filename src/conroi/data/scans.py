@@ -16,7 +16,7 @@ import pyarrow.dataset as ds
 from conroi.data.casts import cast_batch
 from conroi.data.pylance import pylance_errors
 from conroi.data.sql import literal, quoted
-from conroi.data.table_version import Pinned
+from conroi.data.table_version import TableVersion
 from conroi.errors import ConroiError, CorruptionError, InvalidInputError, UnsupportedError
 from conroi.format.json import parse_json
 from conroi.snapshots.snapshot import Snapshot
@@ -42,7 +42,7 @@ class Base:
 class Scan:
     """The rows of one version, which can be read any number of times and from any thread."""
 
-    pinned: Pinned
+    pinned: TableVersion
     base: Base | None = None
     failures: list[ConroiError] = field(default_factory=list[ConroiError])
     """Errors during a read by an engine: on its way through the engine an error loses its type."""

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from conroi.data.arrow_types import row_width
 from conroi.data.pylance import file_session, pylance_errors
-from conroi.data.table_version import Pinned
+from conroi.data.table_version import TableVersion
 from conroi.errors import ConroiError
 from conroi.format import lance_pb2 as pb
 from conroi.format.naming import check_relative_path
@@ -59,7 +59,7 @@ class Wanted:
         return None if "" in place else place
 
 
-def wanted(pinned: Pinned, columns: Sequence[str]) -> Wanted | None:
+def wanted(pinned: TableVersion, columns: Sequence[str]) -> Wanted | None:
     """The columns, if they are plain ones: not inside others, and comparable as they are stored."""
     numbers = {field.name: field.id for field in pinned.manifest.fields if field.parent_id == -1}
     if not all(column in numbers for column in columns):
@@ -71,7 +71,7 @@ def wanted(pinned: Pinned, columns: Sequence[str]) -> Wanted | None:
 
 
 def stored_columns(
-    pinned: Pinned, fragments: Sequence[pb.DataFragment], what: Wanted
+    pinned: TableVersion, fragments: Sequence[pb.DataFragment], what: Wanted
 ) -> list[tuple[Column, ...]] | None:
     """The columns of each fragment, deleted rows included; None if only a scan can tell."""
     places = [what.place_in(fragment) for fragment in fragments]
@@ -97,7 +97,7 @@ def keep(root: str, place: Place, what: Wanted, columns: Sequence[Column]) -> No
         COLUMNS.put((root, path, number), column, column.nbytes)
 
 
-def remember(pinned: Pinned, fragments: Sequence[pb.DataFragment], rows: pa.Table, names: Sequence[str]) -> None:
+def remember(pinned: TableVersion, fragments: Sequence[pb.DataFragment], rows: pa.Table, names: Sequence[str]) -> None:
     """Cache columns of rows that were just written to these fragments, so that they are never read."""
     what = wanted(pinned, names)
     if what is None or not what.fits(fragments) or not _has_types(rows, what):
@@ -158,7 +158,7 @@ _PLAIN_KINDS = (
 # ------------------------------------------------------------------------------------ reading
 
 
-def _read(pinned: Pinned, fragments: Sequence[pb.DataFragment], what: Wanted) -> list[tuple[Column, ...]] | None:
+def _read(pinned: TableVersion, fragments: Sequence[pb.DataFragment], what: Wanted) -> list[tuple[Column, ...]] | None:
     if len(fragments) <= FEW_FILES:
         found = [_read_files(pinned, fragment, what) for fragment in fragments]
         if all(columns is not None for columns in found):
@@ -166,7 +166,7 @@ def _read(pinned: Pinned, fragments: Sequence[pb.DataFragment], what: Wanted) ->
     return _scan(pinned, fragments, what)
 
 
-def _read_files(pinned: Pinned, fragment: pb.DataFragment, what: Wanted) -> tuple[Column, ...] | None:
+def _read_files(pinned: TableVersion, fragment: pb.DataFragment, what: Wanted) -> tuple[Column, ...] | None:
     """By file, without opening the table in pylance; None if the files are not quite as expected."""
     columns: dict[str, Column] = {}
     for file in fragment.files:
@@ -178,7 +178,7 @@ def _read_files(pinned: Pinned, fragment: pb.DataFragment, what: Wanted) -> tupl
     return read if is_right else None
 
 
-def _read_file(pinned: Pinned, file: pb.DataFile, columns: dict[str, int], rows: int) -> dict[str, Column] | None:
+def _read_file(pinned: TableVersion, file: pb.DataFile, columns: dict[str, int], rows: int) -> dict[str, Column] | None:
     try:
         with pylance_errors(pinned.root):
             check_relative_path(file.path)
@@ -194,7 +194,7 @@ def _read_file(pinned: Pinned, file: pb.DataFile, columns: dict[str, int], rows:
     return {name: whole(table[name]) for name in columns} if table.num_rows == rows else None
 
 
-def _scan(pinned: Pinned, fragments: Sequence[pb.DataFragment], what: Wanted) -> list[tuple[Column, ...]] | None:
+def _scan(pinned: TableVersion, fragments: Sequence[pb.DataFragment], what: Wanted) -> list[tuple[Column, ...]] | None:
     with pylance_errors(pinned.root):
         scanned = pinned.dataset.scanner(
             columns=list(what.names),

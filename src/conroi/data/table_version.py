@@ -19,26 +19,26 @@ from conroi.format.manifest import Manifest
 from conroi.format.schema import schema_from_fields
 from conroi.operations import Operation
 from conroi.snapshots.snapshot import Snapshot
-from conroi.snapshots.table_storage import TableFiles
+from conroi.snapshots.table_storage import TableStorage
 
 if TYPE_CHECKING:
     import lance
 
 
 @dataclass(frozen=True)
-class Pinned:
+class TableVersion:
     """One table at one version: the starting point of every verb."""
 
-    files: TableFiles
+    files: TableStorage
     snapshot: Snapshot
-    earlier: InitVar[Pinned | None] = None
+    earlier: InitVar[TableVersion | None] = None
     """The same table at an earlier version: results for unchanged parts are reused."""
     private: PrivateSession | None = None
     """Inside a transaction: pylance's session for all private versions of the table."""
     is_contended: bool = False
     """Other writers are active, so work that depends on the newest version is best left to the commit."""
 
-    def __post_init__(self, earlier: Pinned | None) -> None:
+    def __post_init__(self, earlier: TableVersion | None) -> None:
         object.__setattr__(self, "files", self.files.holding(self.snapshot))
         known = None if earlier is None else earlier.__dict__.get("schema")
         if earlier is None or known is None:
@@ -119,7 +119,7 @@ def _schema(columns: bytes) -> pa.Schema:
     return schema_from_fields(head.fields, head.schema_metadata)
 
 
-def unknown_column(pinned: Pinned, column: str) -> NotFoundError:
+def unknown_column(pinned: TableVersion, column: str) -> NotFoundError:
     """The error for a column that does not exist."""
     return NotFoundError(
         f"The table has no column {column!r}.",

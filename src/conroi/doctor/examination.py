@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from conroi.catalog.branches import DELETED, table_of
-from conroi.catalog.catalog import Catalog, LakeTableFiles
+from conroi.catalog.catalog import Catalog, LakeTableStorage
 from conroi.catalog.folder_kinds import MARKER, marker
 from conroi.catalog.folders import Released, created_in, released
-from conroi.catalog.manifest_store import ManifestHeads
+from conroi.catalog.manifest_store import ManifestStore
 from conroi.catalog.names import shown
 from conroi.catalog.opening import manifest_files, open_catalog
 from conroi.catalog.rows import Row
@@ -31,7 +31,7 @@ from conroi.errors import ConroiError, NotFoundError
 from conroi.maintenance.reachability import LAKE_BRANCH
 from conroi.snapshots.branch_names import BranchNames, lance_ref_path
 from conroi.snapshots.pin import Pin
-from conroi.snapshots.table_storage import TableFiles
+from conroi.snapshots.table_storage import TableStorage
 from conroi.storage.base_paths import allow_bases as name_bases
 from conroi.storage.objects import open_objects, opened_below
 from conroi.versions.external import ExternalVersions
@@ -45,10 +45,10 @@ OWN_FOLDERS = frozenset({LIST, NOTES})
 
 
 def examine_table(
-    files: TableFiles, *, fix: bool = False, deep: bool = False, progress: Progress | None = None
+    files: TableStorage, *, fix: bool = False, deep: bool = False, progress: Progress | None = None
 ) -> Diagnosis:
     """One table: by itself or, if it is one of a lake, what the lake's examination finds about it."""
-    if isinstance(files, LakeTableFiles) and files.catalog is not None:
+    if isinstance(files, LakeTableStorage) and files.catalog is not None:
         return _examine_in_lake(files, files.catalog, fix=fix, deep=deep, progress=progress)
     findings = Findings()
     environment = look_around(files.objects, files.environment, findings)
@@ -66,7 +66,7 @@ def examine_table(
 
 
 def _examine_in_lake(
-    files: LakeTableFiles, catalog: Catalog, *, fix: bool, deep: bool, progress: Progress | None
+    files: LakeTableStorage, catalog: Catalog, *, fix: bool, deep: bool, progress: Progress | None
 ) -> Diagnosis:
     object_id, main = files.row(catalog.state()).object_id, catalog.main
     return examine_lake(main, main.manifest, only=object_id, fix=fix, deep=deep, progress=progress)
@@ -74,7 +74,7 @@ def _examine_in_lake(
 
 def examine_lake(
     catalog: Catalog,
-    manifest: TableFiles | None,
+    manifest: TableStorage | None,
     *,
     only: str | None = None,
     fix: bool = False,
@@ -201,7 +201,7 @@ def _examine_line(subject: Subject, *, is_list: bool) -> tuple[Line, set[str]]:
 def _branch(subject: Subject, folder: str, kept: frozenset[int]) -> Subject:
     """The same table on a branch: a folder with versions of its own."""
     objects = opened_below(subject.objects, folder)
-    files = TableFiles(
+    files = TableStorage(
         objects, FolderVersions(objects, environment=subject.files.environment), subject.files.environment
     )
     start = f"{folder}/"
@@ -213,7 +213,7 @@ def _branch(subject: Subject, folder: str, kept: frozenset[int]) -> Subject:
 # ---------------------------------------------------------------------------------------- a lake
 
 
-def _examine_list(examination: Examination, manifest: TableFiles) -> LakeHistory | None:
+def _examine_list(examination: Examination, manifest: TableStorage) -> LakeHistory | None:
     """The lake's own table, and the history in it, that of its branches included."""
     subject = Subject(examination, manifest, examination.folders.at(LIST), LIST)
     examined = examine(subject, is_list=True, live=_live_branches(manifest))
@@ -228,7 +228,7 @@ def _examine_list(examination: Examination, manifest: TableFiles) -> LakeHistory
     return history
 
 
-def _live_branches(manifest: TableFiles | None) -> frozenset[str]:
+def _live_branches(manifest: TableStorage | None) -> frozenset[str]:
     """What pylance calls the branches of the lake."""
     if manifest is None:
         return frozenset()
@@ -272,7 +272,7 @@ def _examine_folder(
     pin = None if is_gone else row.pin
     subject = Subject(
         examination,
-        TableFiles(objects, FolderVersions(objects, environment=catalog.environment), catalog.environment),
+        TableStorage(objects, FolderVersions(objects, environment=catalog.environment), catalog.environment),
         listed,
         shown(row.object_id),
         is_in_lake=True,
@@ -359,6 +359,6 @@ def diagnose(
             table=root.root,
             hint="Check the path; a lake whose history is in a database needs store=.",
         )
-    catalog = Catalog(root, ManifestHeads(files), environment, storage_options=storage_options)
+    catalog = Catalog(root, ManifestStore(files), environment, storage_options=storage_options)
     catalog.manifest = files
     return examine_lake(catalog, files, fix=fix, deep=deep, progress=progress)

@@ -12,13 +12,13 @@ from conroi.catalog.manifest_rows import SCHEMA
 from conroi.catalog.rows import Row
 from conroi.catalog.state import Changes, decode_records
 from conroi.data.pylance import pylance_errors
-from conroi.data.table_version import Pinned
+from conroi.data.table_version import TableVersion
 from conroi.doctor.findings import Findings
 from conroi.doctor.lines import Line, VersionFacts
 from conroi.errors import ConroiError
 from conroi.snapshots.pin import Pin
 from conroi.snapshots.snapshot import load_snapshot
-from conroi.snapshots.table_storage import TableFiles
+from conroi.snapshots.table_storage import TableStorage
 from conroi.versions.listing import Listed
 
 LIST = "__manifest"
@@ -106,7 +106,7 @@ def place_of(row: Row) -> str | None:
 
 
 def read_history(
-    files: TableFiles, listed: Listed, line: Line, findings: Findings, branch: str | None = None
+    files: TableStorage, listed: Listed, line: Line, findings: Findings, branch: str | None = None
 ) -> LakeHistory | None:
     """The history of a lake, or of a branch of it, by its list; None if no version of it can be read."""
     newest = _newest_readable(files, listed, line, findings)
@@ -131,7 +131,9 @@ def read_history(
     return history
 
 
-def _newest_readable(files: TableFiles, listed: Listed, line: Line, findings: Findings) -> tuple[int, list[Row]] | None:
+def _newest_readable(
+    files: TableStorage, listed: Listed, line: Line, findings: Findings
+) -> tuple[int, list[Row]] | None:
     newest = max(listed.manifests, default=0)
     for version in sorted(line.facts, reverse=True):
         rows = _rows_or_none(files, listed, version)
@@ -144,17 +146,17 @@ def _newest_readable(files: TableFiles, listed: Listed, line: Line, findings: Fi
     return None
 
 
-def _rows_or_none(files: TableFiles, listed: Listed, version: int) -> list[Row] | None:
+def _rows_or_none(files: TableStorage, listed: Listed, version: int) -> list[Row] | None:
     try:
         return list(_rows(files, listed, version))
     except ConroiError:
         return None
 
 
-def _rows(files: TableFiles, listed: Listed, version: int) -> Iterator[Row]:
+def _rows(files: TableStorage, listed: Listed, version: int) -> Iterator[Row]:
     """All rows of one version, whatever is wrong with them."""
     located = listed.manifests[version][0]
-    pinned = Pinned(files, load_snapshot(files.objects, located))
+    pinned = TableVersion(files, load_snapshot(files.objects, located))
     with pylance_errors(files.root):
         table = pinned.dataset.scanner(columns=SCHEMA.names).to_table()
     columns = [table[name].to_pylist() for name in SCHEMA.names]

@@ -7,11 +7,11 @@ import contextlib
 from conroi.catalog.branches import BranchedLake, table_of
 from conroi.catalog.catalog import Catalog, table_files
 from conroi.catalog.names import shown
-from conroi.catalog.participant import Wanted
+from conroi.catalog.participant import TableChange
 from conroi.catalog.preconditions import refuse_duplicate_keys
-from conroi.catalog.publication import LakePublisher, Order, Publishing
+from conroi.catalog.publication import LakePublisher, Publishing, PublishRequest
 from conroi.catalog.rows import Row
-from conroi.catalog.state import Notes
+from conroi.catalog.state import CommitMetadata
 from conroi.doctor.lake_history import LIST, LakeHistory, PinUse, place_of
 from conroi.doctor.lines import Line
 from conroi.doctor.subject import Examination, Subject
@@ -21,11 +21,11 @@ from conroi.maintenance.repair import mend
 from conroi.snapshots.external_manifest import CLEANUP_CONFIG, read_final
 from conroi.snapshots.pin import Pin, finalize, load_pinned
 from conroi.storage.base_paths import copies_of_data_file
-from conroi.versions.folder import Located
+from conroi.versions.folder import ManifestRef
 from conroi.versions.listing import Listed
 
 
-def head_of(pin: Pin, listed: Listed) -> Located | None:
+def head_of(pin: Pin, listed: Listed) -> ManifestRef | None:
     """Where the pinned manifest is by the listing: under its final name, or where it was staged."""
     if pin.version in listed.manifests:
         return pin.final
@@ -243,10 +243,12 @@ def adopt(catalog: Catalog, object_id: str) -> int:
         if foreign is None:
             return count
         refuse_duplicate_keys(files, catalog.snapshot(row), foreign)
-        notes = Notes(f"adopt version {foreign.version} of {shown(object_id)}, which was written past the lake")
-        wanted = Wanted(object_id, object_id, files, None, row, foreign)
+        notes = CommitMetadata(
+            f"adopt version {foreign.version} of {shown(object_id)}, which was written past the lake"
+        )
+        wanted = TableChange(object_id, object_id, files, None, row, foreign)
         with contextlib.suppress(ExpectedVersionMismatch):  # concurrent publication: look again
-            Publishing(catalog, Order(state, [wanted], notes=notes)).run()
+            Publishing(catalog, PublishRequest(state, [wanted], notes=notes)).run()
     raise TooMuchContention(
         f"The table {shown(object_id)!r} is written by its path faster than that can be taken over.",
         table=shown(object_id),

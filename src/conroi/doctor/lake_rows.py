@@ -17,7 +17,7 @@ from conroi.format.naming import check_relative_path, parse_staged_name
 from conroi.inserts.fence import note_of
 from conroi.inserts.insert_locks import TEMPORARY, locks_of
 from conroi.versions.external import ExternalVersions
-from conroi.versions.folder import Located
+from conroi.versions.folder import ManifestRef
 from conroi.versions.listing import Folders, Listed
 from conroi.versions.records import Record
 
@@ -120,13 +120,13 @@ def _check_folders(catalog: Catalog, tables: list[Row], folders: Folders, findin
             findings.add("folder-twice", f"{' and '.join(names)} are both in {folder}.", table=names[0], path=folder)
 
 
-def recorded_head(versions: ExternalVersions, listed: Listed) -> Located | None:
+def recorded_head(versions: ExternalVersions, listed: Listed) -> ManifestRef | None:
     """The newest version, if it has no final name yet; None if the folder knows by itself."""
     record = newest_recorded(versions)
     staged = None if record is None else parse_staged_name(record.path.rpartition("/")[2])
     if record is None or staged is None or record.version in listed.manifests or record.path not in listed.staged:
         return None
-    return Located(record.version, record.path, staged[0].naming)
+    return ManifestRef(record.version, record.path, staged[0].naming)
 
 
 def newest_recorded(versions: ExternalVersions) -> Record | None:

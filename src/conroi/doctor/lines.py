@@ -21,7 +21,7 @@ from conroi.format.naming import transaction_path
 from conroi.format.transaction import Transaction, decode_transaction
 from conroi.snapshots.branch_storage import resolved
 from conroi.snapshots.snapshot import Snapshot
-from conroi.versions.folder import Located
+from conroi.versions.folder import ManifestRef
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class LineReader:
         self._ids: dict[bytes, int] = {}
         self._counts: Counter[bytes] = Counter()
         self._in_head: set[bytes] = set()
-        self._on_the_line: set[Located] = set()
+        self._on_the_line: set[ManifestRef] = set()
         self._line = Line()
 
     def read(self) -> Line:
@@ -102,7 +102,7 @@ class LineReader:
             use.versions, use.is_in_head = self._counts[encoded], encoded in self._in_head
         return self._line
 
-    def _wanted(self) -> list[Located]:
+    def _wanted(self) -> list[ManifestRef]:
         manifests = self._subject.listed.manifests
         found = {version: named[0] for version, named in manifests.items()}
         head = self._subject.head
@@ -112,7 +112,7 @@ class LineReader:
         ordered = [found[version] for version in sorted(found, reverse=True)]
         return [*ordered, *self._subject.listed.detached, *self._subject.also]
 
-    def _get(self, located: Located) -> bytes | None:
+    def _get(self, located: ManifestRef) -> bytes | None:
         try:
             return self._subject.objects.get(located.path)
         except NotFoundError:  # finished or collected since it was listed; pins are looked at by themselves
@@ -128,7 +128,7 @@ class LineReader:
 
     # ------------------------------------------------------------------------ one manifest
 
-    def _examine(self, located: Located, data: bytes) -> None:
+    def _examine(self, located: ManifestRef, data: bytes) -> None:
         try:
             file = decode_manifest_file(data)
             encoded = pb.EncodedRun.FromString(file.manifest.message).encoded_fragments
@@ -150,15 +150,15 @@ class LineReader:
         if is_head:
             self._line.head = Snapshot(manifest, located, file.transaction, is_final=self._is_final(located))
 
-    def _is_final(self, located: Located) -> bool:
+    def _is_final(self, located: ManifestRef) -> bool:
         return located.path == located.naming.path(located.version)
 
-    def _bad(self, kind: str, located: Located, what: str) -> None:
+    def _bad(self, kind: str, located: ManifestRef, what: str) -> None:
         self._subject.add(kind, what, version=located.version, path=located.path)
         if located == self._subject.newest:
             self._line.is_sound = False
 
-    def _examine_flags(self, located: Located, manifest: Manifest) -> bool:
+    def _examine_flags(self, located: ManifestRef, manifest: Manifest) -> bool:
         try:
             require_readable(manifest.head)
             if located == self._subject.newest:
@@ -173,7 +173,7 @@ class LineReader:
             return True
         return False
 
-    def _line_up(self, located: Located, manifest: Manifest, encoded: Sequence[bytes]) -> list[tuple[str, str]]:
+    def _line_up(self, located: ManifestRef, manifest: Manifest, encoded: Sequence[bytes]) -> list[tuple[str, str]]:
         """Collect the fragments; each new one is decoded."""
         bases = tuple(manifest.head.base_paths)
         # A thousand appends repeat half a million fragments in their manifests: next to nothing is done for each.
@@ -192,7 +192,7 @@ class LineReader:
 
     # ------------------------------------------------------------------------ what is kept of it
 
-    def _remember(self, located: Located, file: ManifestFile) -> None:
+    def _remember(self, located: ManifestRef, file: ManifestFile) -> None:
         head = file.manifest.head
         for index in file.manifest.indices:
             use = IndexUse(index, located.version, located.path, tuple(head.base_paths))
@@ -219,7 +219,7 @@ class LineReader:
             self._keys[columns] = key_columns(head.fields)
         return self._keys[columns]
 
-    def _transaction(self, located: Located, file: ManifestFile) -> Transaction | None:
+    def _transaction(self, located: ManifestRef, file: ManifestFile) -> Transaction | None:
         """The transaction of a version, from inside it or from its file, compared with what the version says."""
         data = file.transaction if file.transaction is not None else self._transaction_file(located, file.manifest)
         if data is None:
@@ -235,7 +235,7 @@ class LineReader:
             self._subject.add("transaction-mismatch", error.message, version=located.version, path=located.path)
         return transaction
 
-    def _transaction_file(self, located: Located, manifest: Manifest) -> bytes | None:
+    def _transaction_file(self, located: ManifestRef, manifest: Manifest) -> bytes | None:
         name = manifest.head.transaction_file
         try:
             if name:

@@ -14,7 +14,7 @@ from pyroaring import BitMap
 from conroi.data.keys import repeated, scan_keys, shown_keys
 from conroi.data.pylance import file_session, pylance_errors, rows_in_file
 from conroi.data.rows import count_rows
-from conroi.data.table_version import Pinned
+from conroi.data.table_version import TableVersion
 from conroi.doctor.contents import Contents, is_still_there
 from conroi.doctor.lines import FragmentUse, Line
 from conroi.doctor.subject import Place, Subject, base_of
@@ -250,7 +250,7 @@ def _check_scan(subject: Subject, line: Line) -> None:
     assert head is not None
     rows = count_rows(head.manifest.fragments)
     try:
-        found = rows_scanned(Pinned(subject.files, head))
+        found = rows_scanned(TableVersion(subject.files, head))
     except UnsupportedError:
         return
     except ConroiError as error:
@@ -272,7 +272,7 @@ def _check_keys(subject: Subject, line: Line) -> None:
         subject.add("keys-not-checked", f"The table has {rows:,} rows.", version=head.version)
         return
     try:
-        scanned = scan_keys(Pinned(subject.files, head), columns)
+        scanned = scan_keys(TableVersion(subject.files, head), columns)
     except UnsupportedError:
         return
     except ConroiError as error:
@@ -295,7 +295,7 @@ VALUES_OF_A_FRAGMENT = 16
 def check_indices(subject: Subject, line: Line) -> None:
     """Every scalar index of the newest version finds the rows that a scan finds."""
     assert line.head is not None
-    pinned = Pinned(subject.files, line.head)
+    pinned = TableVersion(subject.files, line.head)
     seen: set[str] = set()
     for index in line.head.indices:
         column = _column(pinned, index)
@@ -312,7 +312,7 @@ def check_indices(subject: Subject, line: Line) -> None:
             subject.add("index-misses-rows", what, version=line.head.version, path=line.head.located.path)
 
 
-def _column(pinned: Pinned, index: pb.IndexMetadata) -> str | None:
+def _column(pinned: TableVersion, index: pb.IndexMetadata) -> str | None:
     """The one top-level column of an index that can be compared; None for other indices."""
     covered = covered_fragments(index)
     is_exact = index.index_details.type_url.endswith(EXACT_KINDS)
@@ -322,7 +322,7 @@ def _column(pinned: Pinned, index: pb.IndexMetadata) -> str | None:
     return found[0].name if found else None
 
 
-def _probes(pinned: Pinned, column: str) -> list[Any]:
+def _probes(pinned: TableVersion, column: str) -> list[Any]:
     """Filters that together ask for rows of every fragment: the whole range, and some values of each fragment."""
     type_ = pinned.schema.field(column).type
     values: set[Any] = set()
@@ -341,7 +341,7 @@ def _probes(pinned: Pinned, column: str) -> list[Any]:
     return [(field >= bounds["min"]) & (field <= bounds["max"]), field.isin(pa.array(list(values), type_))]
 
 
-def _hidden(pinned: Pinned, where: Any) -> int:
+def _hidden(pinned: TableVersion, where: Any) -> int:
     """How many rows that a scan finds are not found through the indices."""
     with pylance_errors(pinned.root):
         by_index, by_scan = (
@@ -378,7 +378,7 @@ def _all_fields(fields: Iterable[pa.Field[Any]]) -> Iterator[pa.Field[Any]]:
         yield from _all_fields(field.type.field(number) for number in range(field.type.num_fields))
 
 
-def rows_scanned(pinned: Pinned) -> int:
+def rows_scanned(pinned: TableVersion) -> int:
     """How many rows come out when every value of the version is looked at as a reader sees it, blobs included."""
     rows = 0
     with pylance_errors(pinned.root):

@@ -17,10 +17,10 @@ from conroi.environment import Environment
 from conroi.errors import ConroiError, InvalidInputError
 from conroi.format import lance_pb2 as pb
 from conroi.format.naming import DATA_DIR
-from conroi.snapshots.table_storage import TableFiles
+from conroi.snapshots.table_storage import TableStorage
 from conroi.storage.base_paths import base_objects
 from conroi.storage.objects import ObjectInfo, Objects
-from conroi.versions.folder import Located
+from conroi.versions.folder import ManifestRef
 from conroi.versions.listing import Folders, Listed, listed_contents
 from conroi.versions.retention import ages
 
@@ -93,7 +93,7 @@ class Subject:
     """One linear history: a table, `__manifest`, or a branch."""
 
     examination: Examination
-    files: TableFiles
+    files: TableStorage
     listed: Listed
     name: str | None
     is_in_lake: bool = False
@@ -101,9 +101,9 @@ class Subject:
     """Whether it is the folder of a branch below a table."""
     is_gone: bool = False
     """Whether only older versions of the lake have it."""
-    head: Located | None = None
+    head: ManifestRef | None = None
     """The version that is the newest for its readers; None to take the newest in the folder."""
-    also: tuple[Located, ...] = ()
+    also: tuple[ManifestRef, ...] = ()
     """Needed manifests without final names: older ones that the lake pins under their staged names."""
     kept: frozenset[int] = frozenset()
     """Versions that are referenced elsewhere: by tags, branches, versions of the lake."""
@@ -118,7 +118,7 @@ class Subject:
         return self.objects.is_local
 
     @cached_property
-    def newest(self) -> Located | None:
+    def newest(self) -> ManifestRef | None:
         """The version to be examined most thoroughly."""
         if self.head is not None:
             return self.head

@@ -10,7 +10,7 @@ from conroi.doctor.lines import Line, VersionFacts
 from conroi.doctor.subject import Subject
 from conroi.errors import ConroiError, CorruptionError, NotFoundError
 from conroi.format.json import decode_document
-from conroi.snapshots.table_storage import TableFiles
+from conroi.snapshots.table_storage import TableStorage
 from conroi.storage.objects import Objects
 from conroi.versions.folder import FolderVersions
 from conroi.versions.listing import TREE_DIR, Listed
@@ -122,7 +122,7 @@ def _is_good_hint(subject: Subject, path: str) -> bool:
         return False
 
 
-def _write_hint(files: TableFiles, newest: int) -> None:
+def _write_hint(files: TableStorage, newest: int) -> None:
     FolderVersions(files.objects, environment=files.environment).write_hint(newest)
 
 

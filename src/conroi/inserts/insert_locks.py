@@ -14,9 +14,9 @@ from typing import Literal, cast, get_args
 
 from conroi.catalog.catalog import Catalog, no_table
 from conroi.catalog.names import shown
-from conroi.catalog.publication import Order, Publishing
+from conroi.catalog.publication import Publishing, PublishRequest
 from conroi.catalog.rows import Row, new_lock_id
-from conroi.catalog.state import LakeState, Notes
+from conroi.catalog.state import CommitMetadata, LakeState
 from conroi.errors import InvalidInputError, LocksRequired, RetryableConflict
 from conroi.inserts.held import Backend, Cancellation, Held, LockInfo, NoLocks
 from conroi.inserts.lock_back_ends import FileLocks, PostgresLocks
@@ -270,10 +270,12 @@ class LockIds:
 
 
 def _register(catalog: Catalog, state: LakeState, rows: list[Row]) -> bool:
-    notes = Notes(f"lock ids for {', '.join(shown(row.object_id) for row in rows[:5])}{' …' if rows[5:] else ''}")
+    notes = CommitMetadata(
+        f"lock ids for {', '.join(shown(row.object_id) for row in rows[:5])}{' …' if rows[5:] else ''}"
+    )
     amendments = [Registration(row.object_id, row.incarnation, new_lock_id(catalog.environment)) for row in rows]
     try:
-        Publishing(catalog, Order(state, amendments=amendments, notes=notes)).run()
+        Publishing(catalog, PublishRequest(state, amendments=amendments, notes=notes)).run()
     except RetryableConflict:
         return False
     return True

@@ -20,14 +20,14 @@ from collections import Counter
 from conroi import operations
 from conroi.commit.change import CommitResult
 from conroi.commit.execution import run
-from conroi.data.table_version import Pinned
+from conroi.data.table_version import TableVersion
 from conroi.data.writer import ROWS_PER_FILE
 from conroi.errors import ConroiError
 from conroi.format import lance_pb2 as pb
 from conroi.format.naming import is_detached
 from conroi.operations import Append, Rewrite, Update
 from conroi.snapshots.snapshot import Snapshot
-from conroi.snapshots.table_storage import TableFiles
+from conroi.snapshots.table_storage import TableStorage
 from conroi.verbs.compact import CompactOptions, compact
 from conroi.verbs.plan import Plan
 from conroi.verbs.settings import AUTO_COMPACT, reserve_fragments
@@ -39,7 +39,7 @@ NEVER = 1.0
 """Threshold for deleted rows. They alone trigger nothing: rewriting a big fragment is left to an explicit compact()."""
 
 
-def compact_after(files: TableFiles, result: CommitResult) -> None:
+def compact_after(files: TableStorage, result: CommitResult) -> None:
     """Compact if this commit exceeded the limit of small fragments. Never raises: the commit has succeeded."""
     limit = result.snapshot.manifest.head.config.get(AUTO_COMPACT)
     if limit is None or is_detached(result.version):
@@ -86,15 +86,15 @@ def _step(fragment: pb.DataFragment, limit: int) -> int | None:
     return step
 
 
-def _merged(files: TableFiles, known: Snapshot, rows: int) -> CommitResult | None:
+def _merged(files: TableStorage, known: Snapshot, rows: int) -> CommitResult | None:
     options = CompactOptions(rows_per_fragment=min(rows, ROWS_PER_FILE), deleted_share=NEVER, spares_indices=True)
 
     def reserved(count: int) -> range:
-        done = run(files, known, lambda head: reserve_fragments(Pinned(files, head), count), {"message": MESSAGE})
+        done = run(files, known, lambda head: reserve_fragments(TableVersion(files, head), count), {"message": MESSAGE})
         last = done.snapshot.manifest.head.max_fragment_id
         return range(last - count + 1, last + 1)
 
     def verb(head: Snapshot) -> Plan | None:
-        return compact(Pinned(files, head), options, reserved)
+        return compact(TableVersion(files, head), options, reserved)
 
     return run(files, known, verb, {"message": MESSAGE}).result

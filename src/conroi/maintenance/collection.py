@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from conroi.commit.execution import run
-from conroi.data.table_version import Pinned
+from conroi.data.table_version import TableVersion
 from conroi.environment import Environment
 from conroi.errors import CorruptionError, InvalidInputError
 from conroi.maintenance.expiry import BATCH, listed_versions, refuse_lake_table, store_now_ns
@@ -24,7 +24,7 @@ from conroi.maintenance.places import (
 )
 from conroi.maintenance.reports import Collected, Duration, Garbage, seconds_of
 from conroi.snapshots.snapshot import Snapshot
-from conroi.snapshots.table_storage import TableFiles
+from conroi.snapshots.table_storage import TableStorage
 from conroi.storage.objects import ObjectInfo, Objects, opened_below
 from conroi.verbs.plan import Plan
 from conroi.verbs.settings import reserve_fragments
@@ -173,7 +173,7 @@ def _delete(place: Place, batch: Sequence[ObjectInfo]) -> None:
 
 
 def collect_table(
-    files: TableFiles, *, min_age: Duration = MIN_AGE, dry_run: bool = True, progress: LookedAt | None = None
+    files: TableStorage, *, min_age: Duration = MIN_AGE, dry_run: bool = True, progress: LookedAt | None = None
 ) -> Collected:
     """Delete unreferenced files of the table."""
     refuse_lake_table(files, "gc")
@@ -200,13 +200,13 @@ def _below(objects: Objects, folder: str) -> Objects:
     return opened_below(objects, folder)
 
 
-def _fence(files: TableFiles, older_ns: int) -> None:
+def _fence(files: TableStorage, older_ns: int) -> None:
     """Fence off paused writers: if the newest version is older than the files to delete, commit the next version."""
     newest = max(listed_versions(files.objects), key=lambda aged: aged.version)
     if newest.modified_ns > older_ns:
         return
 
     def verb(head: Snapshot) -> Plan:
-        return reserve_fragments(Pinned(files, head), 1)
+        return reserve_fragments(TableVersion(files, head), 1)
 
     run(files, files.head(), verb, {"message": "gc: writers that stood still must look again"})

@@ -13,11 +13,11 @@ from conroi.errors import CorruptionError, InvalidInputError, NotFoundError
 from conroi.format.json import decode_document
 from conroi.format.naming import ManifestNaming, parse_manifest_name
 from conroi.maintenance.reports import Duration, Expired, seconds_of
-from conroi.snapshots.table_storage import TableFiles
+from conroi.snapshots.table_storage import TableStorage
 from conroi.snapshots.tags import Tags
 from conroi.storage.objects import Objects
 from conroi.versions.external import ExternalVersions
-from conroi.versions.folder import Located
+from conroi.versions.folder import ManifestRef
 from conroi.versions.leases import LeaseInfo, leased, leases
 from conroi.versions.listing import manifest_files
 from conroi.versions.retention import Forgetting, ages, being_restored
@@ -27,7 +27,7 @@ KEEP = 10
 
 
 def expire_table(
-    files: TableFiles, *, older_than: Duration = OLDER_THAN, keep: int = KEEP, dry_run: bool = True
+    files: TableStorage, *, older_than: Duration = OLDER_THAN, keep: int = KEEP, dry_run: bool = True
 ) -> Expired:
     """Expire versions of a standalone table."""
     refuse_lake_table(files, "expire")
@@ -61,7 +61,7 @@ def chosen(versions: Sequence[Aged], cutoff_ns: int, keep: int, held: Set[int]) 
     return [aged for aged in old_ones(versions, cutoff_ns) if aged.version not in spared]
 
 
-def refuse_lake_table(files: TableFiles, verb: str) -> None:
+def refuse_lake_table(files: TableStorage, verb: str) -> None:
     """The versions of a lake's table are retained by the lake."""
     if files.publisher is not None:
         raise InvalidInputError(
@@ -88,8 +88,8 @@ class Aged:
     naming: ManifestNaming = ManifestNaming.V2
 
     @property
-    def located(self) -> Located:
-        return Located(self.version, self.path, self.naming)
+    def located(self) -> ManifestRef:
+        return ManifestRef(self.version, self.path, self.naming)
 
 
 def listed_versions(objects: Objects) -> list[Aged]:
@@ -138,7 +138,7 @@ def live_leases(objects: Objects, environment: Environment) -> list[LeaseInfo]:
 # ------------------------------------------------------------------------------ what holds them
 
 
-def held_by_refs(files: TableFiles, now_ns: int, *, without: str | None = None) -> set[int]:
+def held_by_refs(files: TableStorage, now_ns: int, *, without: str | None = None) -> set[int]:
     """The versions of the main branch that a tag or a branch point names, that are being restored, or leased.
 
     Of a tag that is just being moved, both its versions. `without` tags whose names begin so. `now_ns` is a time by the

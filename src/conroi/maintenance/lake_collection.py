@@ -10,8 +10,8 @@ from conroi.catalog.catalog import Catalog
 from conroi.catalog.folder_kinds import MANIFEST
 from conroi.catalog.folders import MARK, created_in, home_of
 from conroi.catalog.lance_tags import repair_lance_tags
-from conroi.catalog.publication import Order, Publishing
-from conroi.catalog.state import Notes
+from conroi.catalog.publication import Publishing, PublishRequest
+from conroi.catalog.state import CommitMetadata
 from conroi.errors import InvalidInputError
 from conroi.format.naming import parse_staged_name
 from conroi.format.references import name_of
@@ -212,5 +212,5 @@ def _fence(catalog: Catalog, older_ns: int) -> None:
         newest = max(listed_versions(catalog.manifest.objects), key=lambda aged: aged.version)
         if newest.modified_ns > older_ns:
             return
-    notes = Notes("gc: writers that stood still must look again")
-    Publishing(catalog, Order(catalog.state(), notes=notes)).run()
+    notes = CommitMetadata("gc: writers that stood still must look again")
+    Publishing(catalog, PublishRequest(catalog.state(), notes=notes)).run()

@@ -13,7 +13,7 @@ from conroi.catalog.folder_kinds import MANIFEST
 from conroi.catalog.folders import created_in, home_of, released
 from conroi.catalog.lance_tags import repair_lance_tags
 from conroi.catalog.rows import Row
-from conroi.catalog.sql_store import SqlHeads
+from conroi.catalog.sql_store import SqlStore
 from conroi.environment import Environment
 from conroi.errors import ConroiError, CorruptionError, InvalidInputError, NotFoundError
 from conroi.format.json import decode_document, encode_document
@@ -37,11 +37,11 @@ from conroi.maintenance.reports import Duration, Expired
 from conroi.snapshots.branch_storage import TREE
 from conroi.snapshots.pin import is_made_by
 from conroi.snapshots.snapshot import load_snapshot
-from conroi.snapshots.table_storage import TableFiles
+from conroi.snapshots.table_storage import TableStorage
 from conroi.snapshots.tags import LAKE_TAG
 from conroi.storage.objects import Objects
 from conroi.storage.parallel import in_parallel
-from conroi.versions.folder import FolderVersions, Located
+from conroi.versions.folder import FolderVersions, ManifestRef
 from conroi.versions.leases import leased
 from conroi.versions.listing import branch_folders, manifest_files
 from conroi.versions.retention import Forgetting
@@ -159,7 +159,7 @@ def _unknown_manifest(objects: Objects, dropped: Dropped) -> str | None:
             return f"it has version {parsed.version}, which the lake never had"
         if parsed.version == dropped.version:
             try:
-                snapshot = load_snapshot(objects, Located(parsed.version, info.path, parsed.naming))
+                snapshot = load_snapshot(objects, ManifestRef(parsed.version, info.path, parsed.naming))
                 if not is_made_by(objects, snapshot, dropped.transaction):
                     return f"its version {parsed.version} is not the one that the lake had"
             except NotFoundError:  # another collector takes it
@@ -209,7 +209,7 @@ class History(Protocol):
 class ManifestHistory:
     """In `__manifest`."""
 
-    files: TableFiles
+    files: TableStorage
     lines: Callable[[], Sequence[Line]]
 
     def versions(self) -> list[Aged]:
@@ -236,7 +236,7 @@ class SqlHistory:
     Leases are in the folder of the lake, and so are the records that its collectors write for lease holders.
     """
 
-    heads: SqlHeads
+    heads: SqlStore
     root: Objects
     environment: Environment
 
@@ -269,7 +269,7 @@ def history_of(catalog: Catalog) -> History:
     """The history of the lake."""
     if catalog.manifest is not None:
         return ManifestHistory(catalog.manifest, lambda: lines_of(catalog))
-    assert isinstance(catalog.heads, SqlHeads), "a lake without __manifest has its history in a database"
+    assert isinstance(catalog.heads, SqlStore), "a lake without __manifest has its history in a database"
     return SqlHistory(catalog.heads, catalog.root, catalog.environment)
 
 
@@ -372,7 +372,7 @@ class _Tables:
             return []
         objects = self._catalog.opened(folder)
         versions = FolderVersions(objects, environment=self._catalog.environment)
-        files = TableFiles(objects, versions, self._catalog.environment)
+        files = TableStorage(objects, versions, self._catalog.environment)
         # From the newest pin on: what is published and not final yet, or was written past the lake, is not ours.
         below = [aged for aged in listed_versions(objects) if aged.version <= max(pinned)]
         old = [aged for aged in old_ones(below, self._cutoff_ns) if aged.version not in pinned]

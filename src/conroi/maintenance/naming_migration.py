@@ -14,8 +14,8 @@ from collections.abc import Iterator
 
 from conroi.errors import CorruptionError, TooMuchContention
 from conroi.format.naming import VERSIONS_DIR, ManifestNaming, parse_manifest_name
-from conroi.snapshots.table_storage import TableFiles
-from conroi.storage.objects import NameTaken
+from conroi.snapshots.table_storage import TableStorage
+from conroi.storage.objects import ObjectExists
 
 _log = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ ROUNDS = 3
 """Maximum number of passes over the folder, for manifests that were written under V1 names during the migration."""
 
 
-def migrate_manifest_names(files: TableFiles) -> int:
+def migrate_manifest_names(files: TableStorage) -> int:
     """Rename every manifest to scheme V2; returns how many were renamed."""
     renamed = 0
     for _ in range(ROUNDS):
@@ -43,24 +43,24 @@ def migrate_manifest_names(files: TableFiles) -> int:
     )
 
 
-def _remember_newest(files: TableFiles) -> None:
+def _remember_newest(files: TableStorage) -> None:
     found = files.versions.all()
     if found:
         files.versions.saw(found[-1])
 
 
-def _old_versions(files: TableFiles) -> Iterator[int]:
+def _old_versions(files: TableStorage) -> Iterator[int]:
     for path in files.objects.list_names(VERSIONS_DIR):
         parsed = parse_manifest_name(path.rpartition("/")[2])
         if parsed is not None and parsed.naming is ManifestNaming.V1:
             yield parsed.version
 
 
-def _rename(files: TableFiles, version: int) -> None:
+def _rename(files: TableStorage, version: int) -> None:
     old, new = ManifestNaming.V1.path(version), ManifestNaming.V2.path(version)
     try:
         files.objects.rename_if_absent(old, new)
-    except NameTaken:
+    except ObjectExists:
         # An earlier run was stopped between giving the new name and taking the old one, or two writers made a version.
         if files.objects.get(old) != files.objects.get(new):
             raise CorruptionError(

@@ -24,7 +24,7 @@ from conroi.snapshots.branch_names import MAIN, BranchNames
 from conroi.snapshots.branch_storage import TREE, branch_folder
 from conroi.snapshots.pin import Pin
 from conroi.snapshots.snapshot import Snapshot, load_snapshot, load_transaction
-from conroi.snapshots.table_storage import TableFiles
+from conroi.snapshots.table_storage import TableStorage
 from conroi.storage.parallel import in_parallel
 from conroi.versions.folder import FolderVersions
 
@@ -68,12 +68,12 @@ class Needed:
         return sorted({*self.names, *self.pins})
 
 
-def rows_of(files: TableFiles, versions: Sequence[Aged]) -> Iterator[Row]:
+def rows_of(files: TableStorage, versions: Sequence[Aged]) -> Iterator[Row]:
     """The rows that these versions of a `__manifest` have: those of the first, and what each next one changed."""
     return (row for _, rows in changes_of(files, versions) for row in rows)
 
 
-def changes_of(files: TableFiles, versions: Sequence[Aged]) -> Iterator[tuple[int, list[Row]]]:
+def changes_of(files: TableStorage, versions: Sequence[Aged]) -> Iterator[tuple[int, list[Row]]]:
     """By version: all rows of the first one, and of each next one those that it changed."""
     before = 0
     for aged, snapshot in zip(versions, in_parallel(partial(_loaded, files), versions, AT_ONCE), strict=True):
@@ -89,7 +89,7 @@ def changes_of(files: TableFiles, versions: Sequence[Aged]) -> Iterator[tuple[in
         before = aged.version
 
 
-def _loaded(files: TableFiles, aged: Aged) -> Snapshot | None:
+def _loaded(files: TableStorage, aged: Aged) -> Snapshot | None:
     try:
         return load_snapshot(files.objects, aged.located)
     except NotFoundError:
@@ -105,7 +105,7 @@ class Line:
 
     name: str
     """What pylance calls it."""
-    files: TableFiles
+    files: TableStorage
     """The storage of its `__manifest`."""
     lineage: tuple[tuple[str, int], ...] = ()
     """The folders that have the versions from before it, and up to which."""
@@ -225,6 +225,6 @@ class _Bases:
         return newest if newest.version == version else self._main.at(version)
 
 
-def _files_of(main: Catalog, name: str) -> TableFiles:
+def _files_of(main: Catalog, name: str) -> TableStorage:
     objects = main.opened(branch_folder(MANIFEST, name))
-    return TableFiles(objects, FolderVersions(objects, environment=main.environment), main.environment)
+    return TableStorage(objects, FolderVersions(objects, environment=main.environment), main.environment)

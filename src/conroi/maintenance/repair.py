@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from conroi import operations
-from conroi.catalog.catalog import Catalog, LakeTableFiles, table_files
+from conroi.catalog.catalog import Catalog, LakeTableStorage, table_files
 from conroi.catalog.names import shown
 from conroi.catalog.preconditions import Expectation, refuse_duplicate_keys
-from conroi.catalog.publication import LakePublisher, Order, Publishing
+from conroi.catalog.publication import LakePublisher, Publishing, PublishRequest
 from conroi.catalog.rows import Row
-from conroi.catalog.state import Notes
+from conroi.catalog.state import CommitMetadata
 from conroi.commit.attempt import Built, Pending
 from conroi.commit.change import Change
 from conroi.conflicts import Staged, facts
@@ -31,7 +31,7 @@ from conroi.snapshots.deletions import affected_rows
 from conroi.snapshots.external_manifest import ForeignManifest, read_final
 from conroi.snapshots.pin import Pin, finalize, staged_path
 from conroi.snapshots.snapshot import Snapshot, load_transaction
-from conroi.snapshots.table_storage import TableFiles
+from conroi.snapshots.table_storage import TableStorage
 
 _log = logging.getLogger(__name__)
 
@@ -130,13 +130,13 @@ class _Mending:
         pending.write_transaction(built.transaction, built.encoded_transaction)
         return Pin(built.located.version, path, built.transaction.uuid)
 
-    def _order(self, pin: Pin, foreign: list[ForeignManifest], *, discard: bool) -> Order:
+    def _order(self, pin: Pin, foreign: list[ForeignManifest], *, discard: bool) -> PublishRequest:
         row = self.row.pinned_at(pin).mended_at(pin.version)
         versions = ", ".join(str(each.version) for each in foreign)
         what = "leave out" if discard else "bring in"
-        notes = Notes(f"mend {shown(row.object_id)}: {what} what was written past the lake as {versions}")
+        notes = CommitMetadata(f"mend {shown(row.object_id)}: {what} what was written past the lake as {versions}")
         expected = Expectation(row.object_id, self._pin.version, self.row.incarnation, seen=self.row)
-        return Order(self.catalog.known_state(), rows={row.object_id: row}, expects=[expected], notes=notes)
+        return PublishRequest(self.catalog.known_state(), rows={row.object_id: row}, expects=[expected], notes=notes)
 
     @property
     def _pin(self) -> Pin:
@@ -144,7 +144,7 @@ class _Mending:
         return self.row.pin
 
     @property
-    def _files(self) -> LakeTableFiles:
+    def _files(self) -> LakeTableStorage:
         return table_files(self.catalog, self.row, LakePublisher(self.catalog))
 
 
@@ -155,7 +155,7 @@ REPLAYED_IN_A_ROW = (Append, Delete, Update, UpdateConfig)
 class Replay:
     """The lake's version of a table, and the out-of-band changes of the version before it."""
 
-    def __init__(self, files: TableFiles, mine: Snapshot, transaction: Transaction, before: Snapshot) -> None:
+    def __init__(self, files: TableStorage, mine: Snapshot, transaction: Transaction, before: Snapshot) -> None:
         self._files = files
         self._mine = mine
         self._transaction = transaction

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Protocol, Unpack
 import pyarrow as pa
 
 from conroi.arguments import checked_calls
-from conroi.commit.execution import How
+from conroi.commit.execution import WriteOptions
 from conroi.data.casts import hints
 from conroi.data.incoming import to_reader
-from conroi.data.remote_rows import Elsewhere, from_elsewhere, in_spark
+from conroi.data.remote_rows import RemoteRows, from_elsewhere, in_spark
 from conroi.data.sql import Params, bound_values, enclosed, expression
-from conroi.data.table_version import Pinned
+from conroi.data.table_version import TableVersion
 from conroi.errors import InvalidInputError
 from conroi.merge.matching import MergePlan, SourceSize, Way, choose
 from conroi.merge.request import Action, Clause, Request, RowKind
@@ -45,7 +45,7 @@ class MergeResult:
         return self.table.version
 
 
-Run = Callable[[Callable[[Pinned], Plan | None], How], "tuple[Table, Plan | None]"]
+Run = Callable[[Callable[[TableVersion], Plan | None], WriteOptions], "tuple[Table, Plan | None]"]
 
 
 @checked_calls
@@ -71,10 +71,10 @@ class MergeBuilder:
     """
 
     uri: str
-    source: pa.Table | Elsewhere
+    source: pa.Table | RemoteRows
     on: tuple[str, ...]
     run: Run
-    pinned: Callable[[], Pinned]
+    pinned: Callable[[], TableVersion]
     clauses: tuple[Clause, ...] = ()
     evolve_schema: bool = False
 
@@ -148,7 +148,9 @@ class MergeBuilder:
         """Rows of the table without a match in the source are deleted."""
         return self._with(RowKind.TARGET_ONLY, Action.DELETE, condition=condition, params=params)
 
-    def execute(self, *, plan: Way | None = None, spark: SparkSession | None = None, **how: Unpack[How]) -> MergeResult:
+    def execute(
+        self, *, plan: Way | None = None, spark: SparkSession | None = None, **how: Unpack[WriteOptions]
+    ) -> MergeResult:
         """Execute the merge; it is rebased over concurrent commits, or executed again on the newer version.
 
         With a Spark DataFrame as the source, or with `spark`, the plan is chosen by the sizes: see `explain()`. `plan`
@@ -166,7 +168,7 @@ class MergeBuilder:
             table=table,
         )
 
-    def _evolved(self, how: How) -> How:
+    def _evolved(self, how: WriteOptions) -> WriteOptions:
         """Evolve the table's columns for the source, in a version of their own: Lance has no operation for both."""
         if how.get("detached"):
             raise InvalidInputError(
@@ -195,9 +197,9 @@ class MergeBuilder:
 class PlannedMerge(Protocol):
     """A merge as a verb that can say how it will be done."""
 
-    def __call__(self, pinned: Pinned) -> Plan | None: ...
+    def __call__(self, pinned: TableVersion) -> Plan | None: ...
 
-    def plan(self, pinned: Pinned) -> MergePlan: ...
+    def plan(self, pinned: TableVersion) -> MergePlan: ...
 
 
 class InProcess(Merging):
@@ -209,16 +211,16 @@ class InProcess(Merging):
         self._size = SourceSize(source.num_rows, source.nbytes)
         self._way: Way | None = way
 
-    def plan(self, pinned: Pinned) -> MergePlan:
+    def plan(self, pinned: TableVersion) -> MergePlan:
         """How it will be done: there is only one way."""
         return choose(self._asked, pinned, self._size, has_spark=False, is_frame=False, way=self._way)
 
-    def __call__(self, pinned: Pinned) -> Plan | None:
+    def __call__(self, pinned: TableVersion) -> Plan | None:
         self.plan(pinned)  # refuses a way that this is not
         return super().__call__(pinned)
 
 
-def source_rows(source: object, schema: pa.Schema, *, evolve: bool = False) -> pa.Table | Elsewhere:
+def source_rows(source: object, schema: pa.Schema, *, evolve: bool = False) -> pa.Table | RemoteRows:
     """The source, in its own types; a list without rows has the columns of the table.
 
     With `evolve` a list of dicts has the types of the table where its values fit them.

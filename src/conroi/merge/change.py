@@ -10,7 +10,7 @@ import pyarrow as pa
 from conroi.commit.change import Guard
 from conroi.data.keys import key_columns_of
 from conroi.data.rows import Rows, addresses_in, take_out
-from conroi.data.table_version import Pinned
+from conroi.data.table_version import TableVersion
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import fields_by_path, key_columns
 from conroi.format.keyfilter import bloom_filter, incomparable_filter, is_hashable_by_pylance
@@ -47,7 +47,7 @@ class RowChange:
         return {"rows_inserted": self.inserted, "rows_updated": self.updated, "rows_deleted": self.deleted}
 
 
-def planned(pinned: Pinned, request: Request, change: RowChange) -> Plan | None:
+def planned(pinned: TableVersion, request: Request, change: RowChange) -> Plan | None:
     """The change as one Update; None if it changes nothing."""
     if not any(change.counts.values()):
         return None
@@ -65,7 +65,7 @@ def planned(pinned: Pinned, request: Request, change: RowChange) -> Plan | None:
     return Plan(staged, guard=all_of(guards), counts=change.counts)
 
 
-def _guards(pinned: Pinned, request: Request, change: RowChange) -> list[Guard]:
+def _guards(pinned: TableVersion, request: Request, change: RowChange) -> list[Guard]:
     """No concurrent commit may insert a key that we insert: neither by the match columns, nor by the table's key."""
     guards: list[Guard] = []
     if change.inserted:
@@ -81,7 +81,7 @@ def _guards(pinned: Pinned, request: Request, change: RowChange) -> list[Guard]:
     return guards
 
 
-def key_filter(pinned: Pinned, change: RowChange) -> pb.KeyExistenceFilter | None:
+def key_filter(pinned: TableVersion, change: RowChange) -> pb.KeyExistenceFilter | None:
     """The filter of inserted keys for a later pylance merge."""
     key = key_columns(pinned.manifest.fields)
     if not change.inserted or not key:
@@ -102,7 +102,7 @@ def _tops(paths: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(path.partition(".")[0] for path in paths))
 
 
-def keep_row_ids(pinned: Pinned, fragments: Sequence[pb.DataFragment], updated: Addresses) -> None:
+def keep_row_ids(pinned: TableVersion, fragments: Sequence[pb.DataFragment], updated: Addresses) -> None:
     """Updated rows come first in the new fragments and keep their ids; inserted ones get new ids at the commit."""
     if not pinned.manifest.has_stable_row_ids or not len(updated):
         return

@@ -16,7 +16,7 @@ from conroi.data.arrow_types import positions, row_width
 from conroi.data.keys import matches, sample, scan_keys, shown_keys
 from conroi.data.pylance import pylance_errors
 from conroi.data.rows import addresses_of, count_rows, offsets_by_fragment
-from conroi.data.table_version import Pinned
+from conroi.data.table_version import TableVersion
 from conroi.errors import DuplicateKeyError, InvalidInputError
 from conroi.format.row_ids import decode_row_ids
 from conroi.merge.request import Action, Request, RowKind
@@ -76,7 +76,13 @@ class SourceSize:
 
 
 def choose(
-    request: Request, pinned: Pinned, source: SourceSize, *, has_spark: bool, is_frame: bool, way: Way | None = None
+    request: Request,
+    pinned: TableVersion,
+    source: SourceSize,
+    *,
+    has_spark: bool,
+    is_frame: bool,
+    way: Way | None = None,
 ) -> MergePlan:
     """The requested plan, or else the cheapest one that no size rules out."""
     columns = pa.schema([pinned.schema.field(name) for name in request.on if name in pinned.schema.names])
@@ -157,12 +163,12 @@ class Matching(Protocol):
     """Finds the rows of a table that have the keys of a source, which has no key twice."""
 
     def __call__(
-        self, pinned: Pinned, source_keys: pa.Table, on: Sequence[str], *, needs_target_only: bool
+        self, pinned: TableVersion, source_keys: pa.Table, on: Sequence[str], *, needs_target_only: bool
     ) -> Match: ...
 
 
 def match(
-    pinned: Pinned,
+    pinned: TableVersion,
     source_keys: pa.Table,
     on: Sequence[str],
     *,
@@ -193,7 +199,7 @@ def others(rows: Positions, count: int) -> Positions:
     return np.flatnonzero(is_other)
 
 
-def refuse_doubled(pinned: Pinned, found: Match, source_keys: pa.Table, on: Sequence[str]) -> None:
+def refuse_doubled(pinned: TableVersion, found: Match, source_keys: pa.Table, on: Sequence[str]) -> None:
     """Refuse a key that the table itself has twice: a writer without key checks wrote it."""
     order = np.sort(found.source_rows)
     doubled = np.unique(order[1:][order[1:] == order[:-1]])
@@ -208,7 +214,7 @@ def refuse_doubled(pinned: Pinned, found: Match, source_keys: pa.Table, on: Sequ
         )
 
 
-def take_rows(pinned: Pinned, addresses: Addresses, columns: dict[str, str]) -> pa.Table:
+def take_rows(pinned: TableVersion, addresses: Addresses, columns: dict[str, str]) -> pa.Table:
     """Columns (by expression) of the rows at these addresses, in the order given."""
     if not columns:
         return pa.table({})
@@ -226,7 +232,7 @@ def take_rows(pinned: Pinned, addresses: Addresses, columns: dict[str, str]) -> 
     return found.take(order).drop_columns(["_rowaddr"])
 
 
-def row_ids_of(pinned: Pinned, addresses: Addresses) -> Addresses:
+def row_ids_of(pinned: TableVersion, addresses: Addresses) -> Addresses:
     """The stable ids of the rows at these addresses, in the order given."""
     ids = np.empty(len(addresses), np.uint64)
     fragments = addresses >> np.uint64(32)

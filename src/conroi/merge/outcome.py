@@ -18,7 +18,7 @@ from conroi.data.casts import can_become, cast_batch
 from conroi.data.pylance import open_dataset, pylance_errors
 from conroi.data.rows import addresses_of
 from conroi.data.sql import quoted
-from conroi.data.table_version import Pinned
+from conroi.data.table_version import TableVersion
 from conroi.data.writer import DataWriter
 from conroi.environment import Environment
 from conroi.errors import InvalidInputError
@@ -32,7 +32,7 @@ from conroi.snapshots.snapshot import Snapshot
 from conroi.storage.memory import scratch_folder
 from conroi.storage.objects import open_objects
 from conroi.version import WRITER
-from conroi.versions.folder import Located
+from conroi.versions.folder import ManifestRef
 
 # Text and quoted names, in which nothing is replaced; and `target.` where a column begins.
 _TARGET_PREFIX = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`(?:[^`]|``)*`|(?<![.\w])target\s*\.\s*""", re.IGNORECASE)
@@ -55,7 +55,7 @@ class Decided:
 class Decision:
     """Applies clauses to matched and unmatched rows; for each row the first clause that holds wins."""
 
-    pinned: Pinned
+    pinned: TableVersion
     source: pa.Table
     """As it came."""
     fitted: pa.Table
@@ -254,7 +254,7 @@ class Decision:
         return in_schema(table_of(complete).combine_chunks(), self.pinned)
 
 
-def try_out(pinned: Pinned, request: Request, source: pa.Schema) -> None:
+def try_out(pinned: TableVersion, request: Request, source: pa.Schema) -> None:
     """Merge no rows at all, so that an invalid merge is rejected before any work."""
     rows = source.empty_table()
     none, nowhere = np.empty(0, np.int64), np.empty(0, np.uint64)
@@ -262,7 +262,7 @@ def try_out(pinned: Pinned, request: Request, source: pa.Schema) -> None:
     Decision(pinned, rows, request.fitted(pinned, rows), found).by_clause(request.clauses)
 
 
-def takes_whole_rows(clauses: Sequence[Clause], fitted: pa.Table, pinned: Pinned) -> bool:
+def takes_whole_rows(clauses: Sequence[Clause], fitted: pa.Table, pinned: TableVersion) -> bool:
     """Whether every row of the source comes in as it is, whichever rows match.
 
     With stable row ids it does not: there the rows that are updated come first, to keep their ids.
@@ -276,7 +276,7 @@ def takes_whole_rows(clauses: Sequence[Clause], fitted: pa.Table, pinned: Pinned
     )
 
 
-def in_schema(rows: pa.Table, pinned: Pinned) -> pa.Table:
+def in_schema(rows: pa.Table, pinned: TableVersion) -> pa.Table:
     """The rows in exactly the table's schema."""
     batches = [cast_batch(batch, pinned.schema, pinned.root) for batch in rows.to_batches()]
     return pa.Table.from_batches(batches, pinned.schema)
@@ -327,7 +327,7 @@ def evaluate(
         manifest = operations.build(
             None, transaction, operation, Step(version=1), timestamp_ns=0, writer_version=WRITER
         )
-        located = Located(1, ManifestNaming.V2.path(1), ManifestNaming.V2)
+        located = ManifestRef(1, ManifestNaming.V2.path(1), ManifestNaming.V2)
         dataset = open_dataset(objects, Snapshot(manifest, located, is_final=False))
         # pylance refuses a scan for nothing but constants, so the address of the rows is asked for too
         scanner = dataset.scanner(columns=dict(expressions), scan_in_order=True, with_row_address=True)

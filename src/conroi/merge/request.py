@@ -12,7 +12,7 @@ import pyarrow as pa
 from conroi.data.arrow_types import metadata_of
 from conroi.data.casts import checked_columns, fit
 from conroi.data.keys import is_comparable, key_columns_of
-from conroi.data.table_version import Pinned, unknown_column
+from conroi.data.table_version import TableVersion, unknown_column
 from conroi.errors import InvalidInputError
 from conroi.format.fields import column_field_ids, key_columns
 
@@ -67,13 +67,13 @@ class Request:
         """Whether a clause is about these rows (and does this with them)."""
         return any(c.rows is rows and action in (None, c.action) for c in self.clauses)
 
-    def is_on_key(self, pinned: Pinned) -> bool:
+    def is_on_key(self, pinned: TableVersion) -> bool:
         """Whether rows are matched by the table's declared key."""
         return set(self.on) == set(key_columns(pinned.manifest.fields))
 
     # ------------------------------------------------------------------------ the source
 
-    def check(self, pinned: Pinned, source: pa.Schema) -> None:
+    def check(self, pinned: TableVersion, source: pa.Schema) -> None:
         """InvalidInputError or NotFoundError if the columns do not fit the request."""
         for column in self.on:
             self._check_matched(pinned, source, column)
@@ -83,7 +83,7 @@ class Request:
         if self._takes_all():
             checked_columns(source, self._wanted(pinned), table=pinned.root)
 
-    def _check_matched(self, pinned: Pinned, source: pa.Schema, column: str) -> None:
+    def _check_matched(self, pinned: TableVersion, source: pa.Schema, column: str) -> None:
         if column not in pinned.schema.names:
             raise unknown_column(pinned, column)
         if column not in source.names:
@@ -102,17 +102,17 @@ class Request:
     def _takes_all(self) -> bool:
         return any(clause.takes_all for clause in self.clauses)
 
-    def _wanted(self, pinned: Pinned) -> pa.Schema:
+    def _wanted(self, pinned: TableVersion) -> pa.Schema:
         if any(clause.takes_all and clause.action is Action.INSERT for clause in self.clauses):
             return pinned.schema
         return _nullable(pinned.schema)  # an update leaves columns that are missing as they are
 
-    def fitted(self, pinned: Pinned, source: pa.Table) -> pa.Table:
+    def fitted(self, pinned: TableVersion, source: pa.Table) -> pa.Table:
         """The source's columns that the table has (those that matter), in its types."""
         self.check(pinned, source.schema)
         return _cast(pinned, source if self._takes_all() else source.select(list(self.on)), self.on)
 
-    def keys(self, pinned: Pinned, source: pa.Table) -> pa.Table:
+    def keys(self, pinned: TableVersion, source: pa.Table) -> pa.Table:
         """The source's keys (k0, k1, …), in the table's types."""
         return key_columns_of(_cast(pinned, source.select(list(self.on)), self.on), self.on)
 
@@ -123,7 +123,7 @@ class Request:
         """Whether all it can do is delete rows that match: then it does not matter how many rows match one."""
         return all(clause.rows is RowKind.MATCHED and clause.action is Action.DELETE for clause in self.clauses)
 
-    def brings_new_keys(self, pinned: Pinned) -> bool:
+    def brings_new_keys(self, pinned: TableVersion) -> bool:
         """Whether rows must still be compared with the table by its declared key, since matching did not do that."""
         key = set(key_columns(pinned.manifest.fields))
         if not key:
@@ -136,7 +136,7 @@ class Request:
         computed = [c.values for c in self.clauses if c.action is Action.INSERT and c.values is not None]
         return any(values.get(column) != f"(source.{column})" for values in computed for column in key)
 
-    def changed_fields(self, pinned: Pinned, *, inserts: bool) -> list[int]:
+    def changed_fields(self, pinned: TableVersion, *, inserts: bool) -> list[int]:
         """The fields whose values may differ in the new rows."""
         clauses = [c for c in self.clauses if c.action is Action.UPDATE]
         if inserts or any(clause.values is None for clause in clauses):
@@ -157,7 +157,7 @@ def checked_on(on: Sequence[str] | str, table: str) -> tuple[str, ...]:
     return columns
 
 
-def _cast(pinned: Pinned, rows: pa.Table, on: Sequence[str]) -> pa.Table:
+def _cast(pinned: TableVersion, rows: pa.Table, on: Sequence[str]) -> pa.Table:
     # A key that is null matches nothing, so it is no error here; one that is inserted is refused later.
     fitted = fit(rows.to_reader(), _nullable(pinned.schema), table=pinned.root).read_all()
     for column in on:

@@ -11,7 +11,7 @@ from conroi.data.arrow_types import positions
 from conroi.data.keys import key_columns_of, repeated
 from conroi.data.rows import offsets_by_fragment
 from conroi.data.stored import remember
-from conroi.data.table_version import Pinned
+from conroi.data.table_version import TableVersion
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import key_columns
 from conroi.merge.change import RowChange, keep_row_ids, planned
@@ -33,13 +33,13 @@ class Merging:
         self._fitting: tuple[list[pb.Field], pa.Table, pa.Table] | None = None
         self._written: tuple[list[pb.Field], pa.Table, list[pb.DataFragment]] | None = None
 
-    def prepare(self, pinned: Pinned) -> None:
+    def prepare(self, pinned: TableVersion) -> None:
         """Do what does not depend on the rows of the table, before it is our turn."""
         fitted, _ = self._incoming(pinned)
         if takes_whole_rows(self._request.clauses, fitted, pinned):
             self._write(pinned, in_schema(fitted, pinned))
 
-    def __call__(self, pinned: Pinned) -> Plan | None:
+    def __call__(self, pinned: TableVersion) -> Plan | None:
         """The change; None if no clause finds a row."""
         request = self._request
         fitted, keys = self._incoming(pinned)
@@ -47,7 +47,7 @@ class Merging:
             return planned(pinned, request, self._change(pinned, self._deleted_by_parts(pinned, fitted, keys)))
         return planned(pinned, request, self._change(pinned, self._decided(pinned, self._source, fitted, keys)))
 
-    def _decided(self, pinned: Pinned, source: pa.Table, fitted: pa.Table, keys: pa.Table) -> Decided:
+    def _decided(self, pinned: TableVersion, source: pa.Table, fitted: pa.Table, keys: pa.Table) -> Decided:
         request = self._request
         found = self._matching(pinned, keys, request.on, needs_target_only=request.has(RowKind.TARGET_ONLY))
         if request.is_on_key(pinned):
@@ -55,7 +55,7 @@ class Merging:
         key = key_columns(pinned.manifest.fields)
         return Decision(pinned, source, fitted, found).decide(request.clauses, (*request.on, *key))
 
-    def _deleted_by_parts(self, pinned: Pinned, fitted: pa.Table, keys: pa.Table) -> Decided:
+    def _deleted_by_parts(self, pinned: TableVersion, fitted: pa.Table, keys: pa.Table) -> Decided:
         """A row goes if any row of the source deletes it: the source in parts, in each of which a key is there once."""
         parts: dict[int, list[int]] = {}
         seen: dict[tuple[object, ...], int] = {}
@@ -68,7 +68,7 @@ class Merging:
             gone += self._decided(pinned, self._source.take(at), fitted.take(at), keys.take(at)).deleted
         return Decided(deleted=[np.unique(joined(gone))])
 
-    def _incoming(self, pinned: Pinned) -> tuple[pa.Table, pa.Table]:
+    def _incoming(self, pinned: TableVersion) -> tuple[pa.Table, pa.Table]:
         """The source in the table's types, and its keys; cached while the columns are unchanged."""
         fields = list(pinned.manifest.fields)
         if self._fitting is None or self._fitting[0] != fields:
@@ -79,7 +79,7 @@ class Merging:
             self._fitting = fields, fitted, keys
         return self._fitting[1], self._fitting[2]
 
-    def _change(self, pinned: Pinned, decided: Decided) -> RowChange:
+    def _change(self, pinned: TableVersion, decided: Decided) -> RowChange:
         updated, deleted = joined(decided.updated), joined(decided.deleted)
         inserted = inserted_rows(pinned, decided)
         new = pa.concat_tables([*decided.updated_rows, inserted]) if decided.whole is None else decided.whole
@@ -99,7 +99,7 @@ class Merging:
             write=write,
         )
 
-    def _write(self, pinned: Pinned, rows: pa.Table) -> list[pb.DataFragment]:
+    def _write(self, pinned: TableVersion, rows: pa.Table) -> list[pb.DataFragment]:
         """The rows in new fragments; reused if the merge is executed again with the same rows."""
         fields = list(pinned.manifest.fields)
         if self._written is None or self._written[0] != fields or not self._written[1].equals(rows):
@@ -109,7 +109,7 @@ class Merging:
         return [copied(fragment) for fragment in self._written[2]]
 
 
-def inserted_rows(pinned: Pinned, decided: Decided) -> pa.Table:
+def inserted_rows(pinned: TableVersion, decided: Decided) -> pa.Table:
     """The rows that are new, or those of their columns that matter."""
     if decided.inserted_rows:
         return pa.concat_tables(decided.inserted_rows)

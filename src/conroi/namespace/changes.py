@@ -18,7 +18,7 @@ from conroi.catalog.external_participant import current_version
 from conroi.catalog.folder_kinds import MANIFEST
 from conroi.catalog.folders import found_row, mark_created, new_location, releasing
 from conroi.catalog.names import SEPARATOR, shown
-from conroi.catalog.participant import Wanted
+from conroi.catalog.participant import TableChange
 from conroi.catalog.preconditions import Expectation
 from conroi.catalog.rows import TABLE, Row, new_table_row
 from conroi.catalog.state import LakeState
@@ -117,7 +117,7 @@ def create_table(view: View, request: Request, data: bytes) -> CreateTableRespon
     files = view.files(row)
     change = create(files, _table(data), claim=lambda: mark_created(view.catalog, row))
     leaving: dict[str, Row | None] = {key: None} if there is not None and mode == "overwrite" else {}
-    view.publish(base, f"create {shown(key)}", rows=leaving, tables=[Wanted(key, None, files, change, row)])
+    view.publish(base, f"create {shown(key)}", rows=leaving, tables=[TableChange(key, None, files, change, row)])
     return _created(view, row, 1)
 
 

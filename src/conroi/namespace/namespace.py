@@ -16,7 +16,7 @@ from lance_namespace import (
 from conroi.catalog.external_participant import current_version
 from conroi.catalog.folders import releasing
 from conroi.catalog.opening import open_catalog
-from conroi.catalog.participant import Wanted
+from conroi.catalog.participant import TableChange
 from conroi.catalog.rows import Row
 from conroi.catalog.state import LakeState
 from conroi.catalog.store import Published
@@ -41,7 +41,7 @@ class Batch:
     base: LakeState
     declared: dict[str, Row] = field(default_factory=dict[str, Row])
     leaving: dict[str, Row] = field(default_factory=dict[str, Row])
-    versions: dict[str, Wanted] = field(default_factory=dict[str, Wanted])
+    versions: dict[str, TableChange] = field(default_factory=dict[str, TableChange])
 
     def add(self, kind: str, request: Request) -> None:
         if kind == "delete_table_versions":

@@ -26,7 +26,7 @@ from conroi.catalog.names import SEPARATOR, shown
 from conroi.catalog.rows import NAMESPACE, Row
 from conroi.catalog.state import LakeState
 from conroi.data.pylance import pylance_errors
-from conroi.data.table_version import Pinned
+from conroi.data.table_version import TableVersion
 from conroi.errors import AlreadyExistsError, InvalidInputError
 from conroi.format.schema import schema_from_fields
 from conroi.namespace.requests import Request, joined, no_namespace, no_version, paged
@@ -187,7 +187,7 @@ def count_rows(view: View, request: Request) -> int:
     if not current_version(view.catalog, row):
         raise no_version(row.object_id, None)
     objects = view.catalog.objects_of(row)
-    pinned = Pinned(view.files(row), load_snapshot(objects, located(view, row, request.number("version"))))
+    pinned = TableVersion(view.files(row), load_snapshot(objects, located(view, row, request.number("version"))))
     with pylance_errors(objects.root):
         return pinned.dataset.count_rows(request.text("predicate"))
 

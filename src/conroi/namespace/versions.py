@@ -10,7 +10,7 @@ from lance_namespace import TableVersion
 
 from conroi.catalog.external_participant import current_version, make_final, refuse_taken
 from conroi.catalog.names import shown
-from conroi.catalog.participant import Wanted
+from conroi.catalog.participant import TableChange
 from conroi.catalog.publication import Outcome
 from conroi.catalog.rows import Row
 from conroi.catalog.state import LakeState
@@ -21,10 +21,10 @@ from conroi.namespace.requests import Request, no_version
 from conroi.namespace.view import View, published_before
 from conroi.snapshots.external_manifest import ForeignManifest, delete_manifests, key_in_store, read_final, read_staged
 from conroi.snapshots.tags import Tags
-from conroi.versions.folder import Located
+from conroi.versions.folder import ManifestRef
 
 
-def located(view: View, row: Row, version: int | None) -> Located:
+def located(view: View, row: Row, version: int | None) -> ManifestRef:
     """Where a version is, under its final name; the newest if none is named."""
     current = current_version(view.catalog, row)
     wanted = current if version is None else version
@@ -38,7 +38,7 @@ def located(view: View, row: Row, version: int | None) -> Located:
     return found
 
 
-def table_version(view: View, row: Row, found: Located) -> TableVersion:
+def table_version(view: View, row: Row, found: ManifestRef) -> TableVersion:
     """What is told of a version."""
     objects = view.catalog.objects_of(row)
     return TableVersion(version=found.version, manifest_path=key_in_store(objects, found.path))
@@ -127,13 +127,13 @@ class Entry:
             )
         return cls(request.object_id(), version, key)
 
-    def wanted(self, view: View, row: Row, *, is_new: bool = False) -> Wanted:
+    def wanted(self, view: View, row: Row, *, is_new: bool = False) -> TableChange:
         """Its change in a publication."""
         if not is_new:
             refuse_taken(view.catalog, row, self.version)
         objects = view.catalog.objects_of(row)
         foreign = read_staged(objects, self.version, self.key)
-        return Wanted(self.object_id, None if is_new else self.object_id, view.files(row), None, row, foreign)
+        return TableChange(self.object_id, None if is_new else self.object_id, view.files(row), None, row, foreign)
 
 
 def create_versions(view: View, entries: Sequence[Entry]) -> list[TableVersion]:
@@ -188,7 +188,7 @@ def row_in(earlier: Published, entry: Entry) -> Row:
 
 
 def publish_versions(
-    view: View, base: LakeState, tables: Sequence[Wanted], rows: dict[str, Row | None] | None = None
+    view: View, base: LakeState, tables: Sequence[TableChange], rows: dict[str, Row | None] | None = None
 ) -> Outcome:
     """One publication of versions that others built, with what else belongs to it."""
     foreign = [wanted.foreign for wanted in tables if wanted.foreign is not None]
@@ -201,7 +201,7 @@ def publish_versions(
         raise
 
 
-def _message(tables: Sequence[Wanted]) -> str:
+def _message(tables: Sequence[TableChange]) -> str:
     said: list[str] = []
     for wanted in tables:
         assert wanted.foreign is not None
@@ -218,7 +218,7 @@ def _properties(foreign: Sequence[ForeignManifest]) -> dict[str, str]:
     return {k: v for k, v in given.items() if not k.startswith("conroi.") and k != COMMIT_MESSAGE_PROPERTY}
 
 
-def published_version(view: View, wanted: Wanted) -> TableVersion:
+def published_version(view: View, wanted: TableChange) -> TableVersion:
     """The published version; InvalidTableState if it could not be finalized."""
     assert wanted.foreign is not None
     row = wanted.row.pinned_at(wanted.foreign.pin)
@@ -240,7 +240,7 @@ def adopt(view: View, object_id: str, up_to: int | None = None) -> None:
             foreign = read_final(objects, version, row.pin.final.naming)
         if foreign is None:
             return
-        wanted = Wanted(object_id, object_id, view.files(row), None, row, foreign)
+        wanted = TableChange(object_id, object_id, view.files(row), None, row, foreign)
         message = f"adopt version {version} of {shown(object_id)}, which was written past the lake"
         _log.warning("%s", message)
         try:

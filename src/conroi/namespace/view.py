@@ -10,15 +10,15 @@ from typing import Protocol
 from lance_namespace import PermissionDeniedError
 
 from conroi.catalog.branches import fork
-from conroi.catalog.catalog import Catalog, LakeTableFiles, location_of, table_files
+from conroi.catalog.catalog import Catalog, LakeTableStorage, location_of, table_files
 from conroi.catalog.external_participant import current_version
 from conroi.catalog.lance_tags import protection_of
 from conroi.catalog.names import parents, shown
-from conroi.catalog.participant import Wanted
+from conroi.catalog.participant import TableChange
 from conroi.catalog.preconditions import Expectation
-from conroi.catalog.publication import LakePublisher, Order, Outcome, Publishing
+from conroi.catalog.publication import LakePublisher, Outcome, Publishing, PublishRequest
 from conroi.catalog.rows import Row
-from conroi.catalog.state import LakeState, Notes
+from conroi.catalog.state import CommitMetadata, LakeState
 from conroi.catalog.store import Published
 from conroi.errors import CommitStateUnknown, ConflictError
 from conroi.namespace.requests import no_namespace, no_table
@@ -70,7 +70,7 @@ class View:
             if not is_namespace(parent, state):
                 raise no_namespace(parent)
 
-    def files(self, row: Row) -> LakeTableFiles:
+    def files(self, row: Row) -> LakeTableStorage:
         return table_files(self.catalog, row, LakePublisher(self.catalog))
 
     def uri(self, row: Row) -> str:
@@ -107,13 +107,13 @@ class View:
         message: str | None,
         *,
         rows: Mapping[str, Row | None] | None = None,
-        tables: Sequence[Wanted] = (),
+        tables: Sequence[TableChange] = (),
         expects: Sequence[Expectation] = (),
         properties: Mapping[str, str] | None = None,
     ) -> Outcome:
         """Publish rows and tables, all or nothing."""
-        notes = Notes(message, properties=properties or {})
-        order = Order(base, tables, rows=rows or {}, expects=expects, notes=notes)
+        notes = CommitMetadata(message, properties=properties or {})
+        order = PublishRequest(base, tables, rows=rows or {}, expects=expects, notes=notes)
         return Publishing(self.catalog, order).run()
 
 

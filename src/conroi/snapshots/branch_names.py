@@ -12,7 +12,7 @@ from typing import Any
 from conroi.environment import Environment
 from conroi.errors import AlreadyExistsError, CorruptionError, InvalidInputError, NotFoundError
 from conroi.format.json import Document, decode_document, encode_document
-from conroi.storage.objects import NameTaken, Objects
+from conroi.storage.objects import ObjectExists, Objects
 
 MAIN = "main"
 FOLDER = "_conroi/branches"
@@ -209,7 +209,7 @@ class Cells:
         path = self._path(cell.name, cell.number + 1)
         try:
             self._objects.put_if_absent(path, b"null" if value is None else encode_document(value, indent=2))
-        except NameTaken:
+        except ObjectExists:
             return False
         return True
 
@@ -260,7 +260,7 @@ def write_lance_ref(
         "manifestSize": size,
         "metadata": {},
     }
-    with contextlib.suppress(NameTaken):
+    with contextlib.suppress(ObjectExists):
         table.put_if_absent(lance_ref_path(branch), encode_document(content, indent=2))
 
 

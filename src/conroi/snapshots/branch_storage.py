@@ -23,7 +23,7 @@ from conroi.format.manifest_file import decode_manifest_file, encode_manifest_fi
 from conroi.format.naming import TRANSACTIONS_DIR, VERSIONS_DIR, parse_manifest_name, parse_staged_name
 from conroi.operations.base import Step
 from conroi.operations.clone import Clone
-from conroi.storage.objects import NameTaken, ObjectInfo, Objects
+from conroi.storage.objects import ObjectExists, ObjectInfo, Objects
 
 TREE = "tree"
 KEYS_DIR = "_conroi/keys"
@@ -259,5 +259,5 @@ def write_fork(objects: Objects, path: str) -> None:
     Does nothing where there is no branch.
     """
     if isinstance(objects, _Forked) and objects.inner.head(path) is None:
-        with contextlib.suppress(NameTaken):
+        with contextlib.suppress(ObjectExists):
             objects.inner.put_if_absent(path, objects.get(path))

@@ -15,7 +15,7 @@ from conroi.format.manifest import Manifest
 from conroi.format.naming import deletion_path
 from conroi.operations import Delete, Operation, Update
 from conroi.operations.update import REWRITE_ROWS
-from conroi.snapshots.table_storage import TableFiles
+from conroi.snapshots.table_storage import TableStorage
 from conroi.storage.base_paths import objects_of_base
 from conroi.storage.cache import BoundedCache
 from conroi.storage.local_folders import LocalFolder
@@ -125,7 +125,7 @@ def affected_rows(objects: Objects, operation: Operation, base: Manifest) -> dic
 
 
 def write_deletions(
-    files: TableFiles, vectors: Mapping[int, BitMap], read_version: int, *, as_bitmap: bool = False
+    files: TableStorage, vectors: Mapping[int, BitMap], read_version: int, *, as_bitmap: bool = False
 ) -> dict[int, tuple[pb.DeletionFile, str]]:
     """Write one deletion file per fragment; returns, by fragment, its manifest entry and its path."""
     written: dict[int, tuple[pb.DeletionFile, str]] = {}

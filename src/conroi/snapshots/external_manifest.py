@@ -19,7 +19,7 @@ from conroi.snapshots.pin import Pin
 from conroi.snapshots.snapshot import Snapshot, load_snapshot, load_transaction, with_checked_coverage
 from conroi.storage.location import CloudLocation, parse_location
 from conroi.storage.objects import Objects
-from conroi.versions.folder import Located
+from conroi.versions.folder import ManifestRef
 
 CLEANUP_CONFIG = "lance.auto_cleanup."
 """Settings by which writers delete old versions by themselves, which a lake may still need."""
@@ -70,7 +70,7 @@ def read_staged(objects: Objects, version: int, key: str) -> ForeignManifest:
 def read_final(objects: Objects, version: int, naming: ManifestNaming) -> ForeignManifest | None:
     """The version that was written out of band, by the table's path; None if there is none."""
     try:
-        snapshot = load_snapshot(objects, Located(version, naming.path(version), naming))
+        snapshot = load_snapshot(objects, ManifestRef(version, naming.path(version), naming))
     except NotFoundError:
         return None
     return _foreign(objects, snapshot)
@@ -95,12 +95,12 @@ def without_gained_coverage(objects: Objects, base: Snapshot, foreign: ForeignMa
     return replace(foreign, snapshot=replace(foreign.snapshot, manifest=manifest.changed(indices=indices)))
 
 
-def delete_manifests(objects: Objects, versions: Iterable[Located]) -> None:
+def delete_manifests(objects: Objects, versions: Iterable[ManifestRef]) -> None:
     """Delete old, unreferenced versions."""
     objects.delete([located.path for located in versions])
 
 
-def _located(objects: Objects, version: int, key: str) -> Located:
+def _located(objects: Objects, version: int, key: str) -> ManifestRef:
     folder, _, name = key.lstrip("/").rpartition("/")
     parsed = parse_staged_name(name)
     if folder != key_in_store(objects, VERSIONS_DIR) or parsed is None:
@@ -118,7 +118,7 @@ def _located(objects: Objects, version: int, key: str) -> Located:
             version=version,
             hint="Name it after the version to be created.",
         )
-    return Located(version, f"{VERSIONS_DIR}/{name}", parsed[0].naming)
+    return ManifestRef(version, f"{VERSIONS_DIR}/{name}", parsed[0].naming)
 
 
 def _foreign(objects: Objects, snapshot: Snapshot) -> ForeignManifest:

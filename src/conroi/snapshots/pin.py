@@ -10,9 +10,9 @@ from conroi.errors import CorruptionError, ForkedTableError, NotFoundError, Stor
 from conroi.format.naming import VERSIONS_DIR, parse_manifest_name
 from conroi.snapshots.snapshot import Snapshot, load_snapshot, load_transaction
 from conroi.snapshots.table_storage import expired
-from conroi.storage.objects import NameTaken, Objects
+from conroi.storage.objects import ObjectExists, Objects
 from conroi.versions.external import FinalPut
-from conroi.versions.folder import Located
+from conroi.versions.folder import ManifestRef
 from conroi.versions.retention import ages, watermark
 
 _log = logging.getLogger(__name__)
@@ -34,9 +34,9 @@ class Pin:
     transaction: str
 
     @property
-    def published(self) -> Located:
+    def published(self) -> ManifestRef:
         """The location of the manifest at its publication."""
-        return Located(self.version, self.manifest, self.final.naming)
+        return ManifestRef(self.version, self.manifest, self.final.naming)
 
     @property
     def is_staged(self) -> bool:
@@ -44,7 +44,7 @@ class Pin:
         return not self.manifest.endswith(".manifest")
 
     @property
-    def final(self) -> Located:
+    def final(self) -> ManifestRef:
         """Where the manifest is once it is finalized."""
         name = self.manifest.removeprefix(f"{VERSIONS_DIR}/")
         if self.is_staged:
@@ -55,10 +55,10 @@ class Pin:
                 f"The lake pins version {self.version} of a table at {self.manifest!r}, which is no manifest of it.",
                 hint="Open an older version of the lake with lake.at(version=…).",
             )
-        return Located(self.version, f"{VERSIONS_DIR}/{name}", parsed.naming)
+        return ManifestRef(self.version, f"{VERSIONS_DIR}/{name}", parsed.naming)
 
 
-def staged_path(located: Located, uuid: str) -> str:
+def staged_path(located: ManifestRef, uuid: str) -> str:
     """The name of a staged manifest, until it is published and finalized."""
     return f"{located.path}-{uuid}"
 
@@ -143,10 +143,10 @@ def _put_final(objects: Objects, pin: Pin, data: bytes | None, environment: Envi
             else:
                 # A helping process looks first: the publisher has often done it, and some storage ignores conditions.
                 if data is None and objects.head(path) is not None:
-                    raise NameTaken(path)
+                    raise ObjectExists(path)
                 FinalPut().put_new(objects, path, objects.get(pin.manifest) if data is None else data)
             return True
-        except NameTaken:
+        except ObjectExists:
             if _final(objects, pin) is not None:
                 return False
             if objects.head(path) is not None:

@@ -26,7 +26,7 @@ from conroi.snapshots.branch_storage import resolved
 from conroi.storage.cache import BoundedCache
 from conroi.storage.objects import Objects
 from conroi.version import WRITER
-from conroi.versions.folder import Located
+from conroi.versions.folder import ManifestRef
 
 FRONT_BYTES = 8192
 """Number of bytes at the front of a manifest that are read for the transaction alone, where a second read is cheap."""
@@ -37,7 +37,7 @@ class Snapshot:
     """A manifest and its location. `is_final` is False while it is staged and not visible to others."""
 
     manifest: Manifest
-    located: Located
+    located: ManifestRef
     inline_transaction: bytes | None = None
     is_final: bool = True
     is_private: bool = False
@@ -79,7 +79,7 @@ class Snapshot:
         return f"{writer.library} {writer.version}".strip()
 
 
-def load_snapshot(objects: Objects, located: Located, *, is_unchecked: bool = False) -> Snapshot:
+def load_snapshot(objects: Objects, located: ManifestRef, *, is_unchecked: bool = False) -> Snapshot:
     """Read the manifest file; CorruptionError if it is damaged, UnsupportedError if it needs an unknown feature.
 
     `is_unchecked`: with the index coverage of the file, valid or not.
@@ -98,7 +98,7 @@ def load_snapshot(objects: Objects, located: Located, *, is_unchecked: bool = Fa
     return Snapshot(checked, located, file.transaction, claims_too_much=checked is not manifest)
 
 
-def with_checked_coverage(objects: Objects, located: Located, manifest: Manifest) -> Manifest:
+def with_checked_coverage(objects: Objects, located: ManifestRef, manifest: Manifest) -> Manifest:
     """The manifest without invalid index coverage; itself if there is none.
 
     Lance before 14 adds fragments to indices that answer with addresses (see `without_gained`). What conroi wrote was
@@ -116,7 +116,7 @@ def with_checked_coverage(objects: Objects, located: Located, manifest: Manifest
 _FIRST_COVERAGE: BoundedCache[BitMap] = BoundedCache(4 * 1024 * 1024)
 
 
-def _first_coverage(objects: Objects, located: Located, index: IndexMetadata) -> BitMap | None:
+def _first_coverage(objects: Objects, located: ManifestRef, index: IndexMetadata) -> BitMap | None:
     """What the index covered at the oldest existing version that has it; None if it does not say."""
     key = (objects.root, index.uuid.uuid)
     known = _FIRST_COVERAGE.get(key)
@@ -126,7 +126,7 @@ def _first_coverage(objects: Objects, located: Located, index: IndexMetadata) ->
     below, above = index.dataset_version, located.version  # versions without it, or gone; and with it
     while below + 1 < above:
         middle = (below + above) // 2
-        then = _coverage_at(objects, Located(middle, located.naming.path(middle), located.naming), index.uuid.uuid)
+        then = _coverage_at(objects, ManifestRef(middle, located.naming.path(middle), located.naming), index.uuid.uuid)
         if then is None:
             below = middle
         else:
@@ -137,7 +137,7 @@ def _first_coverage(objects: Objects, located: Located, index: IndexMetadata) ->
     return first
 
 
-def _coverage_at(objects: Objects, located: Located, uuid: bytes) -> BitMap | None:
+def _coverage_at(objects: Objects, located: ManifestRef, uuid: bytes) -> BitMap | None:
     try:
         manifest = _read_file(objects, located).manifest
     except NotFoundError:
@@ -145,7 +145,7 @@ def _coverage_at(objects: Objects, located: Located, uuid: bytes) -> BitMap | No
     return coverage(manifest.indices).get(uuid)
 
 
-def _read_file(objects: Objects, located: Located) -> ManifestFile:
+def _read_file(objects: Objects, located: ManifestRef) -> ManifestFile:
     try:
         return decode_manifest_file(objects.get(located.path))
     except NotFoundError:
@@ -178,7 +178,7 @@ def _fitting(snapshot: Snapshot, transaction: Transaction) -> Transaction:
     return transaction
 
 
-def load_only_transaction(objects: Objects, located: Located) -> Transaction | None:
+def load_only_transaction(objects: Objects, located: ManifestRef) -> Transaction | None:
     """The transaction inside a manifest, without the rest: for versions that are only checked for conflicts."""
     if objects.is_local:
         front = transaction_at_front(objects.get_range(located.path, 0, FRONT_BYTES))

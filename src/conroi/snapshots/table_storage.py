@@ -25,11 +25,11 @@ Kept = TypeVar("Kept")
 class Publisher(Protocol):
     """Commits for a table whose versions are published together with those of other tables."""
 
-    def publish(self, files: TableFiles, change: Change, options: CommitOptions) -> CommitResult: ...
+    def publish(self, files: TableStorage, change: Change, options: CommitOptions) -> CommitResult: ...
 
 
 @dataclass(frozen=True)
-class TableFiles:
+class TableStorage:
     """Storage of one table: everything that a commit reads or writes."""
 
     objects: Objects
@@ -66,11 +66,11 @@ class TableFiles:
     def refuse_past(self) -> None:
         """InvalidInputError if this is a table of a past lake version, which is read-only."""
 
-    def current(self) -> TableFiles:
+    def current(self) -> TableStorage:
         """The storage of the table at its newest state."""
         return self
 
-    def holding(self, snapshot: Snapshot) -> TableFiles:  # noqa: ARG002 (a table of a lake may go on in another folder)
+    def holding(self, snapshot: Snapshot) -> TableStorage:  # noqa: ARG002 (a table of a lake may go on in another folder)
         """The storage that has this version of the table."""
         return self
 

@@ -26,8 +26,8 @@ from conroi.errors import (
 )
 from conroi.format.json import decode_document, encode_document
 from conroi.snapshots.branch_storage import write_fork
-from conroi.snapshots.table_storage import TableFiles
-from conroi.storage.objects import NameTaken, Objects
+from conroi.snapshots.table_storage import TableStorage
+from conroi.storage.objects import ObjectExists, Objects
 from conroi.storage.parallel import stays_in_process
 from conroi.versions.retention import Fate, fate
 
@@ -74,7 +74,7 @@ class Tags:
     """The kind of the tags' owner, as in messages."""
 
     def __init__(
-        self, files: TableFiles, version: int, *, home: Objects | None = None, branch: str | None = None
+        self, files: TableStorage, version: int, *, home: Objects | None = None, branch: str | None = None
     ) -> None:
         self._files = files
         self._version = version
@@ -110,7 +110,7 @@ class Tags:
         body = self._body(version, created=None)
         try:
             self._home.put_if_absent(_path(checked_name(name, self._files.root)), body)
-        except NameTaken:
+        except ObjectExists:
             if self._content(name) is None:  # it was deleted, but its file was not removed yet
                 self._home.delete([_path(name)])
                 return self.create(name, version)
@@ -161,7 +161,7 @@ class Tags:
         """Record the successor of this content; False if another writer did."""
         try:
             self._home.put_if_absent(_claim_path(name, before), after)
-        except NameTaken:
+        except ObjectExists:
             return False
         return True
 
@@ -240,7 +240,7 @@ class TagsAtBeginning(Tags):
     of the clocks of the tags' writers.
     """
 
-    def __init__(self, files: TableFiles, version: int, began_ns: int) -> None:
+    def __init__(self, files: TableStorage, version: int, began_ns: int) -> None:
         super().__init__(files, version)
         self._began = datetime.fromtimestamp(began_ns / 1e9, UTC)
         self.seen: list[Tag] | None = None
@@ -318,7 +318,7 @@ def put_lake_tag(objects: Objects, name: str, branch: str | None, version: int, 
         "manifestSize": size,
         "metadata": {},
     }
-    with contextlib.suppress(NameTaken):
+    with contextlib.suppress(ObjectExists):
         objects.put_if_absent(_path(name), encode_document(content, indent=2))
 
 

@@ -16,7 +16,7 @@ from conroi.data.columns import BatchFunction, Columns, column_batches, write_co
 from conroi.data.keys import key_columns_of
 from conroi.data.predicates import Predicate, scan_rows
 from conroi.data.rows import Rows, addresses_of
-from conroi.data.table_version import Pinned
+from conroi.data.table_version import TableVersion
 from conroi.data.writer import Progress
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
@@ -56,7 +56,7 @@ def watched(progress: Progress | None, what: str, rows: int) -> Generator[Progre
         yield draw
 
 
-def shown(pinned: Pinned) -> str:
+def shown(pinned: TableVersion) -> str:
     """A short name of the table."""
     return pinned.root.rstrip("/").rpartition("/")[2]
 
@@ -77,12 +77,12 @@ class FragmentTask(Protocol):
         """All that its answer depends on, besides the fragments and the columns of the table."""
         ...
 
-    def do(self, pinned: Pinned, ids: Sequence[int]) -> Answer:
+    def do(self, pinned: TableVersion, ids: Sequence[int]) -> Answer:
         """Do it; InvalidInputError goes to the user."""
         ...
 
 
-def groups_of(pinned: Pinned, columns: pa.Schema) -> list[list[int]]:
+def groups_of(pinned: TableVersion, columns: pa.Schema) -> list[list[int]]:
     """The fragments, shared out among tasks that read these columns."""
     return shared_out(pinned.manifest.fragments, columns, BYTES_PER_TASK)
 
@@ -101,7 +101,7 @@ class Each:
             for number in map(int, addresses_of(batch.column(0))):
                 yield replace(self._answer(pinned, number), task=number).to_batch()
 
-    def _answer(self, pinned: Pinned, number: int) -> Answer:
+    def _answer(self, pinned: TableVersion, number: int) -> Answer:
         try:
             return self.task.do(pinned, self.groups[number])
         except InvalidInputError as error:
@@ -115,7 +115,9 @@ class FragmentJobs:
         self._spark = spark
         self._kept: dict[tuple[Hashable, ...], Answer] = {}
 
-    def run(self, pinned: Pinned, task: FragmentTask, groups: Groups, progress: Progress | None = None) -> list[Answer]:
+    def run(
+        self, pinned: TableVersion, task: FragmentTask, groups: Groups, progress: Progress | None = None
+    ) -> list[Answer]:
         """What the tasks answer, group by group; `progress` is told how many rows are done."""
         keys = [_key(pinned, task, group) for group in groups]
         missing = [number for number, key in enumerate(keys) if key not in self._kept]
@@ -130,7 +132,7 @@ class FragmentJobs:
         return [self._kept[key] for key in keys]
 
     def _steps(
-        self, pinned: Pinned, task: FragmentTask, groups: Groups, missing: Sequence[int], at_most: int
+        self, pinned: TableVersion, task: FragmentTask, groups: Groups, missing: Sequence[int], at_most: int
     ) -> Iterator[list[Answer]]:
         each = Each(task, PinnedVersion.of(pinned), tuple(tuple(group) for group in groups))
         count = max(1, -(-len(missing) // at_most))
@@ -150,12 +152,12 @@ class FragmentJobs:
         return [replace(answer, task=numbers[answer.task]) for answer in answers]
 
     @staticmethod
-    def _rows(pinned: Pinned, groups: Groups, numbers: set[int]) -> int:
+    def _rows(pinned: TableVersion, groups: Groups, numbers: set[int]) -> int:
         known = pinned.manifest.fragments_by_id
         return sum(known[fragment].physical_rows for number in numbers for fragment in groups[number])
 
 
-def _key(pinned: Pinned, task: FragmentTask, group: Sequence[int]) -> tuple[Hashable, ...]:
+def _key(pinned: TableVersion, task: FragmentTask, group: Sequence[int]) -> tuple[Hashable, ...]:
     """What an answer is the answer to; files are never written twice under one name."""
     fragments = [pinned.manifest.fragments_by_id[number] for number in group]
     columns = pb.ManifestHead(fields=pinned.manifest.fields).SerializeToString(deterministic=True)
@@ -177,7 +179,7 @@ class CompactTask:
     def asked(self) -> Hashable:
         return None  # the same fragments, rewritten in whatever plan, hold the same rows
 
-    def do(self, pinned: Pinned, ids: Sequence[int]) -> Answer:
+    def do(self, pinned: TableVersion, ids: Sequence[int]) -> Answer:
         return Answer(fragments=rewrite_group(pinned, self.tasks[tuple(ids)]).new)
 
 
@@ -187,7 +189,7 @@ class CompactOnExecutors:
     def __init__(self, spark: SparkSession) -> None:
         self._jobs = FragmentJobs(spark)
 
-    def __call__(self, pinned: Pinned, options: CompactOptions, progress: Progress | None) -> Sequence[Rewritten]:
+    def __call__(self, pinned: TableVersion, options: CompactOptions, progress: Progress | None) -> Sequence[Rewritten]:
         planned = {_ids(task): task for task in compaction_tasks(pinned, options)}
         known = pinned.manifest.fragments_by_id
         rows = sum(known[number].physical_rows for group in planned for number in group)
@@ -213,7 +215,7 @@ class FindTask:
     def asked(self) -> Hashable:
         return self
 
-    def do(self, pinned: Pinned, ids: Sequence[int]) -> Answer:
+    def do(self, pinned: TableVersion, ids: Sequence[int]) -> Answer:
         return Answer(leaving=scan_rows(pinned, self.where, ids))
 
 
@@ -228,7 +230,7 @@ class RowsTask:
     def asked(self) -> Hashable:
         return self
 
-    def do(self, pinned: Pinned, ids: Sequence[int]) -> Answer:
+    def do(self, pinned: TableVersion, ids: Sequence[int]) -> Answer:
         new = Here(ids).new_rows(pinned, dict(self.expressions), self.where)
         return Answer(fragments=new.fragments, leaving=new.leaving)
 
@@ -244,7 +246,7 @@ class ColumnsTask:
     def asked(self) -> Hashable:
         return self
 
-    def do(self, pinned: Pinned, ids: Sequence[int]) -> Answer:
+    def do(self, pinned: TableVersion, ids: Sequence[int]) -> Answer:
         rows = scan_rows(pinned, self.where, ids)
         return Answer(fragments=Here(ids).new_columns(pinned, dict(self.expressions), self.where, rows))
 
@@ -255,11 +257,11 @@ class OnExecutors:
     def __init__(self, spark: SparkSession) -> None:
         self._jobs = FragmentJobs(spark)
 
-    def find(self, pinned: Pinned, where: Predicate | None) -> Rows:
+    def find(self, pinned: TableVersion, where: Predicate | None) -> Rows:
         task = FindTask(checked_filter(where, pinned.root))
         return all_leaving(self._jobs.run(pinned, task, groups_of(pinned, pinned.schema)))
 
-    def new_rows(self, pinned: Pinned, expressions: Mapping[str, str], where: Predicate | None) -> NewRows:
+    def new_rows(self, pinned: TableVersion, expressions: Mapping[str, str], where: Predicate | None) -> NewRows:
         task = RowsTask(tuple(expressions.items()), checked_filter(where, pinned.root))
         answers = self._jobs.run(pinned, task, groups_of(pinned, pinned.schema))
         seen = KeysSeen(changed_key(pinned, expressions))
@@ -271,7 +273,7 @@ class OnExecutors:
         return NewRows(fragments, all_leaving(answers), seen)
 
     def new_columns(
-        self, pinned: Pinned, expressions: Mapping[str, str], where: Predicate | None, rows: Rows
+        self, pinned: TableVersion, expressions: Mapping[str, str], where: Predicate | None, rows: Rows
     ) -> Sequence[pb.DataFragment]:
         task = ColumnsTask(tuple(expressions.items()), checked_filter(where, pinned.root))
         schema = pa.schema([pinned.schema.field(name) for name in expressions])
@@ -292,7 +294,7 @@ class Computing:
         made_of = tuple(columns.items()) if isinstance(columns, Mapping) else columns
         return Computing(made_of, None if read_columns is None else tuple(read_columns))
 
-    def batches(self, pinned: Pinned, fragment_id: int) -> pa.RecordBatchReader:
+    def batches(self, pinned: TableVersion, fragment_id: int) -> pa.RecordBatchReader:
         """The new columns of one fragment."""
         columns = self.columns if callable(self.columns) else dict(self.columns)
         return column_batches(pinned, fragment_id, columns, self.read_columns)
@@ -308,7 +310,7 @@ class SchemaTask:
     def asked(self) -> Hashable:
         return self
 
-    def do(self, pinned: Pinned, ids: Sequence[int]) -> Answer:
+    def do(self, pinned: TableVersion, ids: Sequence[int]) -> Answer:
         schema = self.computing.batches(pinned, ids[0]).schema
         return Answer(more=schema.serialize().to_pybytes())
 
@@ -325,7 +327,7 @@ class AddTask:
     def asked(self) -> Hashable:
         return self
 
-    def do(self, pinned: Pinned, ids: Sequence[int]) -> Answer:
+    def do(self, pinned: TableVersion, ids: Sequence[int]) -> Answer:
         schema = pa.ipc.read_schema(pa.py_buffer(self.schema))
         writer = pinned.writer([pb.Field.FromString(field) for field in self.fields])
         written: list[pb.DataFragment] = []
@@ -343,7 +345,7 @@ class AddOnExecutors:
         self._jobs = FragmentJobs(spark)
 
     def __call__(
-        self, pinned: Pinned, columns: Columns, read_columns: Sequence[str] | None, progress: Progress | None
+        self, pinned: TableVersion, columns: Columns, read_columns: Sequence[str] | None, progress: Progress | None
     ) -> tuple[Sequence[pb.Field], Sequence[pb.DataFile]]:
         computing = Computing.of(columns, read_columns)
         fragments = pinned.manifest.fragments

@@ -12,11 +12,11 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from conroi.commit.gc_safety import confirm_written
-from conroi.data.remote_rows import Elsewhere, WrittenElsewhere
+from conroi.data.remote_rows import RemoteRows, WrittenRemoteRows
 from conroi.data.writer import DataWriter, Progress
 from conroi.environment import Moment, moment
 from conroi.errors import InvalidInputError, RetryableConflict
-from conroi.snapshots.table_storage import TableFiles
+from conroi.snapshots.table_storage import TableStorage
 from conroi.spark.results import SCHEMA, Part, as_batch, collected, joined, packed, parts_of, unpacked
 from conroi.spark.tasks import WriteTask
 from conroi.spark.types import table_schema
@@ -36,7 +36,7 @@ def from_spark(data: object) -> SparkRows | None:
     return SparkRows(cast("DataFrame", data)) if is_frame else None
 
 
-class WrittenRows(Elsewhere):
+class WrittenRows(RemoteRows):
     """Rows that tasks have written already, for a verb that takes them as they are."""
 
     def __init__(self, task: WriteTask, schema: pa.Schema, parts: Sequence[Part], begun_at: Moment) -> None:
@@ -53,7 +53,7 @@ class WrittenRows(Elsewhere):
 
     def write(
         self, writer: DataWriter, schema: pa.Schema, key: Sequence[str], progress: Progress | None = None
-    ) -> WrittenElsewhere:
+    ) -> WrittenRemoteRows:
         """What was written, if it was written for a table as it is now."""
         if WriteTask.of(writer, schema, key) != self._task:
             raise RetryableConflict(
@@ -64,19 +64,19 @@ class WrittenRows(Elsewhere):
         written = joined(self._parts)
         versions = FolderVersions(writer.objects, None, writer.environment)
         confirm_written(
-            TableFiles(writer.objects, versions, writer.environment), written.fragments, since=self._begun_at
+            TableStorage(writer.objects, versions, writer.environment), written.fragments, since=self._begun_at
         )
         if progress is not None:
             progress(sum(part.rows for part in self._parts))
         keys = [keys for part in self._parts for keys in part.key_parts(writer.objects, key)] if key else []
-        return WrittenElsewhere(written, keys)
+        return WrittenRemoteRows(written, keys)
 
     def to_reader(self) -> pa.RecordBatchReader:
         """They are in files by now."""
         raise InvalidInputError("These rows are written already.", hint="Read the table instead.")
 
 
-class SparkRows(Elsewhere):
+class SparkRows(RemoteRows):
     """A DataFrame for one verb; its job runs once, however often the verb is executed again on a newer version."""
 
     def __init__(self, frame: DataFrame) -> None:
@@ -86,7 +86,7 @@ class SparkRows(Elsewhere):
                 hint='Use df.writeStream.format("conroi"), or foreachBatch(conroi.spark.each_batch(lake, work)).',
             )
         self._frame = frame
-        self._written: tuple[WriteTask, WrittenElsewhere] | None = None
+        self._written: tuple[WriteTask, WrittenRemoteRows] | None = None
 
     @property
     def frame(self) -> DataFrame:
@@ -100,7 +100,7 @@ class SparkRows(Elsewhere):
 
     def write(
         self, writer: DataWriter, schema: pa.Schema, key: Sequence[str], progress: Progress | None = None
-    ) -> WrittenElsewhere:
+    ) -> WrittenRemoteRows:
         """Run the job; for the same request again, the files that it wrote then."""
         task = WriteTask.of(writer, schema, key)
         if self._written is None or self._written[0] != task:
@@ -110,11 +110,11 @@ class SparkRows(Elsewhere):
             progress(written.files.rows)
         return written
 
-    def _run(self, task: WriteTask, writer: DataWriter) -> WrittenElsewhere:
+    def _run(self, task: WriteTask, writer: DataWriter) -> WrittenRemoteRows:
         # One action and no other: every further one would write all files again.
         parts = parts_of(self._frame.mapInArrow(task, SCHEMA).toArrow())
         keys = [keys for part in parts for keys in part.key_parts(writer.objects, task.key)] if task.key else []
-        return WrittenElsewhere(joined(parts), keys)
+        return WrittenRemoteRows(joined(parts), keys)
 
     def in_pieces(self, writer: DataWriter, schema: pa.Schema, key: Sequence[str], rows: int) -> list[WrittenRows]:
         """Run the job, with files of at most so many rows; a piece is some files after each other."""

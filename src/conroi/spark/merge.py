@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from conroi.data.arrow_types import row_width
 from conroi.data.rows import addresses_in, addresses_of, count_rows, offsets_by_fragment
-from conroi.data.table_version import Pinned
+from conroi.data.table_version import TableVersion
 from conroi.merge.change import Columns, RowChange, planned
 from conroi.merge.matching import Match, MergePlan, SourceSize, Way, choose, match, others
 from conroi.merge.outcome import try_out
@@ -51,7 +51,7 @@ class SparkMerging:
         if isinstance(self._source, Gathered):
             self._source.release()
 
-    def plan(self, pinned: Pinned) -> MergePlan:
+    def plan(self, pinned: TableVersion) -> MergePlan:
         """How it will be done."""
         try_out(pinned, self._request, self._source.schema)
         is_frame = isinstance(self._source, Gathered)
@@ -63,7 +63,7 @@ class SparkMerging:
         has_spark = self._spark is not None
         return choose(self._request, pinned, size, has_spark=has_spark, is_frame=is_frame, way=self._way)
 
-    def __call__(self, pinned: Pinned) -> Plan | None:
+    def __call__(self, pinned: TableVersion) -> Plan | None:
         """The change; None if no clause finds a row."""
         if self._chosen is None:
             self._chosen = self._as(self.plan(pinned).way)
@@ -91,12 +91,12 @@ class Joining:
         self._source = source
         self._request = request
 
-    def __call__(self, pinned: Pinned) -> Plan | None:
+    def __call__(self, pinned: TableVersion) -> Plan | None:
         """The change; None if no clause finds a row."""
         answers = self._run(self._join(pinned))
         return planned(pinned, self._request, change_of(pinned, answers))
 
-    def _join(self, pinned: Pinned) -> Join:
+    def _join(self, pinned: TableVersion) -> Join:
         columns = pa.schema([pinned.schema.field(column) for column in self._request.on])
         key_bytes = count_rows(pinned.manifest.fragments) * (row_width(columns) + 8)
         buckets = (self._source.bytes + key_bytes) // BYTES_PER_BUCKET
@@ -121,7 +121,7 @@ class Joining:
         return answers_of(shared.mapInArrow(MergeGroup(join), ANSWER_SCHEMA).toArrow())
 
 
-def change_of(pinned: Pinned, answers: Sequence[Answer]) -> RowChange:
+def change_of(pinned: TableVersion, answers: Sequence[Answer]) -> RowChange:
     """The combined result of all tasks. Columns of the new rows are read from their files on access."""
 
     def columns(of_inserted: bool) -> Columns:
@@ -162,7 +162,7 @@ class ProbeTask:
     def _source_keys(self) -> pa.Table:
         return unpacked(self.keys)
 
-    def do(self, pinned: Pinned, ids: Sequence[int]) -> Answer:
+    def do(self, pinned: TableVersion, ids: Sequence[int]) -> Answer:
         found = match(pinned, self._source_keys, self.on, needs_target_only=self.needs_target_only, fragment_ids=ids)
         pairs = pa.table({"address": pa.array(found.addresses), "source": pa.array(found.source_rows)})
         return Answer(leaving=offsets_by_fragment(found.unmatched_target), more=packed(pairs))
@@ -174,7 +174,9 @@ class Probing:
 
     jobs: FragmentJobs
 
-    def __call__(self, pinned: Pinned, source_keys: pa.Table, on: Sequence[str], *, needs_target_only: bool) -> Match:
+    def __call__(
+        self, pinned: TableVersion, source_keys: pa.Table, on: Sequence[str], *, needs_target_only: bool
+    ) -> Match:
         columns = pa.schema([pinned.schema.field(column) for column in on])
         task = ProbeTask(packed(source_keys), tuple(on), needs_target_only)
         answers = self.jobs.run(pinned, task, groups_of(pinned, columns))

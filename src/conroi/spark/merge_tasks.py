@@ -12,7 +12,7 @@ import pyarrow as pa
 from conroi.data.arrow_types import positions
 from conroi.data.keys import key_columns_of, scan_keys
 from conroi.data.rows import addresses_of, offsets_by_fragment
-from conroi.data.table_version import Pinned
+from conroi.data.table_version import TableVersion
 from conroi.errors import InvalidInputError
 from conroi.merge.change import keep_row_ids
 from conroi.merge.matching import Addresses, Match, match_keys, refuse_doubled
@@ -44,7 +44,7 @@ class Join:
     """The fragments of each task that reads the table."""
 
     @property
-    def pinned(self) -> Pinned:
+    def pinned(self) -> TableVersion:
         return self.version.opened()
 
     @cached_property

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
-from conroi.catalog.catalog import LakeTableFiles
+from conroi.catalog.catalog import LakeTableStorage
 from conroi.catalog.folder_kinds import content_of
 from conroi.catalog.folders import created_in
 from conroi.catalog.names import shown
@@ -209,7 +209,7 @@ class Options:
         branch, folder = self.get(BRANCH), around[1]
         lake = around[0] if branch is None else around[0].branch(branch)
         files = lake.files_at(folder)
-        if isinstance(files, LakeTableFiles):
+        if isinstance(files, LakeTableStorage):
             self._refuse_put()
             return lake, shown(files.object_id)
         alone = table_files(self.path, **place)

@@ -10,17 +10,17 @@ from functools import lru_cache
 
 from conroi.data.admission import admit
 from conroi.data.pylance import has_sections, rows_in_file
-from conroi.data.table_version import Pinned
+from conroi.data.table_version import TableVersion
 from conroi.environment import SYSTEM
 from conroi.errors import CorruptionError, InvalidInputError
 from conroi.format.json import parse_object
 from conroi.format.manifest import Manifest
 from conroi.format.naming import ManifestNaming
 from conroi.snapshots.snapshot import Snapshot
-from conroi.snapshots.table_storage import TableFiles
+from conroi.snapshots.table_storage import TableStorage
 from conroi.storage.cloud_options import StorageOptions
 from conroi.storage.objects import Objects, Reach, open_objects, reach_of
-from conroi.versions.folder import FolderVersions, Located
+from conroi.versions.folder import FolderVersions, ManifestRef
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class PinnedVersion:
     is_private: bool
 
     @staticmethod
-    def of(pinned: Pinned) -> PinnedVersion:
+    def of(pinned: TableVersion) -> PinnedVersion:
         """The version that this table is pinned at."""
         snapshot = pinned.snapshot
         admit(pinned.files.objects, snapshot, rows_in_file)
@@ -72,7 +72,7 @@ class PinnedVersion:
             is_private=snapshot.is_private,
         )
 
-    def opened(self) -> Pinned:
+    def opened(self) -> TableVersion:
         """The table at this version; opened once in a process."""
         return _opened(self)
 
@@ -122,15 +122,15 @@ class PinnedVersion:
 
 
 @lru_cache(maxsize=8)  # a long-lived process sees many versions
-def _opened(version: PinnedVersion) -> Pinned:
+def _opened(version: PinnedVersion) -> TableVersion:
     objects = version.place.objects()
     naming = ManifestNaming[version.naming]
     manifest = Manifest(version.manifest)
     snapshot = Snapshot(
         manifest,
-        Located(manifest.version, version.path, naming),
+        ManifestRef(manifest.version, version.path, naming),
         is_final=version.is_final,
         is_private=version.is_private,
         is_admitted=True,
     )
-    return Pinned(TableFiles(objects, FolderVersions(objects, None, SYSTEM), SYSTEM), snapshot)
+    return TableVersion(TableStorage(objects, FolderVersions(objects, None, SYSTEM), SYSTEM), snapshot)

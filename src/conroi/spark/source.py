@@ -17,7 +17,7 @@ from pyspark.sql.datasource import (
 )
 
 from conroi.data.sql import expression
-from conroi.data.table_version import Pinned
+from conroi.data.table_version import TableVersion
 from conroi.errors import InvalidInputError, NotFoundError, UnsupportedError
 from conroi.spark.options import CHECKPOINT, COLUMNS, FILTER, OF_STREAMS, PATH, PIN, Options, redact
 from conroi.spark.pins import PinnedVersion
@@ -121,7 +121,7 @@ def silence_pandas_warning() -> None:
     warnings.filterwarnings("ignore", message=text, category=FutureWarning)
 
 
-def to_spark(pinned: Pinned, spark: SparkSession, columns: Wanted | None, where: str | None) -> DataFrame:
+def to_spark(pinned: TableVersion, spark: SparkSession, columns: Wanted | None, where: str | None) -> DataFrame:
     """The rows of this version."""
     register(spark)
     if isinstance(columns, str):

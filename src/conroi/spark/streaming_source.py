@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from conroi.data.arrow_types import row_width
-from conroi.data.table_version import Pinned
+from conroi.data.table_version import TableVersion
 from conroi.errors import ConroiError, CorruptionError, InvalidInputError, NotFoundError
 from conroi.format import lance_pb2 as pb
 from conroi.spark.options import (
@@ -286,7 +286,7 @@ class ConroiStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             is_final=False,  # it has no file
             is_private=True,
         )
-        version = PinnedVersion.of(Pinned(self._table.pinned.files, alone))
+        version = PinnedVersion.of(TableVersion(self._table.pinned.files, alone))
         return Slice(version, rows.fragment.id, self._where(rows))
 
     def _where(self, rows: RowRange) -> str | None:

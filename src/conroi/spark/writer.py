@@ -20,7 +20,7 @@ from conroi.environment import LONG_AGO, moment
 from conroi.errors import NotFoundError
 from conroi.format.fields import key_columns
 from conroi.history import history
-from conroi.snapshots.table_storage import TableFiles
+from conroi.snapshots.table_storage import TableStorage
 from conroi.spark.frames import WrittenRows
 from conroi.spark.options import (
     AS_OF,
@@ -109,7 +109,7 @@ class ConroiWriter(DataSourceArrowWriter):
         )
         return self._new_task(files, files.root)
 
-    def _new_task(self, files: TableFiles, table: str) -> WriteTask:
+    def _new_task(self, files: TableStorage, table: str) -> WriteTask:
         self._begun_at = moment(files.environment)
         schema = with_key(self._schema, self._options.key, table=table)
         fields = checked_fields(schema, table=table, data_format=DEFAULT_DATA_FORMAT)
@@ -171,7 +171,7 @@ class ConroiWriter(DataSourceArrowWriter):
             if not tx.is_done:
                 tx.begin_table(row, partial(self._begun, rows))
 
-    def _begun(self, rows: WrittenRows, files: TableFiles) -> Change:
+    def _begun(self, rows: WrittenRows, files: TableStorage) -> Change:
         return create(files, rows, key=self._options.key)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:

@@ -25,7 +25,16 @@ from conroi.storage.cloud_options import (
     translate,
 )
 from conroi.storage.location import CloudLocation, check_path
-from conroi.storage.objects import PIECE_BYTES, NameTaken, ObjectInfo, Objects, Reach, own_reach, pieces, plain_objects
+from conroi.storage.objects import (
+    PIECE_BYTES,
+    ObjectExists,
+    ObjectInfo,
+    Objects,
+    Reach,
+    own_reach,
+    pieces,
+    plain_objects,
+)
 from conroi.storage.parallel import ProcessBound
 
 T = TypeVar("T")
@@ -246,7 +255,7 @@ def require_conditions(objects: Objects, path: str, data: bytes) -> None:
         return
     try:
         objects.put_if_absent(path, data)
-    except NameTaken:
+    except ObjectExists:
         _proven.add(bucket)
         return
     raise UnsupportedError(
@@ -263,11 +272,11 @@ def keeps_conditions(objects: Objects, environment: Environment) -> bool | None:
     path = f"{PROBE_DIR}/probe-{environment.new_uuid()}"
     try:
         objects.put_if_absent(path, b"first")
-    except (ConroiError, NameTaken):
+    except (ConroiError, ObjectExists):
         return None
     try:
         objects.put_if_absent(path, b"second")
-    except NameTaken:
+    except ObjectExists:
         return True
     except ConroiError:
         return None

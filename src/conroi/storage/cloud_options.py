@@ -15,7 +15,7 @@ from obstore.store import AzureStore, GCSStore, S3Store
 from conroi.errors import ConroiError, InvalidInputError, NotFoundError, StoreError, StoreUnavailable
 from conroi.storage.local_folders import COMMIT_LOCK_HINT
 from conroi.storage.location import CloudLocation
-from conroi.storage.objects import NameTaken
+from conroi.storage.objects import ObjectExists
 
 if TYPE_CHECKING:
     from obstore.store import RetryConfig
@@ -65,7 +65,7 @@ def translate(error: Exception, verb: str, path: str, root: str, source: str | N
     if isinstance(error, FileNotFoundError):
         return _not_found(verb, path, root, source)
     if verb in CONDITIONAL and not is_in_progress(error) and _is_condition_failure(error):
-        return NameTaken(path)
+        return ObjectExists(path)
     return _refusal(error, f"Could not {verb} {path}", root)
 
 

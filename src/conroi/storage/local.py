@@ -23,7 +23,7 @@ from conroi.storage.local_folders import (
     store_error,
 )
 from conroi.storage.location import check_path
-from conroi.storage.objects import NameTaken, ObjectInfo, Objects, Reach, own_reach, pieces
+from conroi.storage.objects import ObjectExists, ObjectInfo, Objects, Reach, own_reach, pieces
 
 _PIECE_BYTES = 1024 * 1024
 
@@ -111,7 +111,9 @@ class LocalObjects:
 
     def put_if_absent(self, path: str, data: bytes) -> None:
         if self._is_taken(path):
-            raise NameTaken(path)  # before a file is made in vain: taking it away again makes later ones slow on ext4
+            raise ObjectExists(
+                path
+            )  # before a file is made in vain: taking it away again makes later ones slow on ext4
         with self._temporary(path, [data]) as (temporary, name):
             create_name(temporary, name, path, self.root)
         self._sync_folder_of(path)

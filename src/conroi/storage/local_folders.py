@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 
 from conroi.errors import CorruptionError, InvalidInputError, NotFoundError, StoreError, StoreUnavailable
-from conroi.storage.objects import NameTaken
+from conroi.storage.objects import ObjectExists
 
 _CLOEXEC = getattr(os, "O_CLOEXEC", 0)
 _FOLDER = os.O_DIRECTORY | _CLOEXEC | getattr(os, "O_PATH", 0)
@@ -213,12 +213,12 @@ class Name:
 
 
 def create_name(complete: Name, new: Name, path: str, root: str) -> None:
-    """Link the complete file to the name `new`, or raise NameTaken; `complete` may be gone afterwards."""
+    """Link the complete file to the name `new`, or raise ObjectExists; `complete` may be gone afterwards."""
     try:
         os.link(complete.name, new.name, src_dir_fd=complete.folder, dst_dir_fd=new.folder, follow_symlinks=False)
     except FileExistsError:
         if not _is_same_file(complete, new):
-            raise NameTaken(path) from None
+            raise ObjectExists(path) from None
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise store_error(error, "create", path, root) from error
@@ -258,7 +258,7 @@ def _rename_without_replacing(complete: Name, new: Name, path: str, root: str) -
         raise _no_way(path, root)
     code = rename(complete, new)
     if code == errno.EEXIST:
-        raise NameTaken(path)
+        raise ObjectExists(path)
     if code in (errno.ENOSYS, errno.EINVAL, errno.EPERM, errno.EOPNOTSUPP):
         raise _no_way(path, root)
     if code:

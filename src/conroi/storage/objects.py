@@ -29,15 +29,15 @@ class Reach:
     """Roots of other folders that manifests may reference."""
 
 
-class NameTaken(Exception):
+class ObjectExists(Exception):
     """Internal: the name to be created already exists. It is a result, not a failure."""
 
     def __init__(self, path: str) -> None:
         super().__init__(f"{path} exists already")
         self.path = path
 
-    def __reduce__(self) -> tuple[type[NameTaken], tuple[str]]:
-        return NameTaken, (self.path,)
+    def __reduce__(self) -> tuple[type[ObjectExists], tuple[str]]:
+        return ObjectExists, (self.path,)
 
 
 class Objects(Protocol):
@@ -96,11 +96,11 @@ class Objects(Protocol):
         ...
 
     def put_if_absent(self, path: str, data: bytes) -> None:
-        """Put-if-absent: create a file, or raise NameTaken; of concurrent callers exactly one succeeds."""
+        """Put-if-absent: create a file, or raise ObjectExists; of concurrent callers exactly one succeeds."""
         ...
 
     def rename_if_absent(self, source: str, target: str) -> None:
-        """Give a file a new name, or raise NameTaken."""
+        """Give a file a new name, or raise ObjectExists."""
         ...
 
     def copy(self, source: str, target: str) -> None:
@@ -108,7 +108,7 @@ class Objects(Protocol):
         ...
 
     def copy_if_absent(self, source: str, target: str) -> None:
-        """Copy a file, or raise NameTaken."""
+        """Copy a file, or raise ObjectExists."""
         ...
 
     def copy_from(self, source: Objects, path: str, there: str | None = None) -> None:

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from typing import Protocol, TypeVar
 
 from conroi.errors import StoreUnavailable
-from conroi.storage.objects import NameTaken, Objects
+from conroi.storage.objects import ObjectExists, Objects
 from conroi.testing.instruments import Request, WrappedObjects
 
 T = TypeVar("T")
@@ -153,7 +153,7 @@ class FaultyObjects(WrappedObjects):
             fault.before(request)
         try:
             answer = call()
-        except NameTaken:
+        except ObjectExists:
             _run(fault.after, request)  # an answer like any other, and it can get lost like any other
             raise
         _run(fault.after, request)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from conroi.data.casts import hints
 from conroi.data.incoming import is_one_shot, opened
 from conroi.data.remote_rows import kept
-from conroi.data.table_version import Pinned
+from conroi.data.table_version import TableVersion
 from conroi.data.writer import Progress, WrittenFiles
 from conroi.errors import NotFoundError, RetryableConflict, UnsupportedError
 from conroi.format import lance_pb2 as pb
@@ -46,7 +46,7 @@ class Appending:
         """Whether it depends only on the table's columns and key."""
         return not self._evolve_schema
 
-    def __call__(self, pinned: Pinned) -> Plan | None:
+    def __call__(self, pinned: TableVersion) -> Plan | None:
         """Append the rows; None if there are none."""
         # The ids of new columns must be free on the version that this becomes part of, not only on the first one.
         columns = list(pinned.manifest.fields), next_field_id(pinned) if self._evolve_schema else 0
@@ -61,7 +61,7 @@ class Appending:
         staged = pinned.staged(operation, keys_checked=True)
         return Plan(staged, guard=guard, counts={"rows_added": written.rows})
 
-    def _write(self, pinned: Pinned, columns: tuple[list[pb.Field], int]) -> None:
+    def _write(self, pinned: TableVersion, columns: tuple[list[pb.Field], int]) -> None:
         if self._written is not None and is_one_shot(self._data):
             raise RetryableConflict(
                 "The table's columns changed while a stream was being appended, and a stream can be read only once.",
@@ -85,7 +85,7 @@ class Appending:
         self._written = columns, after, written, seen
 
 
-def _base(pinned: Pinned, name: str) -> pb.BasePath:
+def _base(pinned: TableVersion, name: str) -> pb.BasePath:
     """The base of this name, in which data files can be."""
     known = pinned.manifest.head.base_paths
     for base in known:
@@ -103,7 +103,7 @@ def _base(pinned: Pinned, name: str) -> pb.BasePath:
     )
 
 
-def _operation(pinned: Pinned, after: Evolved | None, written: WrittenFiles) -> Operation:
+def _operation(pinned: TableVersion, after: Evolved | None, written: WrittenFiles) -> Operation:
     if after is None:
         return Append(fragments=tuple(written.fragments))
     # Columns and rows in one version: a Merge that lists the old fragments and the new. New columns are null in the

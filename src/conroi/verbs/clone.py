@@ -8,19 +8,19 @@ from uuid import UUID
 from conroi.commit.change import Change
 from conroi.commit.loop import commit
 from conroi.conflicts import Staged
-from conroi.data.table_version import Pinned
+from conroi.data.table_version import TableVersion
 from conroi.environment import moment
 from conroi.format import lance_pb2 as pb
 from conroi.format.manifest import Manifest
 from conroi.format.naming import deletion_path, index_dir
 from conroi.operations import Clone
 from conroi.snapshots.snapshot import Snapshot
-from conroi.snapshots.table_storage import TableFiles
+from conroi.snapshots.table_storage import TableStorage
 from conroi.storage.base_paths import Copy, copies_of_data_file, copy_all, objects_of_base, share_reach
 from conroi.storage.objects import Objects
 
 
-def clone(pinned: Pinned, target: TableFiles, *, deep: bool) -> Snapshot:
+def clone(pinned: TableVersion, target: TableStorage, *, deep: bool) -> Snapshot:
     """Create the new table. A shallow clone references the files where they are; a deep one copies all of them."""
     begun_at = moment(target.environment)
     if not deep:
@@ -41,7 +41,7 @@ def clone(pinned: Pinned, target: TableFiles, *, deep: bool) -> Snapshot:
     return commit(target, change).snapshot
 
 
-def _files(pinned: Pinned) -> Iterator[Copy]:
+def _files(pinned: TableVersion) -> Iterator[Copy]:
     """All files of the version, wherever they are: its own, and those of the tables and branches it came from."""
     objects, manifest = pinned.files.objects, pinned.manifest
     for fragment in manifest.fragments:
@@ -56,5 +56,5 @@ def _files(pinned: Pinned) -> Iterator[Copy]:
             yield Copy(source, path, path)
 
 
-def _where(pinned: Pinned, item: pb.DeletionFile | pb.IndexMetadata) -> Objects:
+def _where(pinned: TableVersion, item: pb.DeletionFile | pb.IndexMetadata) -> Objects:
     return objects_of_base(pinned.files.objects, pinned.manifest, item.base_id if item.HasField("base_id") else None)

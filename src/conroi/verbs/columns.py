@@ -11,7 +11,7 @@ from conroi.arguments import shortened
 from conroi.data.casts import can_become
 from conroi.data.columns import Columns, column_batches, column_types, write_column_file
 from conroi.data.sql import check_column_name, quoted
-from conroi.data.table_version import Pinned
+from conroi.data.table_version import TableVersion
 from conroi.data.writer import Progress
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
@@ -34,13 +34,14 @@ NewColumns: TypeAlias = "Columns | pa.Field[Any] | Sequence[pa.Field[Any]] | pa.
 
 
 ComputeColumns: TypeAlias = Callable[
-    [Pinned, Columns, "Sequence[str] | None", "Progress | None"], "tuple[Sequence[pb.Field], Sequence[pb.DataFile]]"
+    [TableVersion, Columns, "Sequence[str] | None", "Progress | None"],
+    "tuple[Sequence[pb.Field], Sequence[pb.DataFile]]",
 ]
 """Computes new columns: the table's fields and the new ones, and a file for each fragment, in their order."""
 
 
 def compute_here(
-    pinned: Pinned, columns: Columns, read_columns: Sequence[str] | None, progress: Progress | None
+    pinned: TableVersion, columns: Columns, read_columns: Sequence[str] | None, progress: Progress | None
 ) -> tuple[Sequence[pb.Field], Sequence[pb.DataFile]]:
     """In this process, one fragment after the other; the first one says what types the columns have."""
     fields: list[pb.Field] = []
@@ -60,7 +61,7 @@ def compute_here(
 
 
 def add_columns(
-    pinned: Pinned,
+    pinned: TableVersion,
     columns: NewColumns,
     *,
     read_columns: Sequence[str] | None = None,
@@ -84,12 +85,12 @@ def add_columns(
     return Plan(pinned.staged(merged(pinned, changed, fields)))
 
 
-def no_column(pinned: Pinned) -> InvalidInputError:
+def no_column(pinned: TableVersion) -> InvalidInputError:
     """The error for a call that names no column."""
     return InvalidInputError("No column was given.", table=pinned.root, hint="Name at least one.")
 
 
-def _given_fields(pinned: Pinned, columns: object) -> list[pa.Field[Any]]:
+def _given_fields(pinned: TableVersion, columns: object) -> list[pa.Field[Any]]:
     given: list[object] = (
         [columns] if isinstance(columns, pa.Field) or not isinstance(columns, Iterable) else [*columns]
     )
@@ -103,7 +104,7 @@ def _given_fields(pinned: Pinned, columns: object) -> list[pa.Field[Any]]:
     return cast("list[pa.Field[Any]]", given)
 
 
-def _add_null_columns(pinned: Pinned, new: list[pa.Field[Any]]) -> Plan:
+def _add_null_columns(pinned: TableVersion, new: list[pa.Field[Any]]) -> Plan:
     for field in new:
         if not field.nullable:
             raise InvalidInputError(
@@ -115,7 +116,7 @@ def _add_null_columns(pinned: Pinned, new: list[pa.Field[Any]]) -> Plan:
 
 
 def with_new_fields(
-    pinned: Pinned, new: list[pa.Field[Any]], fields: Sequence[pb.Field] | None = None
+    pinned: TableVersion, new: list[pa.Field[Any]], fields: Sequence[pb.Field] | None = None
 ) -> list[pb.Field]:
     """The table's fields (or `fields`) and the new ones, with ids that were never used, not even by dropped columns."""
     taken = set(pinned.schema.names)
@@ -142,13 +143,13 @@ def with_new_fields(
     return [*there, *added]
 
 
-def numbered_from(pinned: Pinned, first_id: int, new: Sequence[pa.Field[Any]]) -> list[pb.Field]:
+def numbered_from(pinned: TableVersion, first_id: int, new: Sequence[pa.Field[Any]]) -> list[pb.Field]:
     """New columns as fields, numbered from here."""
     data_format = pinned.manifest.head.data_format.version
     return new_fields(pa.schema(new), table=pinned.root, data_format=data_format, first_id=first_id)
 
 
-def next_field_id(pinned: Pinned) -> int:
+def next_field_id(pinned: TableVersion) -> int:
     """Above every id in the schema and in any data file, so that the data of a dropped column never reappears."""
     manifest = pinned.manifest
     return max(max_field_id(manifest.fields, manifest.fragments), manifest.head.max_allocated_field_id) + 1
@@ -162,7 +163,7 @@ def with_file(fragment: pb.DataFragment, file: pb.DataFile) -> pb.DataFragment:
     return changed
 
 
-def merged(pinned: Pinned, fragments: Iterable[pb.DataFragment], fields: Sequence[pb.Field]) -> Merge:
+def merged(pinned: TableVersion, fragments: Iterable[pb.DataFragment], fields: Sequence[pb.Field]) -> Merge:
     """These columns and fragments in place of the table's."""
     return Merge(
         fragments=tuple(fragments),
@@ -172,11 +173,11 @@ def merged(pinned: Pinned, fragments: Iterable[pb.DataFragment], fields: Sequenc
     )
 
 
-def _project(pinned: Pinned, fields: Sequence[pb.Field]) -> Project:
+def _project(pinned: TableVersion, fields: Sequence[pb.Field]) -> Project:
     return Project(schema=tuple(fields), preserves_nullability=keeps_nullability(pinned.manifest.fields, fields))
 
 
-def drop_columns(pinned: Pinned, columns: Sequence[str]) -> Plan:
+def drop_columns(pinned: TableVersion, columns: Sequence[str]) -> Plan:
     """Drop columns (`a`, or `a.b` inside a struct); their data stays in the files until they are rewritten."""
     if isinstance(columns, str) or not columns:
         raise InvalidInputError(
@@ -207,7 +208,7 @@ def drop_columns(pinned: Pinned, columns: Sequence[str]) -> Plan:
     return Plan(pinned.staged(merged(pinned, fragments, left)))
 
 
-def _with_nulls(pinned: Pinned, fragment: pb.DataFragment, fields: Sequence[pb.Field]) -> pb.DataFragment:
+def _with_nulls(pinned: TableVersion, fragment: pb.DataFragment, fields: Sequence[pb.Field]) -> pb.DataFragment:
     """A fragment whose columns were never written gets one of them as a file: pylance reads none without."""
     name = next(field.name for field in fields if field.parent_id == -1)
     batches = column_batches(pinned, fragment.id, {name: quoted(name)})
@@ -216,7 +217,7 @@ def _with_nulls(pinned: Pinned, fragment: pb.DataFragment, fields: Sequence[pb.F
     return with_file(fragment, file)
 
 
-def _refuse_empty_parents(pinned: Pinned, before: Sequence[pb.Field], after: Sequence[pb.Field]) -> None:
+def _refuse_empty_parents(pinned: TableVersion, before: Sequence[pb.Field], after: Sequence[pb.Field]) -> None:
     parents_before = {f.parent_id for f in before}
     parents_after = {f.parent_id for f in after}
     for field in after:
@@ -228,7 +229,7 @@ def _refuse_empty_parents(pinned: Pinned, before: Sequence[pb.Field], after: Seq
             )
 
 
-def rename_columns(pinned: Pinned, names: Mapping[str, str]) -> Plan:
+def rename_columns(pinned: TableVersion, names: Mapping[str, str]) -> Plan:
     """Rename columns: `{"old": "new"}`, or `{"a.old": "new"}` inside a struct. Data and indices stay."""
     if not names:
         raise no_column(pinned)
@@ -240,7 +241,7 @@ def rename_columns(pinned: Pinned, names: Mapping[str, str]) -> Plan:
     return Plan(pinned.staged(_project(pinned, fields)))
 
 
-def _refuse_taken_names(pinned: Pinned, fields: Sequence[pb.Field]) -> None:
+def _refuse_taken_names(pinned: TableVersion, fields: Sequence[pb.Field]) -> None:
     """Also a name that is freed in the same call: a reader of the old schema would confuse the two."""
     owners = {(field.parent_id, field.name): field.id for field in pinned.manifest.fields}
     for field in fields:
@@ -252,7 +253,7 @@ def _refuse_taken_names(pinned: Pinned, fields: Sequence[pb.Field]) -> None:
             )
 
 
-def alter_columns(pinned: Pinned, changes: Mapping[str, ColumnChange]) -> Plan:
+def alter_columns(pinned: TableVersion, changes: Mapping[str, ColumnChange]) -> Plan:
     """Change the type of columns (their data is cast and rewritten) or whether they may be null."""
     if not changes:
         raise no_column(pinned)
@@ -273,7 +274,7 @@ def alter_columns(pinned: Pinned, changes: Mapping[str, ColumnChange]) -> Plan:
     return Plan(pinned.staged(rewritten(pinned, fields, retyped)))
 
 
-def _with_nullability(pinned: Pinned, changes: Mapping[str, ColumnChange]) -> list[pb.Field]:
+def _with_nullability(pinned: TableVersion, changes: Mapping[str, ColumnChange]) -> list[pb.Field]:
     wanted = {find(pinned, column).id: c["nullable"] for column, c in changes.items() if "nullable" in c}
     _refuse_key_change(pinned, {i for i, nullable in wanted.items() if nullable}, "made nullable")
     for field in pinned.manifest.fields:
@@ -282,7 +283,7 @@ def _with_nullability(pinned: Pinned, changes: Mapping[str, ColumnChange]) -> li
     return [_edited(f, nullable=wanted.get(f.id, f.nullable)) for f in pinned.manifest.fields]
 
 
-def _refuse_nulls_in(pinned: Pinned, column: str) -> None:
+def _refuse_nulls_in(pinned: TableVersion, column: str) -> None:
     nulls = pinned.dataset.count_rows(filter=f"{quoted(column)} IS NULL")
     if nulls:
         raise InvalidInputError(
@@ -292,7 +293,7 @@ def _refuse_nulls_in(pinned: Pinned, column: str) -> None:
         )
 
 
-def hidden_nulls(pinned: Pinned, columns: Sequence[str]) -> dict[str, pa.DataType]:
+def hidden_nulls(pinned: TableVersion, columns: Sequence[str]) -> dict[str, pa.DataType]:
     """The columns, with their types, that are null in deleted rows.
 
     pylance does not read those rows where it takes the column for one that is never null, so it is written anew.
@@ -310,14 +311,14 @@ def hidden_nulls(pinned: Pinned, columns: Sequence[str]) -> dict[str, pa.DataTyp
     return found
 
 
-def rewritten(pinned: Pinned, fields: list[pb.Field], types: Mapping[str, pa.DataType]) -> Merge:
+def rewritten(pinned: TableVersion, fields: list[pb.Field], types: Mapping[str, pa.DataType]) -> Merge:
     """Each of these columns becomes a new field with a file of its own; the old one is forgotten."""
     fields = retyped_fields(pinned, fields, types)
     return merged(pinned, retyped_fragments(pinned, fields, types), fields)
 
 
 def retyped_fragments(
-    pinned: Pinned, fields: Sequence[pb.Field], types: Mapping[str, pa.DataType]
+    pinned: TableVersion, fields: Sequence[pb.Field], types: Mapping[str, pa.DataType]
 ) -> list[pb.DataFragment]:
     """The table's fragments with a file more each, for the columns that have these types among `fields`."""
     writer = pinned.writer(fields)
@@ -335,7 +336,7 @@ def _as_in(fields: Sequence[pb.Field], column: pa.Field[Any]) -> pa.Field[Any]:
     return column.with_nullable(is_nullable)
 
 
-def retyped_fields(pinned: Pinned, fields: list[pb.Field], types: Mapping[str, pa.DataType]) -> list[pb.Field]:
+def retyped_fields(pinned: TableVersion, fields: list[pb.Field], types: Mapping[str, pa.DataType]) -> list[pb.Field]:
     """The fields with new ones in place of those of these columns."""
     first_id = next_field_id(pinned)
     replaced: dict[int, list[pb.Field]] = {}
@@ -375,7 +376,7 @@ def _marked(new: list[pb.Field], before: Sequence[pb.Field], old: pb.Field) -> l
     return new
 
 
-def _refuse_key_change(pinned: Pinned, field_ids: set[int], what: str) -> None:
+def _refuse_key_change(pinned: TableVersion, field_ids: set[int], what: str) -> None:
     keys = {f.id: f.name for f in key_fields(pinned.manifest.fields)}
     touched = [name for i, name in keys.items() if i in field_ids]
     if touched:

@@ -13,7 +13,7 @@ from pyroaring import BitMap, BitMap64
 from conroi.conflicts import Staged
 from conroi.data.arrow_types import fragment_from_json
 from conroi.data.pylance import has_sections, pylance_errors
-from conroi.data.table_version import Pinned
+from conroi.data.table_version import TableVersion
 from conroi.data.writer import ROWS_PER_FILE, Progress
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
@@ -60,11 +60,11 @@ class Rewritten:
     new: Sequence[pb.DataFragment]
 
 
-RewriteGroups = Callable[[Pinned, CompactOptions, "Progress | None"], Sequence[Rewritten]]
+RewriteGroups = Callable[[TableVersion, CompactOptions, "Progress | None"], Sequence[Rewritten]]
 """Does the part of a compaction that reads and writes rows."""
 
 
-def rewrite_here(pinned: Pinned, options: CompactOptions, progress: Progress | None) -> Sequence[Rewritten]:
+def rewrite_here(pinned: TableVersion, options: CompactOptions, progress: Progress | None) -> Sequence[Rewritten]:
     """In this process, one group after the other."""
     done: list[Rewritten] = []
     for task in compaction_tasks(pinned, options):
@@ -75,7 +75,7 @@ def rewrite_here(pinned: Pinned, options: CompactOptions, progress: Progress | N
 
 
 def compact(
-    pinned: Pinned,
+    pinned: TableVersion,
     options: CompactOptions,
     reserve_ids: ReserveIds,
     *,
@@ -97,7 +97,7 @@ def compact(
     return _plan(pinned, groups, reserve_ids, keeps_order=True) if groups else None
 
 
-def compaction_tasks(pinned: Pinned, options: CompactOptions) -> list[str]:
+def compaction_tasks(pinned: TableVersion, options: CompactOptions) -> list[str]:
     """Which fragments are worth rewriting together: pylance's own plan, each task as JSON, as it travels."""
     from lance.optimize import Compaction
 
@@ -142,7 +142,7 @@ def lost_by(plan: Plan, after: Manifest) -> list[str]:
     return sorted(name for name in had if lacking.get(name))
 
 
-def rewrite_group(pinned: Pinned, planned: str) -> Rewritten:
+def rewrite_group(pinned: TableVersion, planned: str) -> Rewritten:
     """Do one task: the rows of some fragments, in their order, in new ones."""
     from lance.optimize import CompactionTask
 
@@ -155,7 +155,7 @@ def rewrite_group(pinned: Pinned, planned: str) -> Rewritten:
 
 
 def sort(
-    pinned: Pinned, columns: Sequence[str], reserve_ids: ReserveIds, *, progress: Progress | None = None
+    pinned: TableVersion, columns: Sequence[str], reserve_ids: ReserveIds, *, progress: Progress | None = None
 ) -> Plan | None:
     """Rewrite all rows in the order of these columns."""
     from lance.dataset import ColumnOrdering
@@ -181,7 +181,7 @@ def sort(
 
 
 def _plan(
-    pinned: Pinned, groups: list[pb.Transaction.Rewrite.Group], reserve_ids: ReserveIds, *, keeps_order: bool
+    pinned: TableVersion, groups: list[pb.Transaction.Rewrite.Group], reserve_ids: ReserveIds, *, keeps_order: bool
 ) -> Plan:
     reuse: pb.IndexMetadata | None = None
     if keeps_order and needs_reuse_index(pinned.manifest):
@@ -207,7 +207,7 @@ def _plan(
 # ----------------------------------------------------- row ids and versions of rows that move
 
 
-def _carry_lineage(pinned: Pinned, old: Sequence[pb.DataFragment], new: Sequence[pb.DataFragment]) -> None:
+def _carry_lineage(pinned: TableVersion, old: Sequence[pb.DataFragment], new: Sequence[pb.DataFragment]) -> None:
     """The rows that were alive keep their ids and versions, in their order."""
     gone = [load_deletions(pinned.files.objects, pinned.manifest, fragment) for fragment in old]
     pairs = list(zip(old, gone, strict=True))
@@ -263,7 +263,7 @@ def _give_versions(
 
 
 def _carry_versions(
-    pinned: Pinned, new: Sequence[pb.DataFragment], addresses: np.ndarray[Any, np.dtype[np.uint64]]
+    pinned: TableVersion, new: Sequence[pb.DataFragment], addresses: np.ndarray[Any, np.dtype[np.uint64]]
 ) -> None:
     """Sorted rows keep the versions they had where they came from."""
     old = pinned.manifest.fragments
@@ -287,7 +287,9 @@ def needs_reuse_index(manifest: Manifest) -> bool:
     return not manifest.has_stable_row_ids and any(follows_reuse(index) for index in manifest.indices)
 
 
-def fragment_reuse_index(pinned: Pinned, groups: Sequence[pb.Transaction.Rewrite.Group]) -> pb.IndexMetadata | None:
+def fragment_reuse_index(
+    pinned: TableVersion, groups: Sequence[pb.Transaction.Rewrite.Group]
+) -> pb.IndexMetadata | None:
     """The index with this compaction added to it; None where it would be too large to keep in the manifest."""
     earlier = next((i for i in pinned.manifest.indices if i.name == REUSE_INDEX_NAME), None)
     details = pb.FragmentReuseIndexDetails()
@@ -315,7 +317,7 @@ def fragment_reuse_index(pinned: Pinned, groups: Sequence[pb.Transaction.Rewrite
     )
 
 
-def _reuse_group(pinned: Pinned, group: pb.Transaction.Rewrite.Group) -> pb.FragmentReuseGroup:
+def _reuse_group(pinned: TableVersion, group: pb.Transaction.Rewrite.Group) -> pb.FragmentReuseGroup:
     moved = BitMap64()
     for fragment in group.old_fragments:
         moved |= BitMap64((fragment.id << 32 | offset) for offset in _alive(pinned, fragment))
@@ -326,7 +328,7 @@ def _reuse_group(pinned: Pinned, group: pb.Transaction.Rewrite.Group) -> pb.Frag
     )
 
 
-def _alive(pinned: Pinned, fragment: pb.DataFragment) -> BitMap:
+def _alive(pinned: TableVersion, fragment: pb.DataFragment) -> BitMap:
     everything = BitMap()
     everything.add_range(0, fragment.physical_rows)
     return everything - load_deletions(pinned.files.objects, pinned.manifest, fragment)

@@ -12,7 +12,7 @@ from conroi.conflicts import Staged
 from conroi.data.arrow_types import metadata_of
 from conroi.data.casts import checked_columns, fit
 from conroi.data.incoming import opened
-from conroi.data.remote_rows import Elsewhere
+from conroi.data.remote_rows import RemoteRows
 from conroi.data.sql import check_column_name
 from conroi.data.writer import DataWriter, Progress, WrittenFiles
 from conroi.environment import moment
@@ -23,13 +23,13 @@ from conroi.format.manifest import Manifest
 from conroi.format.naming import ManifestNaming
 from conroi.format.schema import fields_from_schema
 from conroi.operations import Overwrite
-from conroi.snapshots.table_storage import TableFiles
+from conroi.snapshots.table_storage import TableStorage
 from conroi.verbs.key_check import KeysSeen, refuse_repeated
 from conroi.verbs.settings import check_settings
 
 
 def write_rows(
-    rows: pa.RecordBatchReader | Elsewhere,
+    rows: pa.RecordBatchReader | RemoteRows,
     schema: pa.Schema,
     writer: DataWriter,
     seen: KeysSeen,
@@ -58,7 +58,7 @@ KEY_POSITION_METADATA = b"lance-schema:unenforced-primary-key:position"
 
 
 def create(
-    files: TableFiles,
+    files: TableStorage,
     schema_or_data: object,
     *,
     key: str | Sequence[str] | None = None,
@@ -156,7 +156,7 @@ def _names_of(data: object) -> set[str]:
     return {str(name) for name in columns} if isinstance(columns, Iterable) else set()
 
 
-def _schema_of(rows: pa.RecordBatchReader | Elsewhere | None) -> pa.Schema:
+def _schema_of(rows: pa.RecordBatchReader | RemoteRows | None) -> pa.Schema:
     assert rows is not None
     return rows.schema
 

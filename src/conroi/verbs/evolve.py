@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from conroi.data.arrow_types import metadata_of
 from conroi.data.casts import Evolution, evolution
-from conroi.data.table_version import Pinned
+from conroi.data.table_version import TableVersion
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import key_columns
 from conroi.verbs.columns import merged, retyped_fields, retyped_fragments, with_new_fields
@@ -24,14 +24,14 @@ class Evolved:
     fields: list[pb.Field]
     schema: pa.Schema
 
-    def fragments(self, pinned: Pinned) -> Sequence[pb.DataFragment]:
+    def fragments(self, pinned: TableVersion) -> Sequence[pb.DataFragment]:
         """The table's fragments with data for the columns whose type changed."""
         if not self.evolution.widened:
             return pinned.manifest.fragments
         return retyped_fragments(pinned, self.fields, self.evolution.widened)
 
 
-def evolved(pinned: Pinned, data: pa.Schema) -> Evolved | None:
+def evolved(pinned: TableVersion, data: pa.Schema) -> Evolved | None:
     """The columns that the table needs for data of this schema; None if it has them."""
     change = evolution(pinned.schema, data, key_columns(pinned.manifest.fields))
     if not change:
@@ -48,7 +48,7 @@ def evolved(pinned: Pinned, data: pa.Schema) -> Evolved | None:
     return Evolved(change, fields, pa.schema([*columns, *change.new], metadata=metadata_of(pinned.schema)))
 
 
-def evolve_columns(pinned: Pinned, data: pa.Schema) -> Plan | None:
+def evolve_columns(pinned: TableVersion, data: pa.Schema) -> Plan | None:
     """Make the table's columns hold data of this schema; None if they do."""
     after = evolved(pinned, data)
     if after is None:

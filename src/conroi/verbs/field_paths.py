@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from conroi.data.table_version import Pinned, unknown_column
+from conroi.data.table_version import TableVersion, unknown_column
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import fields_by_path, lineage
 
 
-def find(pinned: Pinned, column: str) -> pb.Field:
+def find(pinned: TableVersion, column: str) -> pb.Field:
     """The field with this name, or this dotted path inside a struct."""
     field = fields_by_path(pinned.manifest.fields).get(column)
     if field is None:
@@ -19,7 +19,7 @@ def find(pinned: Pinned, column: str) -> pb.Field:
     return field
 
 
-def paths_of_fields(pinned: Pinned) -> dict[tuple[str, ...], pb.Field]:
+def paths_of_fields(pinned: TableVersion) -> dict[tuple[str, ...], pb.Field]:
     """Every field by the names from its column down; a name may have dots in it."""
     by_id = {field.id: field for field in pinned.manifest.fields}
     return {
@@ -27,7 +27,7 @@ def paths_of_fields(pinned: Pinned) -> dict[tuple[str, ...], pb.Field]:
     }
 
 
-def path_of(pinned: Pinned, column: str) -> tuple[str, ...]:
+def path_of(pinned: TableVersion, column: str) -> tuple[str, ...]:
     """The names from the column down to the field that is meant: `a`, `a.b`, or quoted as in SQL, in any case.
 
     A path that fits as it is written comes before one that fits in another case.

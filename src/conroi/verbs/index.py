@@ -12,7 +12,7 @@ from pyroaring import BitMap
 from conroi.data.arrow_types import index_from_pylance
 from conroi.data.pylance import has_sections, pylance_errors
 from conroi.data.rows import count_rows
-from conroi.data.table_version import Pinned
+from conroi.data.table_version import TableVersion
 from conroi.errors import (
     AlreadyExistsError,
     CorruptionError,
@@ -38,7 +38,7 @@ VECTOR_KINDS = ("IVF_FLAT", "IVF_PQ", "IVF_SQ", "IVF_HNSW_FLAT", "IVF_HNSW_PQ", 
 
 
 def create_index(
-    pinned: Pinned, column: str, kind: str, *, name: str | None = None, replace: bool = False, **options: Any
+    pinned: TableVersion, column: str, kind: str, *, name: str | None = None, replace: bool = False, **options: Any
 ) -> Plan:
     """Build an index over all rows of the version; `options` go to pylance (num_partitions, metric, …)."""
     kind = kind.upper()
@@ -65,7 +65,7 @@ def create_index(
     return Plan(pinned.staged(CreateIndex(new_indices=(built,), removed_indices=replaced)))
 
 
-def _taken(pinned: Pinned, name: str, index: pb.IndexMetadata) -> AlreadyExistsError:
+def _taken(pinned: TableVersion, name: str, index: pb.IndexMetadata) -> AlreadyExistsError:
     names = {field.id: path for path, field in fields_by_path(pinned.manifest.fields).items()}
     columns = ", ".join(names.get(number, str(number)) for number in index.fields)
     return AlreadyExistsError(
@@ -76,7 +76,7 @@ def _taken(pinned: Pinned, name: str, index: pb.IndexMetadata) -> AlreadyExistsE
 
 
 def _build(
-    pinned: Pinned, path: Sequence[str], kind: str, name: str, fragments: list[int], options: Mapping[str, Any]
+    pinned: TableVersion, path: Sequence[str], kind: str, name: str, fragments: list[int], options: Mapping[str, Any]
 ) -> pb.IndexMetadata:
     column = ".".join(f"`{part}`" for part in path)
     with _tokenizer_errors(pinned, options.get("base_tokenizer")), pylance_errors(pinned.root):
@@ -94,7 +94,7 @@ def _build(
 
 
 @contextmanager
-def _tokenizer_errors(pinned: Pinned, tokenizer: object) -> Generator[None]:
+def _tokenizer_errors(pinned: TableVersion, tokenizer: object) -> Generator[None]:
     """A model that a tokenizer needs is no part of the table, so it is not the table that lacks a file."""
     try:
         yield
@@ -112,7 +112,7 @@ def _tokenizer_errors(pinned: Pinned, tokenizer: object) -> Generator[None]:
 # ------------------------------------------------------------------------- what no index covers
 
 
-def optimize_indices(pinned: Pinned, names: Sequence[str] | None = None) -> Plan | None:
+def optimize_indices(pinned: TableVersion, names: Sequence[str] | None = None) -> Plan | None:
     """Index the rows that indices do not cover: all indices, or those of these names; None if there are no such rows.
 
     Scalar and text indices are built anew, as one segment: readers before pylance 14 know no other. Vector indices get
@@ -135,7 +135,7 @@ def optimize_indices(pinned: Pinned, names: Sequence[str] | None = None) -> Plan
     return Plan(pinned.staged(operation), counts={"indices_optimized": len(new)})
 
 
-def _completed(pinned: Pinned, name: str, lacking: BitMap) -> tuple[pb.IndexMetadata, list[pb.IndexMetadata]]:
+def _completed(pinned: TableVersion, name: str, lacking: BitMap) -> tuple[pb.IndexMetadata, list[pb.IndexMetadata]]:
     """What the index needs to cover everything, and the segments that go for it."""
     segments = [index for index in pinned.manifest.indices if index.name == name]
     kind, options = _settings_of(pinned, segments)
@@ -154,7 +154,7 @@ def _completed(pinned: Pinned, name: str, lacking: BitMap) -> tuple[pb.IndexMeta
     return _build(pinned, path, kind, name, everything, options), segments
 
 
-def _settings_of(pinned: Pinned, segments: Sequence[pb.IndexMetadata]) -> tuple[str, dict[str, Any]]:
+def _settings_of(pinned: TableVersion, segments: Sequence[pb.IndexMetadata]) -> tuple[str, dict[str, Any]]:
     """The kind of an index, and what pylance is to be told to build it as it was."""
     index = segments[-1]
     kind = _KINDS.get(_kind_of(index))
@@ -234,7 +234,7 @@ _WITH_SETTINGS = {
 """What pylance says of such an index and takes again."""
 
 
-def no_such_index(pinned: Pinned, name: str) -> NotFoundError:
+def no_such_index(pinned: TableVersion, name: str) -> NotFoundError:
     """The error for an index that does not exist."""
     names = sorted({index.name for index in pinned.manifest.indices})
     return NotFoundError(

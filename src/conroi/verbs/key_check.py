@@ -10,18 +10,18 @@ import numpy as np
 import pyarrow as pa
 
 from conroi.commit.change import Guard
-from conroi.conflicts import Reason, Winner
+from conroi.conflicts import ConcurrentCommit, Reason
 from conroi.data.arrow_types import table_of
 from conroi.data.keys import SAMPLE, in_common, key_columns_of, repeated, sample, scan_keys, shown_keys
 from conroi.data.rows import addresses_of
-from conroi.data.table_version import Pinned
+from conroi.data.table_version import TableVersion
 from conroi.errors import DuplicateKeyError, RetryableConflict
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import fields_by_path, key_columns
 from conroi.format.manifest import Manifest
 from conroi.operations import Rewrite
 from conroi.snapshots.snapshot import Snapshot
-from conroi.snapshots.table_storage import TableFiles
+from conroi.snapshots.table_storage import TableStorage
 
 
 class KeysSeen:
@@ -68,13 +68,13 @@ def named(columns: Sequence[str]) -> str:
     return f"key {columns[0]}" if len(columns) == 1 else f"key ({', '.join(columns)})"
 
 
-def is_key_among(columns: Iterable[str], pinned: Pinned) -> bool:
+def is_key_among(columns: Iterable[str], pinned: TableVersion) -> bool:
     """Whether one of these columns is, or holds, a part of the table's key."""
     return not {path.partition(".")[0] for path in key_columns(pinned.manifest.fields)}.isdisjoint(columns)
 
 
 def checked_new_keys(
-    pinned: Pinned, seen: KeysSeen, leaving: pa.ChunkedArray[Any] | None = None, *, mine: str = "Update"
+    pinned: TableVersion, seen: KeysSeen, leaving: pa.ChunkedArray[Any] | None = None, *, mine: str = "Update"
 ) -> Guard | None:
     """Refuse duplicate keys, in the input or with the table; returns the guard that repeats the check at commit.
 
@@ -96,7 +96,9 @@ def checked_new_keys(
     return KeyGuard(pinned.files, pinned.manifest, seen.columns, keys, mine=mine)
 
 
-def _present(pinned: Pinned, keys: pa.Table, columns: Sequence[str], leaving: pa.ChunkedArray[Any] | None) -> pa.Table:
+def _present(
+    pinned: TableVersion, keys: pa.Table, columns: Sequence[str], leaving: pa.ChunkedArray[Any] | None
+) -> pa.Table:
     """The table's keys, without those that are deleted; possibly only those among `keys`."""
     present = scan_keys(pinned, columns, among=keys)
     if leaving is None or not len(leaving):
@@ -109,7 +111,7 @@ class KeyGuard:
 
     def __init__(
         self,
-        files: TableFiles,
+        files: TableStorage,
         base: Manifest,
         columns: Sequence[str],
         keys: pa.Table | Callable[[], pa.Table],
@@ -134,7 +136,7 @@ class KeyGuard:
         """The fragments that were checked: at first those of the base."""
         return {self._key_files(fragment) for fragment in self._base.fragments}
 
-    def __call__(self, head: Snapshot, winners: Sequence[Winner]) -> None:
+    def __call__(self, head: Snapshot, winners: Sequence[ConcurrentCommit]) -> None:
         if head.version == self._base.version:
             return
         self._follow_rewrites(winners)
@@ -142,13 +144,13 @@ class KeyGuard:
         if not new or not self._keys.num_rows:
             return
         columns = self._columns_at(head, winners)
-        theirs = scan_keys(Pinned(self._files, head), columns, fragment_ids=[f.id for f in new], among=self._keys)
+        theirs = scan_keys(TableVersion(self._files, head), columns, fragment_ids=[f.id for f in new], among=self._keys)
         there = in_common(self._keys, theirs)
         if there.num_rows:
             raise self._same_keys(head, winners, there, theirs)
         self._checked |= {self._key_files(fragment) for fragment in new}
 
-    def _follow_rewrites(self, winners: Sequence[Winner]) -> None:
+    def _follow_rewrites(self, winners: Sequence[ConcurrentCommit]) -> None:
         """Rows that were only copied by a compaction need no second check."""
         for winner in winners:
             if isinstance(winner.operation, Rewrite):
@@ -161,7 +163,7 @@ class KeyGuard:
         files = (file.path for file in fragment.files if not set(self._field_ids).isdisjoint(file.fields))
         return (*files, *fragment.overlays)
 
-    def _columns_at(self, head: Snapshot, winners: Sequence[Winner]) -> list[str]:
+    def _columns_at(self, head: Snapshot, winners: Sequence[ConcurrentCommit]) -> list[str]:
         """What the key's columns are called at the head: they may have been renamed."""
         names = {field.id: path for path, field in fields_by_path(head.manifest.fields).items()}
         gone = [column for column, i in zip(self._columns, self._field_ids, strict=True) if i not in names]
@@ -170,7 +172,7 @@ class KeyGuard:
         return [names[i] for i in self._field_ids]
 
     def _same_keys(
-        self, head: Snapshot, winners: Sequence[Winner], there: pa.Table, theirs: pa.Table
+        self, head: Snapshot, winners: Sequence[ConcurrentCommit], there: pa.Table, theirs: pa.Table
     ) -> RetryableConflict:
         found = theirs.join(there, keys=there.column_names, join_type="left semi")
         fragments = {int(number) for number in np.unique(addresses_of(found["_rowaddr"]) >> np.uint64(32))}
@@ -178,7 +180,9 @@ class KeyGuard:
         names = [shown_keys(there.slice(n, 1)) for n in range(min(SAMPLE, there.num_rows))]
         return self._conflict(head, "keys/same", names, _who_wrote(files, winners))
 
-    def _conflict(self, head: Snapshot, rule: str, names: Sequence[str], winner: Winner | None) -> RetryableConflict:
+    def _conflict(
+        self, head: Snapshot, rule: str, names: Sequence[str], winner: ConcurrentCommit | None
+    ) -> RetryableConflict:
         theirs = "Unknown" if winner is None else winner.operation.name
         reason = Reason(rule=rule, mine=self._mine, theirs=theirs, names=tuple(names), winner=winner)
         return RetryableConflict(
@@ -191,7 +195,7 @@ class KeyGuard:
         )
 
 
-def _who_wrote(files: Iterable[str], winners: Sequence[Winner]) -> Winner | None:
+def _who_wrote(files: Iterable[str], winners: Sequence[ConcurrentCommit]) -> ConcurrentCommit | None:
     """The concurrent commit that added one of these files; for copies, the last one that may have written rows."""
     names = [file.encode() for file in files]
     writers = [winner for winner in winners if not isinstance(winner.operation, Rewrite)]
@@ -202,11 +206,11 @@ def _who_wrote(files: Iterable[str], winners: Sequence[Winner]) -> Winner | None
     return next(iter([*reversed(writers), *reversed(winners)]), None)
 
 
-def key_stays(pinned: Pinned) -> Guard:
+def key_stays(pinned: TableVersion) -> Guard:
     """The guard of a change with its own schema: a key that was declared concurrently must not get lost."""
     base, key = pinned.version, key_columns(pinned.manifest.fields)
 
-    def check(head: Snapshot, winners: Sequence[Winner]) -> None:
+    def check(head: Snapshot, winners: Sequence[ConcurrentCommit]) -> None:
         if key_columns(head.manifest.fields) == key:
             return
         declared = [winner for winner in winners if winner.operation.name in ("Project", "UpdateConfig")]

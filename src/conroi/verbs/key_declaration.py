@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from conroi.data.keys import repeated, sample, scan_keys, shown_keys
-from conroi.data.table_version import Pinned, unknown_column
+from conroi.data.table_version import TableVersion, unknown_column
 from conroi.errors import DuplicateKeyError, InvalidInputError
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import key_columns
@@ -18,7 +18,7 @@ from conroi.verbs.create import with_key
 from conroi.verbs.plan import Plan
 
 
-def declare_key(pinned: Pinned, key: str | Sequence[str]) -> Plan | None:
+def declare_key(pinned: TableVersion, key: str | Sequence[str]) -> Plan | None:
     """Declare a primary key, after checking every row: no key may be null or occur twice."""
     columns = (key,) if isinstance(key, str) else tuple(key)
     current = key_columns(pinned.manifest.fields)
@@ -43,7 +43,7 @@ def declare_key(pinned: Pinned, key: str | Sequence[str]) -> Plan | None:
     return Plan(pinned.staged(operation), must_not_move=True)
 
 
-def _refuse_rows_that_break_it(pinned: Pinned, columns: Sequence[str]) -> None:
+def _refuse_rows_that_break_it(pinned: TableVersion, columns: Sequence[str]) -> None:
     keys = scan_keys(pinned, columns).drop_columns(["_rowaddr"])
     for column, values in zip(columns, keys.columns, strict=True):
         if values.null_count:
@@ -63,7 +63,7 @@ def _refuse_rows_that_break_it(pinned: Pinned, columns: Sequence[str]) -> None:
         )
 
 
-def _marked_fields(pinned: Pinned, schema: pa.Schema) -> list[pb.Field]:
+def _marked_fields(pinned: TableVersion, schema: pa.Schema) -> list[pb.Field]:
     """The table's own fields, with the marks that the new schema has."""
     marked = {f.name: f for f in fields_from_schema(schema) if f.parent_id == -1}
     fields: list[pb.Field] = []

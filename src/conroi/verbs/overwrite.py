@@ -14,7 +14,7 @@ from conroi.data.incoming import carries_metadata, opened
 from conroi.data.predicates import Predicate, checked_predicate
 from conroi.data.pylance import open_dataset, pylance_errors
 from conroi.data.rows import addresses_of, count_rows, offsets_by_fragment, take_out
-from conroi.data.table_version import Pinned
+from conroi.data.table_version import TableVersion
 from conroi.data.writer import Progress
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
@@ -26,7 +26,7 @@ from conroi.verbs.plan import IfMoved, Plan, must_not_move
 
 
 def overwrite(
-    pinned: Pinned,
+    pinned: TableVersion,
     data: object,
     *,
     config: Mapping[str, str] | None = None,
@@ -54,14 +54,14 @@ def overwrite(
     )
 
 
-def _next_metadata(pinned: Pinned, source: pa.Schema | None) -> dict[str, bytes]:
+def _next_metadata(pinned: TableVersion, source: pa.Schema | None) -> dict[str, bytes]:
     """The schema's metadata after an overwrite with data of this schema; as it was, if the data has no place for it."""
     if source is None:
         return dict(pinned.manifest.head.schema_metadata)
     return {key.decode(): value for key, value in (source.metadata or {}).items()}
 
 
-def next_schema(pinned: Pinned, source: pa.Schema) -> tuple[pa.Schema, list[pb.Field]]:
+def next_schema(pinned: TableVersion, source: pa.Schema) -> tuple[pa.Schema, list[pb.Field]]:
     """The table's columns after an overwrite with these."""
     if set(source.names) == set(pinned.schema.names):
         try:
@@ -84,7 +84,7 @@ def next_schema(pinned: Pinned, source: pa.Schema) -> tuple[pa.Schema, list[pb.F
 
 
 def overwrite_where(
-    pinned: Pinned,
+    pinned: TableVersion,
     data: object,
     where: Predicate,
     *,
@@ -117,7 +117,7 @@ def overwrite_where(
     )
 
 
-def _refuse_strays(pinned: Pinned, fragments: list[pb.DataFragment], where: Predicate) -> None:
+def _refuse_strays(pinned: TableVersion, fragments: list[pb.DataFragment], where: Predicate) -> None:
     """New rows outside the condition would be duplicated by running the same load again."""
     if not fragments:
         return

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from conroi.commit.change import Change, Guard
-from conroi.conflicts import Staged, Winner
-from conroi.data.table_version import Pinned
+from conroi.conflicts import ConcurrentCommit, Staged
+from conroi.data.table_version import TableVersion
 from conroi.errors import InvalidInputError
 from conroi.snapshots.snapshot import Snapshot
 
@@ -31,7 +31,7 @@ def must_not_move(if_moved: str, table: str) -> bool:
 class Preparing(Protocol):
     """A verb that can do a part of its work on any version, to shorten its turn."""
 
-    def prepare(self, pinned: Pinned) -> None: ...
+    def prepare(self, pinned: TableVersion) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def all_of(guards: Sequence[Guard]) -> Guard | None:
     if not guards:
         return None
 
-    def check(head: Snapshot, winners: Sequence[Winner]) -> None:
+    def check(head: Snapshot, winners: Sequence[ConcurrentCommit]) -> None:
         for guard in guards:
             guard(head, winners)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from conroi.data.columns import Columns, column_batches, write_column_file
-from conroi.data.table_version import Pinned
+from conroi.data.table_version import TableVersion
 from conroi.data.writer import Progress
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
@@ -19,7 +19,7 @@ from conroi.verbs.plan import Plan
 
 
 def replace_column_data(
-    pinned: Pinned, columns: Columns, *, fragments: Sequence[int] | None = None, progress: Progress | None = None
+    pinned: TableVersion, columns: Columns, *, fragments: Sequence[int] | None = None, progress: Progress | None = None
 ) -> Plan | None:
     """Compute columns anew for every row, or those of some fragments, by SQL expressions or a function over batches."""
     for name in () if callable(columns) else columns:
@@ -43,7 +43,7 @@ def replace_column_data(
     return Plan(pinned.staged(DataReplacement(replacements=tuple(groups))))
 
 
-def _chosen(pinned: Pinned, ids: Sequence[int] | None) -> Sequence[pb.DataFragment]:
+def _chosen(pinned: TableVersion, ids: Sequence[int] | None) -> Sequence[pb.DataFragment]:
     known = pinned.manifest.fragments_by_id
     if ids is None:
         return pinned.manifest.fragments
@@ -57,7 +57,7 @@ def _chosen(pinned: Pinned, ids: Sequence[int] | None) -> Sequence[pb.DataFragme
     return [known[number] for number in sorted(set(ids))]
 
 
-def _refuse_key(pinned: Pinned, names: list[str]) -> None:
+def _refuse_key(pinned: TableVersion, names: list[str]) -> None:
     if is_key_among(names, pinned):
         raise InvalidInputError(
             f"The table's key is {', '.join(key_columns(pinned.manifest.fields))}, and its columns cannot be replaced.",

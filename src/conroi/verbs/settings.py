@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from uuid import UUID
 
-from conroi.data.table_version import Pinned
+from conroi.data.table_version import TableVersion
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
 from conroi.operations import CreateIndex, ReserveFragments, Restore, UpdateBases, UpdateConfig, UpdateMemWalState
@@ -33,14 +33,14 @@ def check_settings(values: Values, table: str) -> None:
         )
 
 
-def set_config(pinned: Pinned, values: Values, *, replace: bool = False) -> Plan:
+def set_config(pinned: TableVersion, values: Values, *, replace: bool = False) -> Plan:
     """Configuration that Lance and conroi act on, such as `lance.*`."""
     check_settings(values, pinned.root)
     return Plan(pinned.staged(UpdateConfig(config=_update_map(pinned, values, replace))))
 
 
 def set_metadata(
-    pinned: Pinned,
+    pinned: TableVersion,
     *,
     table: Values | None = None,
     schema: Values | None = None,
@@ -60,7 +60,7 @@ def set_metadata(
     return Plan(pinned.staged(operation))
 
 
-def _update_map(pinned: Pinned, values: Values, replace: bool) -> pb.UpdateMap:
+def _update_map(pinned: TableVersion, values: Values, replace: bool) -> pb.UpdateMap:
     for key, value in values.items():
         is_text = isinstance(key, str) and isinstance(value, str | None)  # pyright: ignore[reportUnnecessaryIsInstance]
         if not key or not is_text:
@@ -70,13 +70,13 @@ def _update_map(pinned: Pinned, values: Values, replace: bool) -> pb.UpdateMap:
     return update_map(values, replace=replace)
 
 
-def restore(pinned: Pinned, target: Snapshot, *, if_moved: IfMoved = "fail") -> Plan:
+def restore(pinned: TableVersion, target: Snapshot, *, if_moved: IfMoved = "fail") -> Plan:
     """Make an older version the newest again; the versions in between stay in the history."""
     staged = pinned.staged(Restore(version=target.version))
     return Plan(staged, must_not_move=must_not_move(if_moved, pinned.root), restored=target)
 
 
-def reserve_fragments(pinned: Pinned, count: int) -> Plan:
+def reserve_fragments(pinned: TableVersion, count: int) -> Plan:
     """Reserve ids for fragments that must know theirs before they are committed."""
     if not 0 < count < 1 << 31:
         raise InvalidInputError(
@@ -85,7 +85,7 @@ def reserve_fragments(pinned: Pinned, count: int) -> Plan:
     return Plan(pinned.staged(ReserveFragments(num_fragments=count)))
 
 
-def add_base(pinned: Pinned, path: str, *, name: str | None = None, is_table_root: bool = False) -> Plan:
+def add_base(pinned: TableVersion, path: str, *, name: str | None = None, is_table_root: bool = False) -> Plan:
     """Add another storage location for files of this table."""
     if not path.strip():
         raise InvalidInputError(
@@ -96,7 +96,7 @@ def add_base(pinned: Pinned, path: str, *, name: str | None = None, is_table_roo
     return Plan(pinned.staged(UpdateBases(new_bases=(base,))))
 
 
-def update_mem_wal_state(pinned: Pinned, compacted: Mapping[str | UUID, int]) -> Plan | None:
+def update_mem_wal_state(pinned: TableVersion, compacted: Mapping[str | UUID, int]) -> Plan | None:
     """Record the newest generation of each shard of a write-ahead log that is in the table."""
     tables: list[pb.CompactedSsTable] = []
     for shard, generation in compacted.items():
@@ -114,7 +114,7 @@ def update_mem_wal_state(pinned: Pinned, compacted: Mapping[str | UUID, int]) ->
     return Plan(pinned.staged(UpdateMemWalState(compacted_sstables=tuple(tables)))) if tables else None
 
 
-def drop_index(pinned: Pinned, name: str) -> Plan:
+def drop_index(pinned: TableVersion, name: str) -> Plan:
     """Drop an index; its files stay until they are collected."""
     gone = tuple(index for index in pinned.manifest.indices if index.name == name)
     if not gone:

@@ -17,7 +17,7 @@ from conroi.data.predicates import Predicate, checked_predicate, find_rows, pred
 from conroi.data.pylance import pylance_errors
 from conroi.data.rows import Rows, addresses_in, addresses_of, offsets_by_fragment, take_out
 from conroi.data.sql import expression, quoted
-from conroi.data.table_version import Pinned
+from conroi.data.table_version import TableVersion
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import column_field_ids, key_columns
@@ -31,7 +31,7 @@ Mode: TypeAlias = Literal["auto", "rows", "columns"]
 
 
 def update(
-    pinned: Pinned,
+    pinned: TableVersion,
     values: Mapping[str, object],
     where: Predicate | None = None,
     *,
@@ -75,16 +75,16 @@ class NewRows:
 class Rewriting(Protocol):
     """The part of an update that reads and writes rows."""
 
-    def find(self, pinned: Pinned, where: Predicate | None) -> Rows:
+    def find(self, pinned: TableVersion, where: Predicate | None) -> Rows:
         """The rows that match the condition."""
         ...
 
-    def new_rows(self, pinned: Pinned, expressions: Mapping[str, str], where: Predicate | None) -> NewRows:
+    def new_rows(self, pinned: TableVersion, expressions: Mapping[str, str], where: Predicate | None) -> NewRows:
         """Rewrite those rows."""
         ...
 
     def new_columns(
-        self, pinned: Pinned, expressions: Mapping[str, str], where: Predicate | None, rows: Rows
+        self, pinned: TableVersion, expressions: Mapping[str, str], where: Predicate | None, rows: Rows
     ) -> Sequence[pb.DataFragment]:
         """The fragments that have these rows, with new data for the columns."""
         ...
@@ -96,10 +96,10 @@ class Here:
 
     fragment_ids: Sequence[int] | None = None
 
-    def find(self, pinned: Pinned, where: Predicate | None) -> Rows:
+    def find(self, pinned: TableVersion, where: Predicate | None) -> Rows:
         return scan_rows(pinned, where, self.fragment_ids)
 
-    def new_rows(self, pinned: Pinned, expressions: Mapping[str, str], where: Predicate | None) -> NewRows:
+    def new_rows(self, pinned: TableVersion, expressions: Mapping[str, str], where: Predicate | None) -> NewRows:
         moved = MovedRows(pinned, _scanned(pinned, expressions, where, self.fragment_ids))
         seen = KeysSeen(changed_key(pinned, expressions))
         written = pinned.writer().write(seen.watch(moved.reader()))
@@ -107,7 +107,7 @@ class Here:
         return NewRows(fragments, offsets_by_fragment(moved.addresses), seen)
 
     def new_columns(
-        self, pinned: Pinned, expressions: Mapping[str, str], where: Predicate | None, rows: Rows
+        self, pinned: TableVersion, expressions: Mapping[str, str], where: Predicate | None, rows: Rows
     ) -> Sequence[pb.DataFragment]:
         schema = pa.schema([pinned.schema.field(name) for name in expressions])
         changed_ids = field_ids(pinned, list(expressions))
@@ -120,7 +120,7 @@ class Here:
         return updated
 
 
-def changed_key(pinned: Pinned, expressions: Mapping[str, str]) -> Sequence[str]:
+def changed_key(pinned: TableVersion, expressions: Mapping[str, str]) -> Sequence[str]:
     """The table's key, if these expressions may change it."""
     return key_columns(pinned.manifest.fields) if is_key_among(expressions, pinned) else ()
 
@@ -128,7 +128,7 @@ def changed_key(pinned: Pinned, expressions: Mapping[str, str]) -> Sequence[str]
 # ----------------------------------------------------------------------------- what was asked
 
 
-def _checked_values(pinned: Pinned, values: Mapping[str, object]) -> dict[str, str]:
+def _checked_values(pinned: TableVersion, values: Mapping[str, object]) -> dict[str, str]:
     if not values or not isinstance(values, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidInputError(
             "No column to update was given.", table=pinned.root, hint='Give {"column": "expression"}.'
@@ -138,7 +138,7 @@ def _checked_values(pinned: Pinned, values: Mapping[str, object]) -> dict[str, s
     return {column: expression(value, pinned.root) for column, value in values.items()}
 
 
-def _check_types(pinned: Pinned, expressions: Mapping[str, str], where: Predicate | None) -> None:
+def _check_types(pinned: TableVersion, expressions: Mapping[str, str], where: Predicate | None) -> None:
     """Plan the query without running it, so that a malformed one fails before anything is written."""
     with pylance_errors(pinned.root):
         # pylance refuses a scan for nothing but constants, so the address of the rows is asked for too
@@ -157,15 +157,15 @@ def _check_types(pinned: Pinned, expressions: Mapping[str, str], where: Predicat
 # ------------------------------------------------------------------------------ choosing a mode
 
 
-def _few_columns(pinned: Pinned, expressions: Mapping[str, str]) -> bool:
+def _few_columns(pinned: TableVersion, expressions: Mapping[str, str]) -> bool:
     return 2 * _width(pinned, expressions) <= row_width(pinned.schema)
 
 
-def _width(pinned: Pinned, expressions: Mapping[str, str]) -> int:
+def _width(pinned: TableVersion, expressions: Mapping[str, str]) -> int:
     return row_width(pa.schema([pinned.schema.field(column) for column in expressions]))
 
 
-def _columns_are_cheaper(pinned: Pinned, expressions: Mapping[str, str], rows: Rows) -> bool:
+def _columns_are_cheaper(pinned: TableVersion, expressions: Mapping[str, str], rows: Rows) -> bool:
     touched = sum(pinned.manifest.fragments_by_id[fragment].physical_rows for fragment in rows)
     moved = sum(len(offsets) for offsets in rows.values())
     return touched * _width(pinned, expressions) < moved * row_width(pinned.schema)
@@ -175,7 +175,7 @@ def _columns_are_cheaper(pinned: Pinned, expressions: Mapping[str, str], rows: R
 
 
 def _scanned(
-    pinned: Pinned, expressions: Mapping[str, str], where: Predicate | None, fragment_ids: Sequence[int] | None
+    pinned: TableVersion, expressions: Mapping[str, str], where: Predicate | None, fragment_ids: Sequence[int] | None
 ) -> pa.RecordBatchReader:
     columns = {name: expressions.get(name, quoted(name)) for name in pinned.schema.names}
     with pylance_errors(pinned.root):
@@ -191,7 +191,7 @@ def _scanned(
         ).to_reader()
 
 
-def _rows_plan(pinned: Pinned, expressions: Mapping[str, str], new: NewRows) -> Plan | None:
+def _rows_plan(pinned: TableVersion, expressions: Mapping[str, str], new: NewRows) -> Plan | None:
     if not new.fragments:
         return None
     guard = checked_new_keys(pinned, new.keys, leaving=addresses_in(new.leaving))
@@ -209,7 +209,7 @@ def _rows_plan(pinned: Pinned, expressions: Mapping[str, str], new: NewRows) -> 
 class MovedRows:
     """A stream of rows into new fragments, which records their original addresses."""
 
-    def __init__(self, pinned: Pinned, scanned: pa.RecordBatchReader) -> None:
+    def __init__(self, pinned: TableVersion, scanned: pa.RecordBatchReader) -> None:
         self._pinned = pinned
         self._scanned = scanned
         self._addresses: list[npt.NDArray[np.uint64]] = []
@@ -244,7 +244,7 @@ class MovedRows:
         return fragments
 
 
-def field_ids(pinned: Pinned, columns: list[str]) -> list[int]:
+def field_ids(pinned: TableVersion, columns: list[str]) -> list[int]:
     """The ids of these columns and of all inside them: an index on a list names the list, a file what is in it."""
     return column_field_ids(pinned.manifest.fields, columns)
 
@@ -253,7 +253,7 @@ def field_ids(pinned: Pinned, columns: list[str]) -> list[int]:
 
 
 def _columns_plan(
-    pinned: Pinned, expressions: Mapping[str, str], rows: Rows, updated: Sequence[pb.DataFragment]
+    pinned: TableVersion, expressions: Mapping[str, str], rows: Rows, updated: Sequence[pb.DataFragment]
 ) -> Plan:
     operation = Update(
         updated_fragments=tuple(updated),
@@ -265,7 +265,7 @@ def _columns_plan(
 
 
 def _changed_columns(
-    pinned: Pinned, fragment_id: int, expressions: Mapping[str, str], where: Predicate | None, schema: pa.Schema
+    pinned: TableVersion, fragment_id: int, expressions: Mapping[str, str], where: Predicate | None, schema: pa.Schema
 ) -> pa.RecordBatchReader:
     """The columns of one fragment, old values where the condition does not hold.
 
@@ -288,11 +288,11 @@ def _changed_columns(
     return pa.concat_tables([before, pa.Table.from_batches(after, schema)]).take(positions(source)).to_reader()
 
 
-def _old_columns(pinned: Pinned, fragment_id: int, names: list[str]) -> pa.RecordBatchReader:
+def _old_columns(pinned: TableVersion, fragment_id: int, names: list[str]) -> pa.RecordBatchReader:
     return column_batches(pinned, fragment_id, {name: quoted(name) for name in names})
 
 
-def _without_fields(pinned: Pinned, fragment: pb.DataFragment, gone: list[int]) -> pb.DataFragment:
+def _without_fields(pinned: TableVersion, fragment: pb.DataFragment, gone: list[int]) -> pb.DataFragment:
     """The fragment with these columns marked as gone in its files; files with nothing else left are dropped.
 
     Its other columns may have been dropped from the table: then no reader would open the file.
@@ -310,10 +310,10 @@ def _without_fields(pinned: Pinned, fragment: pb.DataFragment, gone: list[int]) 
     return changed
 
 
-Finding = Callable[[Pinned, Predicate], Rows]
+Finding = Callable[[TableVersion, Predicate], Rows]
 
 
-def delete(pinned: Pinned, where: Predicate, *, find: Finding = find_rows) -> Plan | None:
+def delete(pinned: TableVersion, where: Predicate, *, find: Finding = find_rows) -> Plan | None:
     """Delete the rows that match the condition; None if there are none."""
     rows = find(pinned, checked_predicate(where, table=pinned.root))
     if not rows:

@@ -10,7 +10,7 @@ from typing import Literal, Protocol, cast, runtime_checkable
 from conroi.environment import SYSTEM, Environment
 from conroi.errors import InvalidInputError
 from conroi.format.naming import parse_manifest_name, staged_name
-from conroi.storage.objects import NameTaken, Objects
+from conroi.storage.objects import ObjectExists, Objects
 
 Put = Literal["conditional", "rename"]
 """Put-if-absent strategy, where the storage decides."""
@@ -35,7 +35,7 @@ class PutNew(Protocol):
     """Creates a file that must not exist yet: of concurrent callers with the same path exactly one succeeds."""
 
     def put_new(self, objects: Objects, path: str, data: bytes) -> None:
-        """Create the file whole, or raise NameTaken and leave the existing one."""
+        """Create the file whole, or raise ObjectExists and leave the existing one."""
         ...
 
 
@@ -61,7 +61,7 @@ class RenameIfAbsent:
         objects.put(staged, data)
         try:
             objects.rename_if_absent(staged, path)
-        except NameTaken:
+        except ObjectExists:
             objects.delete([staged])
             raise
 
@@ -79,7 +79,7 @@ class LockedPut:
     def put_new(self, objects: Objects, path: str, data: bytes) -> None:
         with self._of(_version_of(path)) as held:
             if objects.head(path) is not None:
-                raise NameTaken(path)
+                raise ObjectExists(path)
             if isinstance(held, HeldLock):
                 held.confirm()
             objects.put(path, data)

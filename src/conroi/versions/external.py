@@ -25,9 +25,9 @@ from conroi.format.naming import (
     staged_name,
 )
 from conroi.format.transaction import decode_transaction
-from conroi.storage.objects import NameTaken, Objects
+from conroi.storage.objects import ObjectExists, Objects
 from conroi.versions.conditional_put import PutNew
-from conroi.versions.folder import FolderVersions, Located
+from conroi.versions.folder import FolderVersions, ManifestRef
 from conroi.versions.records import Record, RecordStore, RecordTaken
 
 _log = logging.getLogger(__name__)
@@ -62,27 +62,27 @@ class ExternalVersions:
 
     # ---------------------------------------------------------------------------- reading
 
-    def latest(self) -> Located | None:
+    def latest(self) -> ManifestRef | None:
         record = self._records.newest(self._key)
         return self.adopt(0) if record is None else self._final(record)
 
-    def locate(self, version: int) -> Located | None:
+    def locate(self, version: int) -> ManifestRef | None:
         if not is_detached(version):
             record = self._records.get(self._key, version)
             if record is not None and _is_staged(record):
                 return self._final(record)
         return self._folder.locate(version)
 
-    def all(self) -> list[Located]:
+    def all(self) -> list[ManifestRef]:
         newest = self.latest()
         if newest is None:
             return []
         return [located for located in self._folder.all() if located.version <= newest.version]
 
-    def saw(self, located: Located, at: Moment = LONG_AGO) -> None:
+    def saw(self, located: ManifestRef, at: Moment = LONG_AGO) -> None:
         self._folder.saw(located, at)
 
-    def confirm(self, located: Located, since: Moment) -> None:
+    def confirm(self, located: ManifestRef, since: Moment) -> None:
         """The store itself rejects a record that is not newer than its newest."""
 
     def records(self) -> list[Record]:
@@ -102,7 +102,7 @@ class ExternalVersions:
     def require_conditions(self, path: str, data: bytes) -> None:
         """The store decides which commit wins, not the storage."""
 
-    def put(self, version: int, naming: ManifestNaming, data: bytes) -> Located:
+    def put(self, version: int, naming: ManifestNaming, data: bytes) -> ManifestRef:
         final = naming.path(version)
         if is_detached(version):  # off the line of versions, so there is nothing to decide
             return self._folder.put(version, naming, data)
@@ -115,7 +115,7 @@ class ExternalVersions:
             self._lose(record, final)
         self._complete_own(record, final, data)
         self._staged = None
-        return self._completed_as(Located(version, final, naming))
+        return self._completed_as(ManifestRef(version, final, naming))
 
     def _complete_own(self, record: Record, final: str, data: bytes) -> None:
         try:
@@ -129,7 +129,7 @@ class ExternalVersions:
                 hint=error.hint or "Open the table when the storage works again: that completes it.",
             ) from error
         if not is_ours:
-            raise NameTaken(final)
+            raise ObjectExists(final)
 
     def _stage(self, version: int, final: str, data: bytes) -> str:
         if self._staged is not None and self._staged[0] == version and self._staged[1] is data:
@@ -176,18 +176,18 @@ class ExternalVersions:
         if there is not None and _is_staged(there):
             self._final(there)
         self._discard(record.path)
-        raise NameTaken(final)
+        raise ObjectExists(final)
 
     # -------------------------------------------------------------------------- completing
 
-    def _final(self, record: Record) -> Located:
+    def _final(self, record: Record) -> ManifestRef:
         """Where the version is under its final name, completed if it was not."""
         name = record.path.removeprefix(f"{VERSIONS_DIR}/")
         staged, found = parse_staged_name(name), parse_manifest_name(name)
         parsed = found if staged is None else staged[0]
         if parsed is None or parsed.version != record.version:
             raise self._corrupt(record.version, f"its record names the file {record.path}")
-        located = Located(record.version, parsed.naming.path(record.version), parsed.naming)
+        located = ManifestRef(record.version, parsed.naming.path(record.version), parsed.naming)
         if staged is not None:
             self._complete_for_reader(record, located.path)
         elif located.naming is ManifestNaming.V1:  # the manifests may have got new names since
@@ -236,10 +236,10 @@ class ExternalVersions:
             try:
                 # A helping process looks first: the writer has often done it, and some storage ignores conditions.
                 if not is_own and self._objects.head(final) is not None:
-                    raise NameTaken(final)
+                    raise ObjectExists(final)
                 self._putter.put_new(self._objects, final, data)
                 return None
-            except NameTaken:
+            except ObjectExists:
                 try:
                     return self._objects.get(final)
                 except NotFoundError:
@@ -266,7 +266,7 @@ class ExternalVersions:
             _log.info("the record of version %d of %s was not updated: %s", record.version, self._key, error)
             return False
 
-    def adopt(self, known: int) -> Located | None:
+    def adopt(self, known: int) -> ManifestRef | None:
         """Record the newest version in the folder, which is newer than the store's newest."""
         found = self._folder.latest()
         if found is None or found.version <= known:
@@ -284,7 +284,7 @@ class ExternalVersions:
             _log.info("version %d of %s was not put into %r: %s", found.version, self._key, self._records, error)
         return self._completed_as(found)
 
-    def _completed_as(self, located: Located) -> Located:
+    def _completed_as(self, located: ManifestRef) -> ManifestRef:
         self._completed = max(self._completed, located.version)
         self._folder.saw(located)
         return located
@@ -323,7 +323,7 @@ class FinalPut:
             raise
         except StoreError:
             if objects.head(path) is not None:
-                raise NameTaken(path) from None
+                raise ObjectExists(path) from None
             objects.put(path, data)
 
 

@@ -28,7 +28,7 @@ HINT_IS_GOOD_FOR_NS = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Located:
+class ManifestRef:
     """A version and the manifest file that holds it."""
 
     version: int
@@ -39,15 +39,15 @@ class Located:
 class VersionStore(Protocol):
     """Where versions are committed, by put-if-absent."""
 
-    def latest(self) -> Located | None:
+    def latest(self) -> ManifestRef | None:
         """The newest version, or None if there is no table."""
         ...
 
-    def locate(self, version: int) -> Located | None:
+    def locate(self, version: int) -> ManifestRef | None:
         """The manifest of this version, or None if it never existed or was collected."""
         ...
 
-    def all(self) -> list[Located]:
+    def all(self) -> list[ManifestRef]:
         """Every version that can still be opened, ascending."""
         ...
 
@@ -58,15 +58,15 @@ class VersionStore(Protocol):
         """
         ...
 
-    def put(self, version: int, naming: ManifestNaming, data: bytes) -> Located:
-        """Commit the version; NameTaken if it already exists."""
+    def put(self, version: int, naming: ManifestNaming, data: bytes) -> ManifestRef:
+        """Commit the version; ObjectExists if it already exists."""
         ...
 
-    def confirm(self, located: Located, since: Moment) -> None:
+    def confirm(self, located: ManifestRef, since: Moment) -> None:
         """VersionCollected if our version, put not before `since`, has a number that was collected before."""
         ...
 
-    def saw(self, located: Located, at: Moment = LONG_AGO) -> None:
+    def saw(self, located: ManifestRef, at: Moment = LONG_AGO) -> None:
         """Cache this version as the newest at that time."""
         ...
 
@@ -78,7 +78,7 @@ class FolderVersions:
         self._objects = objects
         self._putter = putter or ConditionalPut()
         self._environment = environment
-        self._seen: tuple[Located, Moment] | None = None
+        self._seen: tuple[ManifestRef, Moment] | None = None
         """The newest known version, and a time at which it was the newest."""
         self._was_empty_at = LONG_AGO
         self._unanswered: int | None = None
@@ -88,7 +88,7 @@ class FolderVersions:
         """Whether versions are committed with this put strategy."""
         return isinstance(self._putter, kind)
 
-    def latest(self) -> Located | None:
+    def latest(self) -> ManifestRef | None:
         asked_at = moment(self._environment)
         located = self._from_seen() or self._from_hint() or self._newest_listed()
         if located is None:
@@ -97,14 +97,14 @@ class FolderVersions:
             self.saw(located, asked_at)
         return located
 
-    def locate(self, version: int) -> Located | None:
+    def locate(self, version: int) -> ManifestRef | None:
         for naming in (ManifestNaming.V2, ManifestNaming.V1):
             path = naming.path(version)
             if self._objects.head(path) is not None:
-                return Located(version, path, naming)
+                return ManifestRef(version, path, naming)
         return None
 
-    def all(self) -> list[Located]:
+    def all(self) -> list[ManifestRef]:
         found = sorted(self._listed(), key=lambda located: located.version)
         if len({located.naming for located in found}) > 1:
             raise CorruptionError(
@@ -118,8 +118,8 @@ class FolderVersions:
         if not self.puts_with(LockedPut):
             require_conditions(self._objects, path, data)
 
-    def put(self, version: int, naming: ManifestNaming, data: bytes) -> Located:
-        located = Located(version, naming.path(version), naming)
+    def put(self, version: int, naming: ManifestNaming, data: bytes) -> ManifestRef:
+        located = ManifestRef(version, naming.path(version), naming)
         sent_at = moment(self._environment)
         try:
             self._putter.put_new(self._objects, located.path, data)
@@ -134,7 +134,7 @@ class FolderVersions:
             self.write_hint(version)
         return located
 
-    def _confirm_written(self, located: Located, sent_at: Moment) -> None:
+    def _confirm_written(self, located: ManifestRef, sent_at: Moment) -> None:
         try:
             self.confirm(located, sent_at)
         except StoreUnavailable:
@@ -147,7 +147,7 @@ class FolderVersions:
                 hint=error.hint,
             ) from error
 
-    def confirm(self, located: Located, since: Moment) -> None:
+    def confirm(self, located: ManifestRef, since: Moment) -> None:
         # On local disk to look costs no request, so there no clock is trusted.
         if not self._objects.is_local and self._was_free(located.version):
             return
@@ -177,7 +177,7 @@ class FolderVersions:
     def _is_recent(self, then: Moment) -> bool:
         return seconds_since(self._environment, then) < ages().version_s / 2
 
-    def saw(self, located: Located, at: Moment = LONG_AGO) -> None:
+    def saw(self, located: ManifestRef, at: Moment = LONG_AGO) -> None:
         seen = self._seen
         if is_detached(located.version) or (seen is not None and located.version < seen[0].version):
             return
@@ -187,7 +187,7 @@ class FolderVersions:
 
     # -------------------------------------------------------------- finding the newest
 
-    def _from_seen(self) -> Located | None:
+    def _from_seen(self) -> ManifestRef | None:
         """The newest version above the one that we saw last; after a while, the folder is listed again.
 
         Probing upwards is wrong only if the version we start from was kept (by a tag) while all newer ones but the
@@ -202,16 +202,16 @@ class FolderVersions:
             return None
         return top if self._is_recent(seen[1]) else None
 
-    def _from_hint(self) -> Located | None:
+    def _from_hint(self) -> ManifestRef | None:
         """The newest version above the hinted one; a hint at or below the watermark is ignored."""
         top = self._climb(self._hinted())
         return None if self._is_below_watermark(top) else top
 
-    def _is_below_watermark(self, top: Located | None) -> bool:
+    def _is_below_watermark(self, top: ManifestRef | None) -> bool:
         """Whether versions above this one were collected, so that it is not the newest. One request."""
         return top is not None and watermark(self._objects) >= top.version
 
-    def _hinted(self) -> Located | None:
+    def _hinted(self) -> ManifestRef | None:
         if self._objects.is_listing_ordered or self._is_hint_old():
             return None
         try:
@@ -233,7 +233,7 @@ class FolderVersions:
         except OSError:
             return True
 
-    def _climb(self, start: Located | None) -> Located | None:
+    def _climb(self, start: ManifestRef | None) -> ManifestRef | None:
         """The newest version above one that was there; versions above a known one are contiguous.
 
         The number of requests is bounded, so that a reader that is slower than the writers does not follow them for
@@ -253,7 +253,7 @@ class FolderVersions:
         found = self._search(top)
         return found if found.naming is ManifestNaming.V2 else self._climb(found)
 
-    def _search(self, low: Located) -> Located:
+    def _search(self, low: ManifestRef) -> ManifestRef:
         """The newest version at or above this one, in about twice log2 requests.
 
         A version that was absent and its predecessor that was there bound it, in whichever order they were looked at:
@@ -269,23 +269,23 @@ class FolderVersions:
             low, high = (found, high) if found is not None else (low, middle)
         return low
 
-    def _at(self, like: Located, version: int) -> Located | None:
-        located = Located(version, like.naming.path(version), like.naming)
+    def _at(self, like: ManifestRef, version: int) -> ManifestRef | None:
+        located = ManifestRef(version, like.naming.path(version), like.naming)
         return None if self._objects.head(located.path) is None else located
 
-    def _above(self, top: Located) -> Located | None:
+    def _above(self, top: ManifestRef) -> ManifestRef | None:
         following = self._at(top, top.version + 1)
         if following is not None:
             return following
         if top.naming is ManifestNaming.V1:  # the manifests may have got new names since we saw this one
             for version in (top.version + 1, top.version):
-                renamed = Located(version, ManifestNaming.V2.path(version), ManifestNaming.V2)
+                renamed = ManifestRef(version, ManifestNaming.V2.path(version), ManifestNaming.V2)
                 if self._objects.head(renamed.path) is not None:
                     return renamed
         return None
 
-    def _newest_listed(self) -> Located | None:
-        newest: Located | None = None
+    def _newest_listed(self) -> ManifestRef | None:
+        newest: ManifestRef | None = None
         for located in self._listed():
             if self._objects.is_listing_ordered and located.naming is ManifestNaming.V2:
                 return located  # names are inverted, so the first key is the newest version
@@ -293,11 +293,11 @@ class FolderVersions:
                 newest = located
         return newest
 
-    def _listed(self) -> Iterator[Located]:
+    def _listed(self) -> Iterator[ManifestRef]:
         for path in self._objects.list_names(VERSIONS_DIR):
             parsed = parse_manifest_name(path.rpartition("/")[2])
             if parsed is not None and not parsed.is_detached:
-                yield Located(parsed.version, path, parsed.naming)
+                yield ManifestRef(parsed.version, path, parsed.naming)
 
     def write_hint(self, version: int) -> None:
         """Write the version hint for readers of the folder. Best effort: without a good hint they list it."""

@@ -18,7 +18,7 @@ from conroi.format.naming import (
 )
 from conroi.storage.local import LocalObjects
 from conroi.storage.objects import ObjectInfo, Objects, plain_objects
-from conroi.versions.folder import Located
+from conroi.versions.folder import ManifestRef
 
 TREE_DIR = "tree"
 """Folder of a table's branches, each with folders of its own like a table."""
@@ -35,20 +35,20 @@ class Listed:
         self.files = files
 
     @cached_property
-    def manifests(self) -> dict[int, list[Located]]:
+    def manifests(self) -> dict[int, list[ManifestRef]]:
         """Every version under its final name; under two names if a renaming was interrupted."""
-        found: dict[int, list[Located]] = {}
+        found: dict[int, list[ManifestRef]] = {}
         for name, path in self._names:
             parsed = parse_manifest_name(name)
             if parsed is not None and not parsed.is_detached:
-                found.setdefault(parsed.version, []).append(Located(parsed.version, path, parsed.naming))
+                found.setdefault(parsed.version, []).append(ManifestRef(parsed.version, path, parsed.naming))
         return found
 
     @cached_property
-    def detached(self) -> list[Located]:
+    def detached(self) -> list[ManifestRef]:
         """Detached versions."""
         parsed = [(parse_manifest_name(name), path) for name, path in self._names]
-        return [Located(found.version, path, found.naming) for found, path in parsed if found and found.is_detached]
+        return [ManifestRef(found.version, path, found.naming) for found, path in parsed if found and found.is_detached]
 
     @cached_property
     def staged(self) -> dict[str, int]:

@@ -230,7 +230,7 @@ def _moments(objects: Objects) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Ages:
+class GracePeriods:
     """The grace periods, in seconds."""
 
     version_s: float = 60.0
@@ -239,10 +239,10 @@ class Ages:
     """Unreferenced files: seconds since they were written."""
 
 
-_current = Ages()
+_current = GracePeriods()
 
 
-def ages() -> Ages:
+def ages() -> GracePeriods:
     """The grace periods of this process."""
     return _current
 
@@ -251,7 +251,7 @@ def ages() -> Ages:
 def other_ages(version_s: float, file_s: float) -> Generator[None]:
     """For tests: other grace periods. Every process that writes or collects must use the same."""
     global _current
-    before, _current = _current, Ages(version_s, file_s)
+    before, _current = _current, GracePeriods(version_s, file_s)
     try:
         yield
     finally:

@@ -12,9 +12,9 @@ import pyarrow as pa
 
 import conroi
 from conroi.catalog.manifest_rows import SCHEMA
-from conroi.catalog.publication import Order, Publishing
+from conroi.catalog.publication import Publishing, PublishRequest
 from conroi.catalog.rows import Row
-from conroi.catalog.state import Notes
+from conroi.catalog.state import CommitMetadata
 from conroi.doctor import Diagnosis, diagnose
 from conroi.environment import SystemEnvironment
 from conroi.format import lance_pb2 as pb
@@ -141,7 +141,9 @@ def row_of(folder: Path, name: str) -> Row:
 def publish_row(folder: Path, row: Row) -> None:
     """A row as a careless writer would leave it."""
     catalog = conroi.connect(str(folder)).catalog
-    Publishing(catalog, Order(catalog.state(), rows={row.object_id: row}, notes=Notes("careless"))).run()
+    Publishing(
+        catalog, PublishRequest(catalog.state(), rows={row.object_id: row}, notes=CommitMetadata("careless"))
+    ).run()
 
 
 def append_row_by_pylance(folder: Path, name: str, location: str | None, metadata: str | None = None) -> None:
