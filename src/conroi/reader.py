@@ -201,7 +201,7 @@ class RowReader:
         Spark reads all its columns, so select those that are needed. `params` are the values of `:name` in the filter.
         Needs the extra `conroi[spark]`.
         """
-        return in_spark("reading").to_spark(self._pinned, spark, columns, bound(filter, params, self.name))
+        return in_spark("source").to_spark(self._pinned, spark, columns, bound(filter, params, self.name))
 
     def to_lance(self) -> lance.LanceDataset:
         """A pylance dataset pinned at this version, with its indices. Do not write through it."""

@@ -259,7 +259,7 @@ class Table(ReadableTable):
         `params` are the values of `:name` in the condition: `delete("id = :id", params={"id": 3})`.
         """
         where = bound(where, params, self.name)
-        find = find_rows if spark is None else in_spark("changing").OnExecutors(spark).find
+        find = find_rows if spark is None else in_spark("fragment_jobs").OnExecutors(spark).find
         return self._do(lambda at: verbs.delete(at, where, find=find), how)
 
     def update(
@@ -281,7 +281,7 @@ class Table(ReadableTable):
         fragments) or "auto", the cheaper one. With `spark`, executors do the work.
         """
         values, where = bound_values(values, where, params, self.name)
-        work = None if spark is None else in_spark("changing").OnExecutors(spark)
+        work = None if spark is None else in_spark("fragment_jobs").OnExecutors(spark)
         return self._do(lambda at: verbs.update(at, values, where, mode=mode, rewriting=work), how)
 
     def merge(self, source: Data, on: str | Sequence[str], *, evolve_schema: bool = False) -> MergeBuilder:
@@ -309,7 +309,7 @@ class Table(ReadableTable):
 
         With `spark`, executors compute them: the function goes there.
         """
-        compute = compute_here if spark is None else in_spark("adding").AddOnExecutors(spark)
+        compute = compute_here if spark is None else in_spark("fragment_jobs").AddOnExecutors(spark)
         return self._do(
             lambda at: verbs.add_columns(at, columns, read_columns=read_columns, progress=progress, compute=compute),
             how,
@@ -432,7 +432,7 @@ class Table(ReadableTable):
             raise InvalidInputError(
                 "Sorting is done in this process.", table=self.uri, hint="Leave out spark=…, or sort_by."
             )
-        rewrite = rewrite_here if spark is None else in_spark("compacting").CompactOnExecutors(spark)
+        rewrite = rewrite_here if spark is None else in_spark("fragment_jobs").CompactOnExecutors(spark)
         options = CompactOptions() if rows_per_fragment is None else CompactOptions(rows_per_fragment)
 
         def reserve_ids(count: int) -> range:

@@ -454,7 +454,7 @@ def test_what_is_asked_wrongly(lake: conroi.Lake, dev: conroi.Lake) -> None:
         lake.merge("nope")
     upsert(dev, {1: 11})
     upsert(lake, {1: 12})
-    with pytest.raises(conroi.InvalidInputError, match="answered"):
+    with pytest.raises(conroi.InvalidInputError, match="returned"):
         lake.merge("dev", prefer=lambda _: "dev")  # pyright: ignore[reportArgumentType, reportReturnType]
 
 

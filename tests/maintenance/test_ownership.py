@@ -13,10 +13,10 @@ import pytest
 
 import conroi
 from conroi.namespace.namespace import ConroiNamespace
+from conroi.storage import local_folders
 from conroi.storage.local_folders import settable_times
 from conroi.storage.objects import open_objects
 from conroi.testing import FaultyObjects, Request, Script, call_before, connect_through
-from conroi.versions import retention
 from conroi.versions.retention import other_ages
 from tests.maintenance.aging import files_below, make_older
 from tests.maintenance.conftest import numbers
@@ -243,7 +243,7 @@ def test_age_is_the_change_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     file.write_bytes(b"1")
     written_at = file.stat().st_mtime_ns
     os.utime(file, (1.0, 1.0))
-    monkeypatch.setattr(retention, "_has_settable_times", False)
+    monkeypatch.setattr(local_folders, "_has_settable_times", False)
     info = open_objects(str(tmp_path / "t")).head("data/x.lance")
     assert info is not None
     assert info.modified_ns >= written_at

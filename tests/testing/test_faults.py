@@ -98,7 +98,7 @@ def test_a_gate_holds_a_writer_while_another_goes_past(objects: Objects) -> None
 
 def test_a_gate_that_nobody_comes_to_or_opens_does_not_hang_the_tests(objects: Objects) -> None:
     gate = Gate(timeout_s=0.01)
-    with pytest.raises(TimeoutError, match="came"):
+    with pytest.raises(TimeoutError, match="arrived"):
         gate.wait_for_arrival()
     with pytest.raises(TimeoutError, match="opened"):
         FaultyObjects(objects, [call_before(gate)]).put("a", b"")

@@ -191,7 +191,7 @@ class MergeBuilder:
         request = Request(self.on, self.clauses)
         if isinstance(self.source, pa.Table) and spark is None:
             return nullcontext(InProcess(self.source, request, way))
-        return in_spark("merging").SparkMerging(self.source, request, way, spark)
+        return in_spark("merge").SparkMerging(self.source, request, way, spark)
 
 
 class PlannedMerge(Protocol):

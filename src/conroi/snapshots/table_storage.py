@@ -44,7 +44,9 @@ class TableStorage:
 
     def kept(self, kind: Callable[[Environment], Kept]) -> Kept:
         """The one object of this class that belongs to this storage, such as its fairness state."""
-        return self._kept.setdefault(kind, kind(self.environment))
+        if kind not in self._kept:
+            self._kept[kind] = kind(self.environment)
+        return self._kept[kind]
 
     @property
     def root(self) -> str:

@@ -7,7 +7,7 @@ that take DataFrames.
 """
 
 from conroi.spark.scan import Statistics, statistics
-from conroi.spark.session import session, ship
+from conroi.spark.sessions import session, ship
 from conroi.spark.source import register
 from conroi.spark.streaming_sink import each_batch
 

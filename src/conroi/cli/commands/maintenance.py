@@ -164,7 +164,7 @@ def mend(
 
 
 def locks(session: Session, lake: Lake = None) -> None:
-    """Show the holders of insert locks, and the workers that wait."""
+    """Show the holders of insert locks and the waiting workers."""
     found = session.lake(lake).locks()
     if session.as_json:
         session.output.document(
