@@ -340,7 +340,9 @@ class TableMerge:
         known, was_refused = len(self._settling.conflicts), self._settling.is_refused
         try:
             columns = self._columns()
-            if self._is_allowed_schema():
+            if self._is_allowed_schema() or (
+                self._is_key_broken_below() and self._settling.may("schema", self._listed_as)
+            ):
                 return self._whole("schema")
             table = (
                 self._keyed(columns) if s.key and s.key == t.key and self._has_unique_keys() else self._unkeyed(columns)
@@ -399,6 +401,14 @@ class TableMerge:
             if added and other.shape == self._b.shape and other.bag() != self._b.bag():
                 return self._settling.may("schema", self._listed_as)
         return False
+
+    def _is_key_broken_below(self) -> bool:
+        """Whether both sides declared the same key, which rows of the base broke: by a null, or twice."""
+        key = self._s.key
+        if not key or key != self._t.key or key == self._b.key:
+            return False
+        keys = [tuple(row.get(fid) for fid in key) for row in self._b.rows.values()]
+        return len(set(keys)) < len(keys) or any(None in each for each in keys)
 
     def _has_unique_keys(self) -> bool:
         if self._b.key == self._s.key:
