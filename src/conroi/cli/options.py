@@ -15,7 +15,7 @@ from typer.core import TyperCommand
 
 from conroi.cli.failures import UsageProblem, exit_code, tell
 from conroi.cli.output import Output
-from conroi.cli.session import Session
+from conroi.cli.session import DEFAULT_LAKE, Session
 from conroi.errors import ConroiError
 
 MOST_VERSIONS = 20
@@ -33,9 +33,6 @@ tables = addresses
 
 
 def _addresses(incomplete: str) -> Iterator[str]:
-    from conroi.cli.output import Output
-    from conroi.cli.session import DEFAULT_LAKE, Session
-
     session = Session(Output(as_json=False))
     default = os.environ.get(DEFAULT_LAKE)
     head, slash, last = incomplete.rpartition("/")

@@ -152,7 +152,7 @@ class ConroiNamespace(ln.LanceNamespace):
     """The tables of a lake, for pylance and lancedb.
 
     Give it a lake, or a lake at a version. By its name it can be made from properties alone:
-    `lance_namespace.connect("conroi.catalog.namespace.ConroiNamespace", {"root": uri})`, with `version` for a lake as
+    `lance_namespace.connect("conroi.namespace.ConroiNamespace", {"root": uri})`, with `version` for a lake as
     it was and `storage.*` for storage options.
 
     >>> import conroi, lance_namespace

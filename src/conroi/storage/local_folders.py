@@ -201,7 +201,7 @@ def irregular_kind(mode: int) -> str | None:
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
 _PASSING = {errno.EAGAIN, errno.EINTR, errno.EIO, errno.ETIMEDOUT, errno.ESTALE, errno.EBUSY, errno.ENOLCK}
 _RENAME_NOREPLACE = 1
-COMMIT_LOCK_HINT = "commit under a lock on this storage (a commit lock such as conroi.locks.file.FileLock)"
+COMMIT_LOCK_HINT = "commit under a lock on this storage (a commit lock such as conroi.stores.FileLock)"
 
 
 @dataclass(frozen=True, slots=True)
