@@ -186,7 +186,7 @@ def test_a_version_that_was_collected_before_it_was_read_ends_the_stream(uri: st
     manifests = sorted((Path(uri) / "_versions").iterdir())  # newest first
     manifests[1].unlink()
     stream.restart()
-    with pytest.raises(conroi.NotFoundError, match="must go on at version 2, which was collected") as refused:
+    with pytest.raises(conroi.NotFoundError, match="must continue at version 2, which expired") as refused:
         stream.step()
     assert refused.value.version == 2
 
