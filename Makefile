@@ -7,7 +7,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 
 VENV := .venv
 PY := $(VENV)/bin/python
-JOBS ?= 2
+JOBS ?= 4
 ARGS ?=
 
 # Without bytecode beside the sources every process that a test starts compiles them again.
