@@ -33,8 +33,9 @@ test: setup ## run the tests; ARGS="tests/format -k name" for some of them
 LOWEST := .venv-lowest
 lowest: setup ## run a part of the tests with the lowest versions that pyproject.toml allows, in an environment of their own
 	$(PY) -m uv venv --quiet --clear --python $(PY) $(LOWEST)
-	$(PY) -m uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct \
-		--group dev --editable ".[postgres,dynamodb,cli]"
+	$(PY) -m uv pip install --quiet --python $(LOWEST)/bin/python -r requirements.lock # the tools of the tests
+	$(PY) -m uv pip install --quiet --python $(LOWEST)/bin/python --upgrade --resolution lowest-direct \
+		--editable ".[postgres,dynamodb,cli]"
 	$(PY) -m uv pip list --python $(LOWEST)/bin/python
 	$(LOWEST)/bin/python -m pytest -q -n $(JOBS) -p no:cacheprovider $(or $(ARGS),$(LOWEST_TESTS))
 LOWEST_TESTS := tests/format tests/operations tests/conflicts tests/data tests/table tests/engines tests/stores/test_objects.py \

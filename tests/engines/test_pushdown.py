@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import datetime
 import math
+import sys
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -150,3 +152,15 @@ def test_a_relation_belongs_to_the_connection_that_is_given(lake: conroi.Lake):
     assert relation.filter("id = 3").project("name").fetchall() == [("n3",)]
     relation.create_view("orders")
     assert connection.sql("SELECT count(*) FROM orders").fetchall() == [(10,)]
+
+
+def test_a_polars_without_what_a_lazy_scan_needs_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from polars.io import plugins
+
+    table = conroi.create_table(tmp_path / "t.lance", [{"id": 1}])
+    monkeypatch.setattr(plugins, "register_io_source", lambda io_source, schema: None)  # as in polars 1.20
+    with pytest.raises(conroi.UnsupportedError, match="too old for lazy scans"):
+        table.to_polars_lazy()
+    monkeypatch.setitem(sys.modules, "polars.io.plugins", None)
+    with pytest.raises(conroi.UnsupportedError, match="not installed, or too old"):
+        table.to_polars_lazy()

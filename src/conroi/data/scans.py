@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import re
 import warnings
@@ -97,9 +98,13 @@ class Scan:
 
     def to_polars_lazy(self) -> pl.LazyFrame:
         """The rows as a lazy frame of polars, which asks for the columns and rows that a query needs."""
-        import polars
-        from polars.io.plugins import register_io_source
-
+        try:
+            import polars
+            from polars.io.plugins import register_io_source
+        except ImportError as error:
+            raise _old_polars("polars is not installed, or too old for lazy scans.") from error
+        if "explain_name" not in inspect.signature(register_io_source).parameters:
+            raise _old_polars(f"polars {polars.__version__} is too old for lazy scans.")
         schema = polars.DataFrame(pa.table(self._empty())).schema
 
         def frames(
@@ -188,6 +193,10 @@ def _is_exact(type_: pa.DataType) -> bool:
         or pa.types.is_date32(type_)
         or (pa.types.is_timestamp(type_) and type_.unit == "us")
     )
+
+
+def _old_polars(message: str) -> UnsupportedError:
+    return UnsupportedError(message, hint="Run: pip install -U polars. Or read with to_arrow() and polars.DataFrame.")
 
 
 def missing_duckdb() -> UnsupportedError:
