@@ -1,4 +1,4 @@
-"""Storage: objects (files), version stores with conditional puts, and commit locks.
+"""Public names of external manifest stores and commit locks.
 
 `attach` and `detach` move a table into and out of an external manifest store. `postgres_lock` and `dynamodb_lock`
 create locks for `commit_lock=`.
