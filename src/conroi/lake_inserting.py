@@ -12,8 +12,10 @@ from conroi.catalog.names import object_id
 from conroi.catalog.publication import Publishing, PublishRequest
 from conroi.catalog.rows import Row
 from conroi.catalog.state import SETTINGS, CommitMetadata
-from conroi.data.incoming import is_one_shot, to_reader
+from conroi.data.incoming import begun, is_one_shot, to_reader
 from conroi.data.remote_rows import from_elsewhere
+from conroi.data.scans import Scan
+from conroi.data.table_version import TableVersion
 from conroi.errors import AlreadyExistsError
 from conroi.insertion import Insert, Remains, insert
 from conroi.inserts import InsertLock, LockInfo, Mode, locks_of
@@ -85,19 +87,39 @@ class LakeInserts:
         message: str | None = None,
         remains: Remains = "remove",
     ) -> Table:
-        """Insert into the table of this name, which is created first, with stable row ids, if it does not exist.
+        """Insert into the table of this name; one that does not exist is created with these rows, with stable row ids.
 
-        If the rows then turn out to be unreadable, the new table stays, empty: other workers may already wait for it.
+        A new table and its rows are one commit. With `chunk_rows` the table is created when up to 64 MiB of the rows
+        were read; it stays, empty, if the stream breaks later.
         """
         self._refuse_pinned()
         Insert([], chunk_rows, wait_s, message, remains)  # refused before the table is created
         rows: Any = data
         if name not in self:
-            source = from_elsewhere(data) or to_reader(data)
-            rows = source if is_one_shot(data) else data
-            with contextlib.suppress(AlreadyExistsError):  # created concurrently by another worker
-                cast("Lake", self).create_table(name, source.schema, key=key, stable_row_ids=True)
+            locks_of(self._catalog).check_available()
+            if chunk_rows is None:
+                rows = self._create_with(name, data, key, message)
+                if rows is None:
+                    return self._published(name)
+            else:
+                rows = from_elsewhere(data) or begun(to_reader(data))
+                with contextlib.suppress(AlreadyExistsError):  # created concurrently by another worker
+                    cast("Lake", self).create_table(name, rows.schema, key=key, stable_row_ids=True)
         return self.insert(name, rows, chunk_rows=chunk_rows, wait_s=wait_s, message=message, remains=remains)
+
+    def _create_with(self, name: str, rows: Any, key: str | Sequence[str] | None, message: str | None) -> Any:
+        """Create a table with its rows, in one commit.
+
+        Returns None; or, if a concurrent worker created the table first, the rows again: those of a consumed stream are
+        read from the files that were written for the table.
+        """
+        written: TableVersion | None = None
+        try:
+            with cast("Lake", self).begin(message or f"insert into {name}") as tx:
+                written = tx.create_table(name, rows, key=key, stable_row_ids=True).scan.pinned
+        except AlreadyExistsError:
+            return rows if written is None or not is_one_shot(rows) else Scan(written).stored_rows()
+        return None
 
     # ------------------------------------------------------------------------ locks
 

@@ -302,9 +302,9 @@ def create_table(
         environment=environment,
     )
     with about(files.root):
-        if exist_ok and files.versions.latest() is not None:
-            return _same_table(files, schema_or_data, schema, key)
         if files.versions.latest() is not None:
+            if exist_ok:
+                return _same_table(files, schema_or_data, schema, key)
             raise AlreadyExistsError(
                 f"There is a table at {files.root} already.",
                 table=files.root,

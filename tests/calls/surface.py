@@ -27,7 +27,8 @@ VALUES = {
 KEPT_FOLDERS = {"data", "_transactions", "_deletions", "_indices"}
 """Files that no version names may stay in these after a refused call; collection removes them."""
 CLAIM = "/_conroi/created"
-"""Reserves the folder of a table that is being created; without a version it is no table, and is collected too."""
+"""Marks the folder of a table that is being created, so that collection removes it with its files if the creation fails
+(test_mistakes.py shows that)."""
 
 
 @dataclass

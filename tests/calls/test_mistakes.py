@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import conroi
+from conroi.versions.retention import other_ages
 
 ROWS = [{"id": 1, "First Name": "A"}, {"id": 2, "First Name": "B"}]
 
@@ -169,26 +171,38 @@ def _breaking() -> Iterator[pa.RecordBatch]:
     raise ZeroDivisionError
 
 
-def test_a_stream_that_breaks_leaves_no_rows(lake: conroi.Lake, tmp_path: Path) -> None:
-    """What was claimed for a new table does not stop the next one; a table that other workers may wait for stays."""
-    schema = pa.schema([("id", pa.int64())])
+def _broken() -> pa.RecordBatchReader:
+    return pa.RecordBatchReader.from_batches(pa.schema([("id", pa.int64())]), _breaking())
 
-    def broken() -> pa.RecordBatchReader:
-        return pa.RecordBatchReader.from_batches(schema, _breaking())
 
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda lake: lake.create_table("new", _broken()),
+        lambda lake: lake.write("new", _broken()),
+        lambda lake: lake.write("new", _broken(), chunk_rows=1),
+    ],
+    ids=["create_table", "write", "write in pieces"],
+)
+def test_a_stream_that_breaks_creates_no_table(lake: conroi.Lake, write: Callable[[conroi.Lake], object]) -> None:
+    """What was written for it is no table, does not stop the next one, and is collected."""
+    version = lake.version
     with pytest.raises(ZeroDivisionError):
-        lake.create_table("new", broken())
-    assert "new" not in lake
-    assert lake.create_table("new", pa.table({"id": [1, 2]})).count_rows() == 2
-    job = lake.job("j")
-    with pytest.raises(ZeroDivisionError):
-        job.write("rows", broken())
-    assert lake[job.name("rows")].count_rows() == 0
+        write(lake)
+    assert ("new" in lake, lake.version) == (False, version)
+    assert lake.write("new", pa.table({"id": [1, 2]})).count_rows() == 2
+    with other_ages(0, 0):
+        lake.gc(min_age=dt.timedelta(0), dry_run=False)
+    folders = {path.relative_to(lake.uri).parts[0] for path in Path(lake.uri).rglob("_conroi/created")}
+    assert folders == {lake[name].uri.rpartition("/")[2] for name in ("t", "new")}
+
+
+def test_a_stream_that_breaks_creates_no_table_in_clickhouse(tmp_path: Path) -> None:
     target = f"chdb://{tmp_path}/clickhouse/db/t"
     with pytest.raises(ZeroDivisionError):
-        conroi.export.clickhouse(broken(), target)
-    exported = conroi.export.clickhouse(pa.table({"id": [7]}), target)
-    assert exported.rows == 1
+        conroi.export.clickhouse(_broken(), target)
+    assert not (tmp_path / "clickhouse").exists()
+    assert conroi.export.clickhouse(pa.table({"id": [7]}), target).rows == 1
 
 
 @pytest.mark.parametrize("size", [0, -1, 2**63])

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import lance
 import pyarrow as pa
@@ -12,7 +15,10 @@ import pytest
 from deltalake import write_deltalake
 
 import conroi
+from conroi import opening
 from conroi.doctor.examination import diagnose
+from conroi.snapshots.table_storage import TableStorage
+from conroi.versions.folder import ManifestRef, VersionStore
 from tests.support.servers import S3Server
 
 
@@ -135,6 +141,46 @@ def test_of_many_that_create_at_once_all_get_the_one_table(tmp_path: Path):
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(lambda n: conroi.create_table(tmp_path / "a.lance", [{"id": n}], exist_ok=True), range(6)))
     assert conroi.open_table(tmp_path / "a.lance").count_rows() == 1
+
+
+class CreatedMeanwhile:
+    """The versions of a table that a concurrent writer creates right after the first look-up."""
+
+    def __init__(self, inner: VersionStore, create: Callable[[], object]) -> None:
+        self._inner = inner
+        self._create: Callable[[], object] | None = create
+
+    def latest(self) -> ManifestRef | None:
+        found, create, self._create = self._inner.latest(), self._create, None
+        if create is not None:
+            create()
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+@pytest.mark.contract("E7")
+@pytest.mark.parametrize("exist_ok", [True, False])
+def test_a_table_that_is_created_between_two_look_ups(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exist_ok: bool
+) -> None:
+    """It was looked up twice; a table that appeared in between was refused in spite of exist_ok."""
+    uri, real = tmp_path / "a.lance", opening.table_files
+
+    def racing(*args: Any, **options: Any) -> TableStorage:
+        monkeypatch.setattr(opening, "table_files", real)
+        files = real(*args, **options)
+        versions: Any = CreatedMeanwhile(files.versions, lambda: conroi.create_table(uri, [{"id": 1}]))
+        return replace(files, versions=versions)
+
+    monkeypatch.setattr(opening, "table_files", racing)
+    if exist_ok:
+        assert conroi.create_table(uri, [{"id": 2}], exist_ok=True).to_arrow().to_pylist() == [{"id": 1}]
+    else:
+        with pytest.raises(conroi.AlreadyExistsError):
+            conroi.create_table(uri, [{"id": 2}])
+    assert conroi.open_table(uri).to_arrow().to_pylist() == [{"id": 1}]
 
 
 @pytest.mark.contract("E7")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,7 +13,7 @@ import pytest
 
 import conroi
 from conroi import export
-from conroi.inserts.insert_locks import locks_of
+from conroi.inserts.insert_locks import Mode, locks_of
 from tests.support.source import Module, conroi_modules
 
 pytestmark = pytest.mark.contract("L7")
@@ -33,7 +34,8 @@ def in_transaction(lake: conroi.Lake) -> None:
 
 def into_job(lake: conroi.Lake) -> None:
     with lake.job("7") as job:
-        assert job.write("parts", ROWS).count_rows() == 1
+        assert job.write("parts", ROWS).count_rows() == 1  # one commit with its table, which no other worker knows
+        assert job.write("parts", ROWS).count_rows() == 2
         assert job.tables() == ["j_7_parts"]
     assert "j_7_parts" not in lake
 
@@ -44,7 +46,7 @@ LOCKING: dict[str, Verb] = {
     "table.insert": lambda lake: lake["shared"].insert(ROWS),
     "concat": lambda lake: lake.concat("shared", [ROWS, ROWS]),
     "write": lambda lake: lake.write("shared", ROWS),
-    "write to a new table": lambda lake: lake.write("new", ROWS),
+    "write to a new table in pieces": lambda lake: lake.write("new", ROWS, chunk_rows=1),
     "insert_lock": lambda lake: lake.insert_lock("shared").__enter__().__exit__(None, None, None),
     "job": into_job,
 }
@@ -63,7 +65,7 @@ def load(lake: conroi.Lake) -> None:
     assert lake["shared"].count_rows() == 1
 
 
-# Appends in one commit: an unbroken run by themselves, so they wait for nobody. tests/spark/test_inserting.py has
+# Appends in one commit: an unbroken run by themselves, so they need no lock. tests/spark/test_inserting.py has
 # those of Spark: INSERT in SQL, df.write, and the sink of a stream.
 FREE: dict[str, Verb] = {
     "append in a transaction": in_transaction,
@@ -73,6 +75,7 @@ FREE: dict[str, Verb] = {
     "read": lambda lake: lake["shared"].to_arrow(complete=True),
     "schema change": lambda lake: lake["shared"].add_columns(pa.field("m", pa.int64())),
     "create_table": lambda lake: lake.create_table("made", ROWS),
+    "write to a new table": lambda lake: lake.write("new", ROWS),
 }
 
 
@@ -86,6 +89,60 @@ def test_what_inserts_takes_one_lock(lake: conroi.Lake, verb: Verb) -> None:
 def test_what_does_not_insert_takes_none(lake: conroi.Lake, verb: Verb) -> None:
     verb(lake)
     assert locks_of(lake.catalog).taken == 0
+
+
+SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
+
+
+@pytest.mark.parametrize("mode", ["none", "file"])
+@pytest.mark.parametrize("chunk_rows", [None, 2])
+@pytest.mark.parametrize("is_stream", [True, False])
+def test_of_two_workers_that_write_a_new_table_both_have_all_their_rows(
+    tmp_path: Path, mode: Mode, chunk_rows: int | None, is_stream: bool
+) -> None:
+    """The second creates the table while the first reads its stream, which can be read only once."""
+    mine, other = conroi.connect(tmp_path / "lake"), conroi.connect(tmp_path / "lake")
+    mine.set_locks(mode)
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch([[1, 2], ["a", None]], schema=SCHEMA)
+        if "new" not in other:
+            other.write("new", pa.table([[10, 11, 12], ["x", "y", "z"]], schema=SCHEMA))
+        yield pa.record_batch([[3], ["c"]], schema=SCHEMA)
+
+    class Stream:
+        """Can be read again, as a pandas frame can."""
+
+        def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+            return pa.RecordBatchReader.from_batches(SCHEMA, rows()).__arrow_c_stream__(requested_schema)
+
+        def __len__(self) -> int:
+            return 3
+
+    data = pa.RecordBatchReader.from_batches(SCHEMA, rows()) if is_stream else Stream()
+    mine.write("new", data, chunk_rows=chunk_rows)  # pyright: ignore[reportArgumentType]
+    found = other["new"].latest().to_arrow(with_row_id=True).sort_by("_rowid").to_pylist()
+    assert [(row["id"], row["text"]) for row in found] == [
+        (10, "x"), (11, "y"), (12, "z"), (1, "a"), (2, None), (3, "c")
+    ]  # fmt: skip
+    assert [row["_rowid"] for row in found] == list(range(6))
+
+
+def test_a_new_table_and_its_rows_are_one_commit(tmp_path: Path) -> None:
+    lake = conroi.connect(tmp_path / "lake")
+    version = lake.version
+    table = lake.write("new", ROWS, key="n", message="nightly load")
+    assert (lake.version, table.version, table.count_rows(), table.key) == (version + 1, 1, 1, ("n",))
+    assert lake.history()[0].message == "nightly load"
+    assert table.has_stable_row_ids
+
+
+def test_a_new_table_is_not_written_without_the_locks_that_the_lake_requires(tmp_path: Path) -> None:
+    conroi.connect(tmp_path / "lake").set_locks("postgresql")
+    lake = conroi.connect(tmp_path / "lake")
+    with pytest.raises(conroi.LocksRequired):
+        lake.write("new", ROWS)
+    assert "new" not in lake
 
 
 SAYS_INSERT = ("insert", "concat", "write", "load", "ingest", "add_rows")

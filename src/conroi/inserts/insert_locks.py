@@ -103,6 +103,10 @@ class Locks:
             return "none" if self._address is None else "postgresql"
         return checked_mode(recorded)
 
+    def check_available(self) -> None:
+        """LocksRequired if the lake requires locks that this connection cannot take."""
+        self._backend(self.mode(self._catalog.state()))
+
     def _backend(self, mode: Mode) -> Backend:
         if mode == "none":
             return NoLocks()
