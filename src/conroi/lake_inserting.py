@@ -98,7 +98,7 @@ class LakeInserts:
         if name not in self:
             locks_of(self._catalog).check_available()
             if chunk_rows is None:
-                rows = self._create_with(name, data, key, message)
+                rows = self._create_with(name, data, key, wait_s, message)
                 if rows is None:
                     return self._published(name)
             else:
@@ -107,16 +107,20 @@ class LakeInserts:
                     cast("Lake", self).create_table(name, rows.schema, key=key, stable_row_ids=True)
         return self.insert(name, rows, chunk_rows=chunk_rows, wait_s=wait_s, message=message, remains=remains)
 
-    def _create_with(self, name: str, rows: Any, key: str | Sequence[str] | None, message: str | None) -> Any:
-        """Create a table with its rows, in one commit.
+    def _create_with(
+        self, name: str, rows: Any, key: str | Sequence[str] | None, wait_s: float | None, message: str | None
+    ) -> Any:
+        """Create a table with its rows, in one commit, under the lock of the new table.
 
         Returns None; or, if a concurrent worker created the table first, the rows again: those of a consumed stream are
         read from the files that were written for the table.
         """
         written: TableVersion | None = None
         try:
-            with cast("Lake", self).begin(message or f"insert into {name}") as tx:
+            with contextlib.ExitStack() as stack, cast("Lake", self).begin(message or f"insert into {name}") as tx:
                 written = tx.create_table(name, rows, key=key, stable_row_ids=True).scan.pinned
+                held = locks_of(self._catalog).hold_new(tx.row_of(name), wait_s)
+                stack.callback(held.release)
         except AlreadyExistsError:
             return rows if written is None or not is_one_shot(rows) else Scan(written).stored_rows()
         return None

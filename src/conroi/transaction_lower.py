@@ -73,6 +73,10 @@ class LowerLayer:
             self._check_free(key)
         return new_row(self._catalog, key)
 
+    def row_of(self, name: str) -> Row:
+        """The row of a table of this transaction, as it will be published."""
+        return self._names.require(object_id(name)).row
+
     def begin_table(self, row: Row, begun: Callable[[LakeTableStorage], Change]) -> None:
         """Create the table of such a row; `begun` says how it begins, and marks the folder before it writes."""
         files = table_files(self._catalog, row, self._publisher)

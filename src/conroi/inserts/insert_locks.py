@@ -185,6 +185,13 @@ class Locks:
         self.taken += mode != "none"
         return self._backend(mode).hold(lock, target, wait_s, Cancellation())
 
+    def hold_new(self, row: Row, wait_s: float | None) -> Held:
+        """Acquire the lock of a table that is about to be created, which no other worker knows yet."""
+        assert row.lock is not None, "a new row has a lock id"
+        mode = "none" if TEMPORARY.fullmatch(row.object_id) else self.mode(self._catalog.state())
+        self.taken += mode != "none"
+        return self._backend(mode).hold(row.lock, shown(row.object_id), wait_s, Cancellation())
+
     def mine(self, object_id: str) -> Holding | None:
         """The lock of this table, if this thread or task has it."""
         row = self._catalog.known_state().table(object_id)
