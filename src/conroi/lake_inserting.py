@@ -12,7 +12,7 @@ from conroi.catalog.names import object_id
 from conroi.catalog.publication import Publishing, PublishRequest
 from conroi.catalog.rows import Row
 from conroi.catalog.state import SETTINGS, CommitMetadata
-from conroi.data.incoming import begun, is_one_shot, to_reader
+from conroi.data.incoming import is_one_shot, to_reader
 from conroi.data.remote_rows import from_elsewhere
 from conroi.data.scans import Scan
 from conroi.data.table_version import TableVersion
@@ -89,8 +89,8 @@ class LakeInserts:
     ) -> Table:
         """Insert into the table of this name; one that does not exist is created with these rows, with stable row ids.
 
-        A new table and its rows are one commit. With `chunk_rows` the table is created when up to 64 MiB of the rows
-        were read; it stays, empty, if the stream breaks later.
+        A new table and its rows are one commit. With `chunk_rows` the table is created first; it stays, empty, if the
+        rows then turn out to be unreadable.
         """
         self._refuse_pinned()
         Insert([], chunk_rows, wait_s, message, remains)  # refused before the table is created
@@ -102,7 +102,7 @@ class LakeInserts:
                 if rows is None:
                     return self._published(name)
             else:
-                rows = from_elsewhere(data) or begun(to_reader(data))
+                rows = from_elsewhere(data) or to_reader(data)
                 with contextlib.suppress(AlreadyExistsError):  # created concurrently by another worker
                     cast("Lake", self).create_table(name, rows.schema, key=key, stable_row_ids=True)
         return self.insert(name, rows, chunk_rows=chunk_rows, wait_s=wait_s, message=message, remains=remains)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tests.calls.surface import ROWS, World
+from tests.calls.surface import CLICKHOUSE, ROWS, World
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string()), ("n", pa.float64())])
 GOOD_BATCH = pa.record_batch({"id": [7], "v": ["x"], "n": [1.0]}, schema=SCHEMA)
@@ -154,7 +154,7 @@ def good(world: World, call: str, name: str) -> Any:
         "query": "SELECT 1",
         "schema_or_data": ROWS,
         "sources": [ROWS],
-        "target": f"chdb://{world.folder}/ch/db/t",
+        "target": f"chdb://{world.folder}/{CLICKHOUSE}/db/t",
         "uri": str(world.folder / "alone.lance"),
         "value": "x",
         "values": {"v": "'x'"},

@@ -6,7 +6,7 @@ import inspect
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,8 @@ from typing import Any
 import pyarrow as pa
 
 import conroi
+from conroi.clickhouse.engine import parse
+from conroi.clickhouse.run import TABLE as JOURNAL
 from conroi.format import lance_pb2 as pb
 
 ROWS = [{"id": 1, "v": "a", "n": 1.5}, {"id": 2, "v": "b", "n": 2.5}]
@@ -29,6 +31,18 @@ KEPT_FOLDERS = {"data", "_transactions", "_deletions", "_indices"}
 CLAIM = "/_conroi/created"
 """Marks the folder of a table that is being created, so that collection removes it with its files if the creation fails
 (test_mistakes.py shows that)."""
+
+
+CLICKHOUSE = "ch"
+"""The folder of the ClickHouse in this process to which is exported."""
+
+
+def _exported(folder: Path) -> dict[str, tuple[object, ...]]:
+    """The rows of the tables there, without the journal of exports. An export creates its table before it reads the
+    stream, so that other workers can wait for its lock: it stays, empty."""
+    asked = f"SELECT name, total_rows FROM system.tables WHERE database = 'db' AND name != '{JOURNAL}'"
+    with closing(parse(f"chdb://{folder}/db/t").engine()) as engine:
+        return {f"{CLICKHOUSE}/{row[0]}": (row[1],) for row in engine.ask(asked) if row[1] not in (0, "0")}
 
 
 @dataclass
@@ -109,10 +123,14 @@ class World:
                 if callable(call) and not inspect.isclass(call):
                     yield f"{owner}.{name}", call
 
-    def state(self) -> dict[str, tuple[int, int, int]]:
-        """All that readers can see: every file but those that only a version makes visible."""
-        found: dict[str, tuple[int, int, int]] = {}
+    def state(self) -> dict[str, tuple[object, ...]]:
+        """All that readers can see: every file but those that only a version makes visible, and ClickHouse's tables."""
+        found: dict[str, tuple[object, ...]] = {}
+        if (self.folder / CLICKHOUSE).is_dir():
+            found |= _exported(self.folder / CLICKHOUSE)
         for folder, below, files in os.walk(self.folder):
+            if folder == os.fspath(self.folder):
+                below[:] = [name for name in below if name != CLICKHOUSE]
             below[:] = [name for name in below if name not in KEPT_FOLDERS]
             for name in files:
                 path = f"{folder}/{name}"

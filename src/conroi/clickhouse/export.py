@@ -16,7 +16,7 @@ from conroi.clickhouse import tables
 from conroi.clickhouse.engine import Engine, Target, parse
 from conroi.clickhouse.rows import alike
 from conroi.clickhouse.run import Export, Exporting
-from conroi.data.incoming import READ_FIRST, Data, begun, to_reader
+from conroi.data.incoming import Data, to_reader
 from conroi.data.remote_rows import from_elsewhere
 from conroi.environment import SYSTEM, Environment
 from conroi.errors import InvalidInputError, LockTimeout
@@ -48,10 +48,10 @@ def clickhouse(
 
     `source` is a Table at its version, anything with an Arrow stream, or a list of these, which becomes one run.
     `target` is `http://user:password@host:8123/database/table` or, inside this process, `chdb:///folder/database/table`.
-    The table is created if it does not exist, unless `create=False`, when up to 64 MiB of the rows were read; it stays,
-    empty, if the stream breaks later. Columns are matched by name. The locks are those of the source's lake, or of
-    `lake`. With `lake`, executors write the rows of a Spark DataFrame to a temporary table of it,
-    from which they are exported; without it at most two million of them are exported.
+    The table is created if it does not exist, unless `create=False`; if the export then fails, it stays, empty. Columns
+    are matched by name. The locks are those of the source's lake, or of `lake`. With `lake`, executors write the rows
+    of a Spark DataFrame to a temporary table of it, from which they are exported; without it at most two million of
+    them are exported.
     """
     check_wait(wait_s)
     check_remains(remains)
@@ -62,8 +62,6 @@ def clickhouse(
         readers = [_reader(stack, each, lake) for each in sources]
         alike(readers)
         order = tables.checked_order(readers[0].schema, [order_by] if isinstance(order_by, str) else order_by)
-        if create:  # before anything is created, a folder of chdb included
-            readers = [begun(each, READ_FIRST // len(readers)) for each in readers]
         engine = stack.enter_context(contextlib.closing(at.engine()))
         if create and tables.describe(engine, at) is None:
             tables.create(engine, at, readers[0].schema, order, new_lock_id(environment))

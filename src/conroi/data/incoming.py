@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from itertools import chain
 from numbers import Real
 from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
@@ -33,8 +32,6 @@ class StoredRows(Protocol):
 
 Data: TypeAlias = ArrowStream | Sequence[Mapping[str, Any]]
 """What the verbs take: an Arrow stream, a pandas, polars or Spark frame, or a list of dicts."""
-READ_FIRST = 64 << 20
-"""Bytes of rows that are read before a table is created for them, where the two are not one commit."""
 
 
 def is_one_shot(data: object) -> bool:
@@ -87,21 +84,6 @@ def to_reader(data: object, schema: pa.Schema | None = None) -> pa.RecordBatchRe
         return _without_views(_checked(_to_reader(data, schema)))
     except (ValueError, TypeError, ArithmeticError, RecursionError, pa.ArrowException) as error:
         raise _unreadable(error) from error
-
-
-def begun(reader: pa.RecordBatchReader, limit: int = READ_FIRST) -> pa.RecordBatchReader:
-    """The same stream, of which the first batches were read, up to this many bytes: rows that cannot be read fail here.
-
-    For callers that create something before they write rows to it.
-    """
-    read: list[pa.RecordBatch] = []
-    size = 0
-    for batch in reader:
-        read.append(batch)
-        size += batch.nbytes
-        if size >= limit:
-            break
-    return pa.RecordBatchReader.from_batches(reader.schema, chain(read, reader))
 
 
 def _to_reader(data: object, schema: pa.Schema | None) -> pa.RecordBatchReader:
