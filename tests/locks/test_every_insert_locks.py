@@ -94,10 +94,9 @@ SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
 
 
 @pytest.mark.parametrize("mode", ["none", "file"])
-@pytest.mark.parametrize("chunk_rows", [None, 2])
 @pytest.mark.parametrize("is_stream", [True, False])
 def test_of_two_workers_that_write_a_new_table_both_have_all_their_rows(
-    tmp_path: Path, mode: Mode, chunk_rows: int | None, is_stream: bool
+    tmp_path: Path, mode: Mode, is_stream: bool
 ) -> None:
     """The second creates the table while the first reads its stream, which can be read only once."""
     mine, other = conroi.connect(tmp_path / "lake"), conroi.connect(tmp_path / "lake")
@@ -119,7 +118,7 @@ def test_of_two_workers_that_write_a_new_table_both_have_all_their_rows(
             return 3
 
     data = pa.RecordBatchReader.from_batches(SCHEMA, rows()) if is_stream else Stream()
-    mine.write("new", data, chunk_rows=chunk_rows)  # pyright: ignore[reportArgumentType]
+    mine.write("new", data)  # pyright: ignore[reportArgumentType]
     found = other["new"].latest().to_arrow(with_row_id=True).sort_by("_rowid").to_pylist()
     assert [(row["id"], row["text"]) for row in found] == [
         (10, "x"), (11, "y"), (12, "z"), (1, "a"), (2, None), (3, "c")
