@@ -103,10 +103,10 @@ def test_of_two_workers_that_write_a_new_table_both_have_all_their_rows(
     mine.set_locks(mode)
 
     def rows() -> Iterator[pa.RecordBatch]:
-        yield pa.record_batch([[1, 2], ["a", None]], schema=SCHEMA)
+        yield pa.RecordBatch.from_pylist([{"id": 1, "text": "a"}, {"id": 2, "text": None}], schema=SCHEMA)
         if "new" not in other:
-            other.write("new", pa.table([[10, 11, 12], ["x", "y", "z"]], schema=SCHEMA))
-        yield pa.record_batch([[3], ["c"]], schema=SCHEMA)
+            other.write("new", pa.table({"id": [10, 11, 12], "text": ["x", "y", "z"]}, schema=SCHEMA))
+        yield pa.RecordBatch.from_pylist([{"id": 3, "text": "c"}], schema=SCHEMA)
 
     class Stream:
         """Can be read again, as a pandas frame can."""
