@@ -231,6 +231,40 @@ def test_doctor_notices_a_data_file_that_only_a_branch_of_a_branch_needs(tmp_pat
     assert ("unreadable-on-branch", "t@n") in {(each.kind, each.table) for each in found}
 
 
+@pytest.mark.parametrize("is_renamed", [False, True])
+def test_a_dictionary_column_is_merged_into_a_branch_that_did_not_write_the_table(is_renamed: bool) -> None:
+    """pylance looked for the manifest of the base in the branch's own folder, where it is not."""
+    lake, dev = on_branch(pa.table({"id": [1, 2], "v": [1, 2]}))
+    fix = branched(lake, "fix", "dev")
+    dev["t"].update({"v": "v + 10"})
+    n = branched(lake, "n", "dev")
+    column = pa.schema([pa.field("c", pa.dictionary(pa.int32(), pa.string()))])
+    fix["t"].add_columns(column)
+    fix["t"].merge([{"id": 3, "v": 3, "c": "x"}], on="id").when_not_matched_insert_all().execute()
+    if is_renamed:
+        fix.rename_table("t", "u")
+    merged = n.merge("fix")
+    assert merged.version is not None
+    name = "u" if is_renamed else "t"
+    wanted = [{"id": 1, "v": 11, "c": None}, {"id": 2, "v": 12, "c": None}, {"id": 3, "v": 3, "c": "x"}]
+    for opened in (n, again(lake, "n")):
+        assert sorted(opened[name].to_arrow().to_pylist(), key=lambda row: row["id"]) == wanted
+    assert lance.dataset(n[name].uri).count_rows() == 3
+
+
+def test_a_dictionary_column_that_is_added_in_a_transaction_on_a_branch_is_read_there() -> None:
+    """The same without a merge: the table was never written on the branch."""
+    lake, dev = on_branch(pa.table({"id": [1, 2], "v": [1, 2]}))
+    n = branched(lake, "n", "dev")
+    with n.begin() as tx:
+        tx["t"].add_columns(pa.schema([pa.field("c", pa.dictionary(pa.int32(), pa.string()))]))
+        tx["t"].append(pa.table({"id": [3], "v": [3], "c": pa.array(["x"]).dictionary_encode()}))
+        tx["t"].delete("id = 1")
+        assert tx["t"].to_arrow().to_pylist() == [{"id": 2, "v": 2, "c": None}, {"id": 3, "v": 3, "c": "x"}]
+    assert n["t"].to_arrow().to_pylist() == [{"id": 2, "v": 2, "c": None}, {"id": 3, "v": 3, "c": "x"}]
+    assert dev["t"].count_rows() == 2
+
+
 def test_dictionary_columns_are_read_where_the_version_has_no_file() -> None:
     """In a transaction, also on a branch that did not write the table.
 

@@ -101,7 +101,7 @@ def open_dataset(objects: Objects, snapshot: Snapshot, private: PrivateSession |
     with pylance_errors(objects.root):
         admit(objects, snapshot, rows_in_file)
         is_looked_up = snapshot.is_private and has_dictionaries(snapshot.manifest.fields)
-        if is_looked_up and snapshot.version == 0:
+        if is_looked_up and (snapshot.version == 0 or is_inherited(objects, snapshot.located.path)):
             manifest = _without_dictionaries(snapshot.manifest, objects.root)
             snapshot, is_looked_up = replace(snapshot, manifest=manifest), False
         # pylance opens the file of a manifest with dictionaries: that of the base, whose number the version has.
@@ -156,8 +156,8 @@ def _numbered(snapshot: Snapshot, version: int) -> Manifest:
 
 
 def _without_dictionaries(manifest: Manifest, table: str) -> Manifest:
-    """The columns as plain values, which is how data files hold them since format 2.1. A table that was made in this
-    transaction has no file in which pylance could look for dictionaries."""
+    """The columns as plain values, which is how data files hold them since format 2.1. A table that was created in this
+    transaction, or inherited by its branch, has no manifest file in which pylance could look for dictionaries."""
     if manifest.fragments and manifest.head.data_format.version in ("", "2.0"):  # pylance would give other values
         raise UnsupportedError(
             "Columns of dictionaries in data format 2.0 cannot be read before the table is committed.",
