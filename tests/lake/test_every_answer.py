@@ -223,7 +223,7 @@ LIFE = {
         "result",
         "rollback",
     ),
-    *("rows_added", "set_row"),
+    *("row_of", "rows_added", "set_row"),
 }
 LEASES = {"lease", "leases"}
 """About collection and not about the table: who holds which version, whatever the transaction reads."""
