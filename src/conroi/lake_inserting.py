@@ -119,8 +119,9 @@ class LakeInserts:
         try:
             with contextlib.ExitStack() as stack, cast("Lake", self).begin(message or f"insert into {name}") as tx:
                 written = tx.create_table(name, rows, key=key, stable_row_ids=True).scan.pinned
-                held = locks_of(self._catalog).hold_new(tx.row_of(name), wait_s)
-                stack.callback(held.release)
+                lock = tx.row_of(name).lock
+                assert lock is not None, "a new row has a lock id"
+                stack.callback(locks_of(self._catalog).hold(lock, name, wait_s).release)
         except AlreadyExistsError:
             return rows if written is None or not is_one_shot(rows) else Scan(written).stored_rows()
         return None

@@ -83,7 +83,7 @@ class Locks:
         self.taken = 0
         """Number of requested locks, of any kind."""
         self._targets: dict[int, str] = {}
-        """Locked export targets, which are not tables of the lake."""
+        """What was locked by its id: targets of exports, and tables before their creation."""
 
     @property
     def has_address(self) -> bool:
@@ -178,19 +178,12 @@ class Locks:
         return is_same and (mode == "none" or self.ids.of(now) == lock)
 
     def hold(self, lock: int, target: str, wait_s: float | None) -> Held:
-        """Acquire the lock, by its id, of something that is not in the lake: the target of an export."""
+        """Acquire a lock by its id: of the target of an export, or of a table that the lake does not have yet."""
         check_wait(wait_s)
         mode = self.mode(self._catalog.state())
         self._targets[lock] = target
         self.taken += mode != "none"
         return self._backend(mode).hold(lock, target, wait_s, Cancellation())
-
-    def hold_new(self, row: Row, wait_s: float | None) -> Held:
-        """Acquire the lock of a table that is about to be created, which no other worker knows yet."""
-        assert row.lock is not None, "a new row has a lock id"
-        mode = "none" if TEMPORARY.fullmatch(row.object_id) else self.mode(self._catalog.state())
-        self.taken += mode != "none"
-        return self._backend(mode).hold(row.lock, shown(row.object_id), wait_s, Cancellation())
 
     def mine(self, object_id: str) -> Holding | None:
         """The lock of this table, if this thread or task has it."""
