@@ -64,8 +64,13 @@ def write_checks(project: Path, source: str) -> None:
 
 
 def run_pytest(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run pytest in the project, with a folder for temporary files of its own.
+
+    In the shared one it would remove what earlier runs of the whole suite left there, which can take minutes.
+    """
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    environment["PYTEST_DEBUG_TEMPROOT"] = str(project)
     return subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
 
 
