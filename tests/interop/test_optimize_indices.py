@@ -11,6 +11,8 @@ import pyarrow as pa
 import pytest
 
 import conroi
+from conroi.storage.objects import open_objects
+from tests.support.instruments import CloudLike, table_on
 
 pytestmark = pytest.mark.contract("T26")
 
@@ -93,6 +95,17 @@ def test_a_compaction_does_not_empty_an_index(tmp_path: Path, kind: str, stable:
     """B2: answers stayed right, but every one of them was a scan."""
     table = indexed(tmp_path, kind, stable=stable).optimize_indices().compact()
     assert table.unindexed == {"i": 0}
+    for number in (5, 305, 605):
+        assert found(table.uri, kind, number) == ([number], True)
+
+
+@pytest.mark.parametrize("kind", ["BTREE", "BITMAP", "IVF_PQ"])
+def test_a_compaction_reserves_ids_on_an_object_store_too(tmp_path: Path, kind: str) -> None:
+    """The reservation is a commit of its own, so the version that the work began on is no longer the newest."""
+    table = indexed(tmp_path, kind, stable=False)
+    far = table_on(CloudLike(open_objects(table.uri))).compact()
+    assert far.unindexed == {"i": 0}
+    assert len(lance.dataset(table.uri).get_fragments()) < 3
     for number in (5, 305, 605):
         assert found(table.uri, kind, number) == ([number], True)
 

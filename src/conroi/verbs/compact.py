@@ -201,7 +201,7 @@ def _plan(
         "fragments_removed": sum(len(group.old_fragments) for group in groups),
         "fragments_added": sum(len(group.new_fragments) for group in groups),
     }
-    return Plan(staged, counts=counts)
+    return Plan(staged, counts=counts, has_reserved=reuse is not None)
 
 
 # ----------------------------------------------------- row ids and versions of rows that move

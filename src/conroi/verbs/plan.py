@@ -44,13 +44,15 @@ class Plan:
     restored: Snapshot | None = None
     counts: Mapping[str, int] = field(default_factory=dict[str, int])
     """Statistics for the user: rows added, deleted, updated."""
+    has_reserved: bool = False
+    """Whether the work committed a reservation of fragment ids, so that its base is not the newest version."""
 
     def change(self, base: Snapshot, *, uuid: str, properties: Mapping[str, str], must_not_move: bool) -> Change:
         return Change(
             staged=self.staged,
             base=base,
             uuid=uuid,
-            base_is_fresh=True,
+            base_is_fresh=not self.has_reserved,
             properties=properties,
             must_not_move=self.must_not_move or must_not_move,
             guard=self.guard,
