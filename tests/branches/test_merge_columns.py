@@ -141,6 +141,44 @@ def test_fields_inside_structs_and_lists_that_were_dropped_retyped_and_added() -
     ]
 
 
+def _lake_with_a_field_that_only_main_has(key: str | None) -> tuple[conroi.Lake, conroi.Lake]:
+    """`dev` dropped a field of a struct, main kept it when it merged: only main sees its values, in shared files."""
+    lake, dev = lake_with([{"id": 1, "s": {"p": 5, "q": "a"}, "l": [{"x": 1}]}, {"id": 2, "s": None, "l": None}], key)
+    dev["t"].drop_columns(["s.p"])
+    lake["t"].rename_columns({"l": "m"})
+    lake.merge("dev", prefer="target")
+    assert rows(lake)[0] == {"id": 1, "s": {"p": 5, "q": "a"}, "m": [{"x": 1}]}
+    return lake, dev
+
+
+@pytest.mark.parametrize("value", ["NULL", "named_struct('q', 'z')"])
+@pytest.mark.parametrize("into", ["main", "dev"])
+@pytest.mark.parametrize(("key", "kind"), [("id", "row"), (None, "rows")])
+@pytest.mark.contract("B8")
+def test_a_field_that_one_side_has_in_a_struct_that_the_other_changed_is_a_conflict(
+    key: str | None, kind: str, into: str, value: str
+) -> None:
+    """Seed 8000771: both versions have the same files, and only one of them sees the field that they hold."""
+    lake, dev = _lake_with_a_field_that_only_main_has(key)
+    dev["t"].update({"s": value}, where="id = 1")
+    target, source = (lake, "dev") if into == "main" else (dev, "main")
+    assert kinds(target, source) == [("t", kind)]
+    target.merge(source, prefer="target" if into == "main" else "source")
+    assert rows(target)[0] == {"id": 1, "s": {"p": 5, "q": "a"}, "m": [{"x": 1}]}
+
+
+@pytest.mark.parametrize("key", ["id", None])
+@pytest.mark.contract("B8")
+def test_a_field_that_one_side_has_in_a_struct_stays_where_the_other_changed_other_rows(key: str | None) -> None:
+    _, dev = _lake_with_a_field_that_only_main_has(key)
+    dev["t"].update({"s": "named_struct('q', 'z')"}, where="id = 2")  # its struct is null on main, too
+    dev.merge("main")
+    assert rows(dev) == [
+        {"id": 1, "s": {"p": 5, "q": "a"}, "m": [{"x": 1}]},
+        {"id": 2, "s": {"p": None, "q": "z"}, "m": None},
+    ]
+
+
 def _paths(lake: conroi.Lake) -> set[str]:
     from conroi.format.fields import fields_by_path
 

@@ -91,10 +91,18 @@ class Comparison:
         return bool(self._moved(then[number], now[self.pairs[number]])[1])
 
     def _rewritten(self, earlier: pb.DataFragment, later: pb.DataFragment) -> list[str]:
-        """The columns, as they are called after, whose values are in other files."""
+        """The columns, as they are called after, whose values are in other files, or are only now visible.
+
+        A field inside a struct that the version before had dropped is still in its files, and a later version on
+        another branch may have kept it.
+        """
         if list(earlier.overlays) != list(later.overlays):
             return self.carry.there
-        return [new.name for old, new in self.carry.pairs if _files(earlier, old.ids) != _files(later, new.ids)]
+        return [
+            new.name
+            for old, new in self.carry.pairs
+            if _files(earlier, old.ids) != _files(later, new.ids) or _files(later, new.ids - old.ids)
+        ]
 
     def _changed(self, earlier: pb.DataFragment, later: pb.DataFragment, columns: Sequence[str]) -> BitMap:
         """The offsets of rows that are there in both and differ in these columns."""

@@ -497,11 +497,18 @@ class TableMerge:
         b, s, t = set(self._b.rows), set(self._s.rows), set(self._t.rows)
         return bool((b - s) & (b - t)) and bool((s - b) or (t - b))
 
-    def _with_changes(self, side: Table) -> Table:
-        """Rows that have other values in their place count as replaced: a column got another type and its own again."""
-        if side.shape != self._b.shape:
-            return side
-        changed = {uid for uid, row in side.rows.items() if uid in self._b.rows and row != self._b.rows[uid]}
+    def _with_changes(self, side: Table, shape: tuple[Column, ...]) -> Table:
+        """Rows that have other values in their place count as replaced.
+
+        A column got another type and its own again, or this side has a field inside a struct that the base dropped.
+        """
+
+        def is_changed(before: Row, row: Row) -> bool:
+            if side.shape == self._b.shape:
+                return before != row
+            return not self._is_same_in(shape, before, row, side)
+
+        changed = {uid for uid, row in side.rows.items() if uid in self._b.rows and is_changed(self._b.rows[uid], row)}
         return replace(side, rows={fresh() if uid in changed else uid: row for uid, row in side.rows.items()})
 
     def _without_moves(self, side: Table, shape: tuple[Column, ...]) -> Table:
@@ -537,7 +544,7 @@ class TableMerge:
     def _unkeyed(self, columns: Table) -> Table | None:
         """None if it is a conflict of the whole table."""
         shape, result = columns.columns, dict[int, Row]()
-        self._s, self._t = (self._without_moves(self._with_changes(side), shape) for side in (self._s, self._t))
+        self._s, self._t = (self._without_moves(self._with_changes(side, shape), shape) for side in (self._s, self._t))
         if self._is_overlapping():
             return None
         b, s, t = self._b, self._s, self._t
