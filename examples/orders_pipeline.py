@@ -43,7 +43,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--days", type=int, default=8, help="days; each is loaded region by region")
     parser.add_argument("--regions", type=int, default=4, help="regions")
     parser.add_argument("--seed", type=int, default=7, help="all data follow from it")
-    parser.add_argument("--workers", type=int, default=3, help="processes, each with a Spark of its own")
+    parser.add_argument("--workers", type=int, default=3, help="processes, all clients of one Spark Connect server")
     parser.add_argument("--readers", type=int, default=1, help="processes that audit all the time")
     parser.add_argument(
         "--kills", type=int, default=2, help="workers that are killed: in the middle of a load, after a load, and so on"

@@ -63,7 +63,7 @@ def _start(scale: Scale, top: int, begin: float, end: float) -> str:
     x, width = scale.x(begin), max(1, scale.x(end) - scale.x(begin) - 1)
     return (
         f'<rect class="starting" x="{x:.1f}" y="{top + 24}" rx="2" height="{BAR - 12}" width="{width:.1f}">'
-        f"<title>Spark starts: {end - begin:.1f} s</title></rect>"
+        f"<title>starting: {end - begin:.1f} s</title></rect>"
     )
 
 

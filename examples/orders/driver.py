@@ -18,8 +18,17 @@ KILLED_AT = ("orders written", "published")
 """The kills, in turn: in the middle of a load; and when a load is published, but the driver does not know it yet."""
 
 
+SERVER = "spark"
+"""The Spark Connect server, of which all workers are clients."""
+
+
 class PipelineFailed(Exception):
     """A process failed in a way that is not part of the demonstration."""
+
+
+def is_worker(name: str) -> bool:
+    """Whether a process is one that does steps."""
+    return name.startswith("worker")
 
 
 class Driver:
@@ -35,10 +44,13 @@ class Driver:
         self._hear = hear
         self._heard: queue.Queue[Event] = queue.Queue()
         lake, landing, logs = str(folder / "lake"), str(folder / "landing"), folder / "logs"
-        self._commands = {f"worker-{n + 1}": ("worker", [lake, landing, plan.to_json()]) for n in range(workers)} | {
-            f"reader-{n + 1}": ("auditor", [lake]) for n in range(readers)
-        }
+        self._commands = (
+            {SERVER: ("spark_server", list[str]())}
+            | {f"worker-{n + 1}": ("worker", [lake, landing, plan.to_json()]) for n in range(workers)}
+            | {f"reader-{n + 1}": ("auditor", [lake]) for n in range(readers)}
+        )
         self._logs = logs
+        self._address = ""
         self._processes: dict[str, Process] = {}
         loads = plan.days * plan.regions
         self._kill_at = {loads * (n + 1) // (kills + 1): KILLED_AT[n % len(KILLED_AT)] for n in range(kills)}
@@ -63,7 +75,7 @@ class Driver:
         try:
             event = self._heard.get(timeout=SILENCE_S)
         except queue.Empty:
-            raise PipelineFailed(f"Nobody said anything for {SILENCE_S} s; at work: {self._doing}.") from None
+            raise PipelineFailed(f"No process reported anything for {SILENCE_S} s; running: {self._doing}.") from None
         self._hear(event)
         return event
 
@@ -108,7 +120,11 @@ class Driver:
         if event.what is What.ENDED:
             self._check_end(event)
             self._again(name)
-        elif event.what is What.READY and name.startswith("worker"):
+        elif event.what is What.READY and name == SERVER:
+            self._address = event.note
+            for worker in filter(is_worker, self._processes):
+                self._processes[worker].ask(self._address)
+        elif event.what is What.READY and is_worker(name):
             self._idle.append(name)
         elif event.what is What.NOTE and self._victims.get(name) == event.note:
             self._processes[name].kill()
@@ -124,17 +140,19 @@ class Driver:
             raise PipelineFailed(f"{name} could not do {event.step!r}.\n{event.note}")
 
     def _again(self, name: str) -> None:
-        """A worker died: its step is done by whoever is free first, and it is started again."""
+        """A worker died: its step goes to the next idle worker, and it is started again."""
         if name in self._doing:
             self._waiting.insert(0, self._doing.pop(name))
         if name in self._idle:
             self._idle.remove(name)
         self._processes[name].start()
+        if self._address:
+            self._processes[name].ask(self._address)
 
     def _check_end(self, event: Event) -> None:
-        """Death by a signal of somebody else is survived a few times; a process that failed is not started again."""
+        """A worker killed from outside is started again, a few times; any other failure ends the run."""
         is_signal = event.note.startswith("exit code -")
         self._deaths += is_signal
-        if event.note and (not is_signal or self._deaths > MOST_DEATHS):
+        if event.note and (event.who == SERVER or not is_signal or self._deaths > MOST_DEATHS):
             log = self._processes[event.who].end_of_log()
             raise PipelineFailed(f"{event.who} ended with {event.note}. The end of its log:\n{log}")

@@ -93,7 +93,7 @@ def _legend() -> str:
         entry(mark(Outcome.REFUSED, 9, 9), "refused, done later"),
         entry(mark(Outcome.KILLED, 9, 9), "killed with signal 9"),
         entry(mark(Outcome.FOUND, 9, 9), "found to be done already"),
-        entry('<rect class="starting" x="1" y="6" width="16" height="6" rx="2"/>', "Spark starts"),
+        entry('<rect class="starting" x="1" y="6" width="16" height="6" rx="2"/>', "starting"),
         entry('<circle class="audit good" cx="9" cy="9" r="5"/>', "audit, all held"),
         entry('<circle class="audit bad" cx="9" cy="9" r="5"/>', "not all"),
     ]

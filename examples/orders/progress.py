@@ -37,9 +37,7 @@ class Progress:
         self._recorder.hear(event)
         self._done += event.what is What.DONE
         if event.what in (What.STARTING, What.READY, What.BEGIN, What.KILLED, What.ENDED):
-            doing = event.step or {What.STARTING: "starting Spark", What.READY: "waiting"}.get(
-                event.what, event.what.value
-            )
+            doing = event.step or {What.STARTING: "starting", What.READY: "waiting"}.get(event.what, event.what.value)
             self._now[event.who] = doing, event.at
         elif event.what in (What.DONE, What.REFUSED):
             self._now[event.who] = "waiting", event.at

@@ -1,8 +1,9 @@
-"""A worker: a process with a Spark of its own that does one step after the other, as the driver hands them out.
+"""A worker: a process that does one step after the other, as the driver hands them out; its Spark is a shared server.
 
     python -m orders.worker NAME LAKE LANDING PLAN
 
-Each line it reads is a step's name, and perhaps a place to wait at, where the driver will kill it.
+The first line it reads is the address of the Spark Connect server. Each further line is a step's name, and perhaps a
+place to wait at, where the driver will kill it.
 """
 
 from __future__ import annotations
@@ -20,21 +21,14 @@ from .landing import Landing
 from .plan import Plan
 from .steps import Steps
 
-# A Java that starts fast: a worker here lives for a minute or two.
-SETTINGS = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.sql.shuffle.partitions": "1",
-}
-
 
 def main(name: str, lake_uri: str, landing: str, plan_json: str) -> None:
     """Do what is asked until the driver closes our input."""
     tell = speaker()
     plan = Plan.from_json(plan_json)
     steps = {step.name: step for step in plan.steps()}
-    spark = conroi.spark.session(name, cores=1, memory="512m", config=SETTINGS)
     lake, files = conroi.connect(lake_uri), Landing(Path(landing))
-    warm_up(Steps(lake, spark, files, lambda _note: None), plan)
+    spark = conroi.spark.session(name, master=sys.stdin.readline().strip())
     tell(Event(What.READY, name))
 
     for line in sys.stdin:
@@ -56,15 +50,6 @@ def main(name: str, lake_uri: str, landing: str, plan_json: str) -> None:
             say("published")
             tell(_done(name, step.name, result))
     spark.stop()
-
-
-def warm_up(steps: Steps, plan: Plan) -> None:
-    """The first jobs of a Spark are slow, so do some before others count on us. What is rolled back never was."""
-    day, region = plan.all_days[0], plan.region_names[0]
-    with steps.lake.begin("warm up") as tx:
-        steps.correct(tx, day)
-        tx["orders"].append(steps.spark.read.parquet(steps.landing.load(day, region, "orders")).limit(0))
-        tx.rollback()
 
 
 def _done(name: str, step: str, result: conroi.TransactionResult) -> Event:

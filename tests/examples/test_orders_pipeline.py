@@ -16,7 +16,7 @@ from orders.plan import Plan
 import conroi
 from tests.examples.conftest import Run, run_program
 
-pytestmark = pytest.mark.timeout(900)  # Spark is started three times
+pytestmark = pytest.mark.timeout(900)  # Spark is started
 PLAN = Plan(orders=240, days=2, regions=2, customers=40, seed=11)
 
 
