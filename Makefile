@@ -60,7 +60,8 @@ format: setup ## let ruff mend what it can
 	$(PY) -m ruff format .
 
 proto: setup ## generate lance_pb2 again from lance.proto
-	$(PY) -m grpc_tools.protoc -Isrc --python_out=src --pyi_out=src src/conroi/format/lance.proto
+	$(PY) -m uv run --quiet --no-project --isolated --python $(PY) --with 'grpcio-tools==1.62.3' --with 'setuptools<81' \
+		python -m grpc_tools.protoc -Isrc --python_out=src --pyi_out=src src/conroi/format/lance.proto
 
 docs: setup ## write the pages of docs/ that are made from the code
 	$(PY) -m tools.docs

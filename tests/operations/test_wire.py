@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import pytest
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
@@ -31,6 +33,12 @@ def fill(message: Message, *, only: set[str] | None = None, without: frozenset[s
         _fill_field(message, field)
 
 
+def is_repeated(field: FieldDescriptor) -> bool:
+    """Protobuf 6 has a property for it, and protobuf 7 no longer has the label."""
+    known = cast("Any", field)
+    return known.is_repeated if hasattr(field, "is_repeated") else known.label == FieldDescriptor.LABEL_REPEATED
+
+
 def _fill_field(message: Message, field: FieldDescriptor) -> None:
     target = getattr(message, field.name)
     if _is_map(field.message_type):
@@ -40,10 +48,10 @@ def _fill_field(message: Message, field: FieldDescriptor) -> None:
             fill(target[key])
         else:
             target[key] = _scalar(value)
-    elif field.is_repeated and field.message_type is not None:
+    elif is_repeated(field) and field.message_type is not None:
         fill(target.add())
         fill(target.add())
-    elif field.is_repeated:
+    elif is_repeated(field):
         target.extend([_scalar(field), _scalar(field, "another")])
     elif field.message_type is not None:
         target.SetInParent()
