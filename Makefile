@@ -38,8 +38,8 @@ lowest: setup ## run a part of the tests with the lowest versions that pyproject
 		--editable ".[postgres,dynamodb,cli]"
 	$(PY) -m uv pip list --python $(LOWEST)/bin/python
 	$(LOWEST)/bin/python -m pytest -q -n $(JOBS) -p no:cacheprovider $(or $(ARGS),$(LOWEST_TESTS))
-LOWEST_TESTS := tests/format tests/operations tests/conflicts tests/data tests/table tests/engines tests/stores/test_objects.py \
-	tests/stores/test_sql_databases.py tests/lake/test_lake_catalog.py tests/cli/test_loading.py
+LOWEST_TESTS := tests/format tests/operations tests/conflicts tests/data tests/table tests/reader tests/storage/test_objects.py \
+	tests/storage/test_sql_schema.py tests/lake/test_lake.py tests/cli/test_load.py
 
 soak: setup ## run the long tests
 	$(PY) -m pytest -m soak --timeout 3600 $(ARGS)

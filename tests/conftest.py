@@ -1,7 +1,8 @@
-"""Fixtures for every test: real servers, each started once per test process and only if a test asks for it."""
+"""Fixtures for every test: servers, each started once per test process if a test asks for it; and a fresh address."""
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 
 import pytest
@@ -51,3 +52,9 @@ def aws(monkeypatch: pytest.MonkeyPatch) -> None:
 def store(request: pytest.FixtureRequest) -> str:
     """The address of an external manifest store, of each kind in turn."""
     return new_address(request.param, request)
+
+
+@pytest.fixture
+def uri() -> str:
+    """A fresh place in memory. Folders whose tests need files define their own."""
+    return f"memory://{uuid.uuid4().hex}"

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 import conroi
-
-
-@pytest.fixture
-def uri() -> str:
-    """A place in memory that nobody used before."""
-    return f"memory://{uuid.uuid4().hex}"
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from conroi.maintenance.reachability import lines_of, rows_of
 from conroi.storage.local_folders import settable_times
 from conroi.storage.objects import Objects
 from conroi.testing import CountingObjects, Meter, WrappedObjects, connect_through
-from tests.maintenance.aging import files_below, make_older
+from tests.support.aging import files_below, make_older
 
 pytestmark = pytest.mark.contract("M7")
 

@@ -11,7 +11,7 @@ import conroi
 from conroi.snapshots.branch_names import Cell, Cells, Value
 from conroi.storage.objects import open_objects
 from tests.branches.conftest import numbers
-from tests.lake.conftest import paused_before_publication, while_paused
+from tests.support.paused_commits import paused_before_publication, while_paused
 from tests.support.together import Meet, together
 
 

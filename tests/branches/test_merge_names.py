@@ -343,7 +343,7 @@ def test_what_both_did_alike_is_remembered_as_merged() -> None:
 
 def test_two_merges_at_once_both_are_remembered(tmp_path: Any) -> None:
     """The note of what was merged is one row: the second merge must not write over that of the first."""
-    from tests.lake.conftest import paused_before_publication, while_paused
+    from tests.support.paused_commits import paused_before_publication, while_paused
 
     lake = conroi.connect(str(tmp_path / "lake"))
     for name in ("a", "b"):

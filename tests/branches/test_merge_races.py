@@ -12,7 +12,7 @@ from conroi.storage.objects import Objects
 from conroi.testing import FaultyObjects, Request, call_before, connect_through
 from conroi.versions.retention import other_ages
 from tests.branches.conftest import numbers, texts, upsert
-from tests.lake.conftest import paused_before_publication, while_paused
+from tests.support.paused_commits import paused_before_publication, while_paused
 from tests.support.together import Meet, together
 
 

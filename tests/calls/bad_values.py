@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tests.calls.surface import CLICKHOUSE, ROWS, World
+from tests.support.public_calls import CLICKHOUSE, ROWS, World
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string()), ("n", pa.float64())])
 GOOD_BATCH = pa.record_batch({"id": [7], "v": ["x"], "n": [1.0]}, schema=SCHEMA)

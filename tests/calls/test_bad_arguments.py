@@ -17,7 +17,7 @@ import pytest
 
 import conroi
 from tests.calls.bad_values import BAD, StreamBrokeError, good
-from tests.calls.surface import World, again, make
+from tests.support.public_calls import World, again, make
 
 CALLS = 600
 """So many of them in one run. `make soak` and `python -m tests.calls` do all."""

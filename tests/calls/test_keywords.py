@@ -12,7 +12,7 @@ import pytest
 
 import conroi
 from conroi import front
-from tests.calls.surface import World, make
+from tests.support.public_calls import World, make
 
 UNKNOWN = "no_such_keyword_"
 

@@ -14,7 +14,7 @@ from conroi.environment import Environment, SystemEnvironment, moment, seconds_s
 from conroi.storage.local_folders import settable_times
 from conroi.storage.objects import Objects, open_objects
 from conroi.testing import CountingObjects, connect_through
-from tests.maintenance.aging import make_older
+from tests.support.aging import make_older
 from tests.support.instruments import CloudLike, table_on
 
 pytestmark = pytest.mark.contract("T16")

@@ -17,11 +17,11 @@ from conroi import CommitStateUnknown, CorruptionError, StoreUnavailable
 from conroi.storage import cloud
 from conroi.storage.objects import ObjectExists, Objects, open_objects
 from conroi.testing import FaultyObjects, Script, call_after, call_before, connect_through
-from tests.external.crashing import FINAL
-from tests.external.tables import faulty_table
-from tests.external.tables import rows as rows_of
-from tests.publishing.lakes import lake_with, path_of, rows, rows_by_path, settle
+from tests.support.external_crashes import FINAL
+from tests.support.external_tables import faulty_table
+from tests.support.external_tables import rows as rows_of
 from tests.support.instruments import CloudLike, table_on
+from tests.support.lakes import lake_with, path_of, rows, rows_by_path, settle
 
 PUT = ("put_if_absent", "_versions/*.manifest")
 

@@ -47,7 +47,7 @@ AFTER_USE = {
 @pytest.mark.parametrize("what", AFTER_USE)
 def test_a_child_of_a_process_that_used_pylance_is_told_so(what: str, tmp_path: Path) -> None:
     """(F9.) pylance is not fork-safe: without this, one child in four crashed or hung. The parent goes on."""
-    child, parent = output_of(["-m", "tests.commit.forking", what, str(tmp_path / "lake")])
+    child, parent = output_of(["-m", "tests.commit.forked_process", what, str(tmp_path / "lake")])
     assert child.startswith("UnsupportedError: This process was forked from one that had read or written"), child
     assert "spawn" in child
     assert parent == AFTER_USE[what], "rows of the parent"
@@ -63,12 +63,12 @@ def test_a_child_of_a_process_that_used_pylance_is_told_so(what: str, tmp_path: 
 )
 def test_a_forked_child_goes_on(what: str, answers: list[str], tmp_path: Path) -> None:
     """(F9, J7.) What needs nothing of the parent's pylance works: metadata, and a parent that had used none."""
-    assert output_of(["-m", "tests.commit.forking", what, str(tmp_path / "lake")]) == answers
+    assert output_of(["-m", "tests.commit.forked_process", what, str(tmp_path / "lake")]) == answers
 
 
 def test_a_forked_child_is_told_that_object_stores_do_not_survive_a_fork(seaweedfs: S3Server) -> None:
     uri = f"s3://{seaweedfs.bucket}/forked"
-    child, parent = output_of(["-m", "tests.commit.forking", "an_object_store", uri], seaweedfs.options)
+    child, parent = output_of(["-m", "tests.commit.forked_process", "an_object_store", uri], seaweedfs.options)
     assert child.startswith("UnsupportedError: This process was forked"), child
     assert "spawn" in child
     assert parent == "3", "the parent goes on"
@@ -76,7 +76,7 @@ def test_a_forked_child_is_told_that_object_stores_do_not_survive_a_fork(seaweed
 
 def test_an_object_store_that_only_the_child_uses_works(seaweedfs: S3Server) -> None:
     uri = f"s3://{seaweedfs.bucket}/in-the-child"
-    program = ["-m", "tests.commit.forking", "an_object_store_first_used_in_the_child", uri]
+    program = ["-m", "tests.commit.forked_process", "an_object_store_first_used_in_the_child", uri]
     assert output_of(program, seaweedfs.options)[0] == "2"
 
 
@@ -129,12 +129,12 @@ def check_interrupted(told: dict[str, Any]) -> None:
 def test_after_ctrl_c_the_same_lake_works(place: str, tmp_path: Path) -> None:
     uri = "memory://interrupted" if place == "memory" else str(tmp_path / "lake")
     store = [f"sqlite:///{tmp_path}/lake.db"] if place == "sqlite" else []
-    check_interrupted(output_of(["-m", "tests.commit.interrupted", uri, "1", "24", *store]))
+    check_interrupted(output_of(["-m", "tests.commit.interrupted_process", uri, "1", "24", *store]))
 
 
 def test_after_ctrl_c_the_same_lake_on_s3_works(seaweedfs: S3Server) -> None:
     uri = f"s3://{seaweedfs.bucket}/interrupted"
-    check_interrupted(output_of(["-m", "tests.commit.interrupted", uri, "1", "16"], seaweedfs.options))
+    check_interrupted(output_of(["-m", "tests.commit.interrupted_process", uri, "1", "16"], seaweedfs.options))
 
 
 @pytest.mark.soak
@@ -149,5 +149,5 @@ def test_after_many_interrupts_the_same_lake_works(
     if place == "s3":
         server: S3Server = request.getfixturevalue("seaweedfs")
         uri, options = f"s3://{server.bucket}/interrupted-{seed}", server.options
-    program = ["-m", "tests.commit.interrupted", uri, str(seed), "300", *store]
+    program = ["-m", "tests.commit.interrupted_process", uri, str(seed), "300", *store]
     check_interrupted(output_of(program, options, timeout_s=900))

@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-import uuid
-
 import pytest
 
 import conroi
-
-
-@pytest.fixture
-def uri() -> str:
-    """A place in memory that nobody used before."""
-    return f"memory://{uuid.uuid4().hex}"
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from conroi.format.manifest_file import (
 from conroi.format.transaction import decode_transaction
 from tests.format.effort import few
 from tests.format.pylance_tables import manifest_files, manifest_paths
-from tests.format.wire import plant, planted
+from tests.support.wire import plant, planted
 
 
 def small_manifest(**changes: object) -> Manifest:

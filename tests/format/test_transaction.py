@@ -12,7 +12,7 @@ from conroi.errors import CorruptionError
 from conroi.format import lance_pb2 as pb
 from conroi.format.transaction import Transaction, decode_transaction, encode_transaction
 from tests.format.effort import few
-from tests.format.wire import plant, planted, unknown_field
+from tests.support.wire import plant, planted, unknown_field
 
 OPERATIONS = [field.name for field in pb.Transaction.DESCRIPTOR.oneofs_by_name["operation"].fields]
 

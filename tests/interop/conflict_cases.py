@@ -27,7 +27,7 @@ from conroi import operations as ops
 from conroi.format import lance_pb2 as pb
 from conroi.format.manifest_file import encode_manifest_file
 from conroi.format.transaction import encode_transaction
-from tests.operations.parity import Version, read_version
+from tests.support.parity import Version, read_version
 
 KEY = {"lance-schema:unenforced-primary-key": "true"}
 SCHEMA = pa.schema(

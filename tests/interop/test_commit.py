@@ -16,7 +16,7 @@ from conroi.format import lance_pb2 as pb
 from tests.interop.readers import assert_seen
 from tests.interop.tables import Kind, Stable, newest_manifest, two_kinds
 from tests.interop.verbs import VERBS, Verb
-from tests.operations.parity import read_version
+from tests.support.parity import read_version
 
 pytestmark = pytest.mark.contract("T5")
 

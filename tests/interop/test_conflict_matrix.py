@@ -25,7 +25,7 @@ from conroi.format.deletions import decode_deletions
 from conroi.format.manifest import Manifest
 from conroi.operations import Step
 from tests.interop.conflict_cases import CASE_NAMES, Case, Prepared, committed, manifest_path, plant, planted
-from tests.operations.parity import Version, assert_same
+from tests.support.parity import Version, assert_same
 from tools.conflicts_page import DELIBERATE_DIFFERENCES
 
 pytestmark = pytest.mark.contract("T6")

@@ -27,7 +27,7 @@ from conroi.format.manifest import Manifest
 from conroi.operations import Step
 from tests.interop.conflict_cases import Prepared, committed
 from tests.interop.test_conflict_matrix import commit, read_vector
-from tests.operations.parity import Version, versions_of
+from tests.support.parity import Version, versions_of
 
 Rows = dict[int, tuple[int, ...]]
 Change = Callable[[str, Rows], None]

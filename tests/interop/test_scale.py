@@ -14,7 +14,7 @@ import pytest
 
 import conroi
 from tests.interop.tables import newest_manifest
-from tests.operations.parity import read_version
+from tests.support.parity import read_version
 
 pytestmark = pytest.mark.contract("T5")
 

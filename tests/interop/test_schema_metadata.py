@@ -14,7 +14,7 @@ import conroi
 from conroi.format import decode_transaction
 from conroi.testing import call_before
 from tests.interop.test_commit import transactions_after, without_versions_after
-from tests.publishing.lakes import faulty
+from tests.support.lakes import faulty
 
 pytestmark = pytest.mark.contract("T25")
 

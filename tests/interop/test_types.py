@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import conroi
-from tests.interop.arrow_types import NOT_STORED, TYPES, Typed
+from tests.support.arrow_types import NOT_STORED, TYPES, Typed
 
 pytestmark = pytest.mark.contract("T5")
 

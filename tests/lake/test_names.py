@@ -9,7 +9,7 @@ import pytest
 
 import conroi
 from conroi.testing import FaultyObjects, call_before, connect_through
-from tests.lake.conftest import paused_before_publication, while_paused
+from tests.support.paused_commits import paused_before_publication, while_paused
 
 
 def ids(lake: conroi.Lake, name: str) -> list[int]:

@@ -9,8 +9,8 @@ import lance
 import pytest
 
 import conroi
-from tests.maintenance.aging import files_below, make_older
 from tests.maintenance.conftest import numbers
+from tests.support.aging import files_below, make_older
 
 pytestmark = pytest.mark.contract("M2")
 

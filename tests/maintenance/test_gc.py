@@ -13,8 +13,8 @@ import pytest
 
 import conroi
 from conroi.testing import SeededEnvironment
-from tests.maintenance.aging import files_below, make_older, size_of
 from tests.maintenance.conftest import numbers
+from tests.support.aging import files_below, make_older, size_of
 
 pytestmark = pytest.mark.contract("M2")
 OLD = 24 * 30

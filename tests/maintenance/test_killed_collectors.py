@@ -9,9 +9,9 @@ import lance
 import pytest
 
 import conroi
-from tests.maintenance.aging import files_below, make_older
 from tests.maintenance.conftest import numbers
-from tests.maintenance.killed import collect, count_requests, kill_at
+from tests.maintenance.killed_collector import collect, count_requests, kill_at
+from tests.support.aging import files_below, make_older
 
 pytestmark = pytest.mark.contract("M2")
 

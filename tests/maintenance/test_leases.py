@@ -12,8 +12,8 @@ from conroi.storage.local_folders import settable_times
 from conroi.storage.objects import Objects
 from conroi.testing import FaultyObjects, Request, Script, SeededEnvironment, call_after, call_before, connect_through
 from conroi.versions.retention import other_ages
-from tests.maintenance.aging import make_older
 from tests.maintenance.conftest import numbers
+from tests.support.aging import make_older
 
 pytestmark = pytest.mark.contract("M9")
 STORES = ("folder", "sqlite")

@@ -18,8 +18,8 @@ from conroi.storage.local_folders import settable_times
 from conroi.storage.objects import open_objects
 from conroi.testing import FaultyObjects, Request, Script, call_before, connect_through
 from conroi.versions.retention import other_ages
-from tests.maintenance.aging import files_below, make_older
 from tests.maintenance.conftest import numbers
+from tests.support.aging import files_below, make_older
 
 pytestmark = pytest.mark.contract("M6")
 OLD = 24 * 30

@@ -12,7 +12,7 @@ from conroi.catalog.rows import TABLE, Row
 from conroi.catalog.state import CommitMetadata
 from conroi.storage.objects import Objects
 from conroi.testing import Measurement, Meter, connect_through
-from tests.maintenance.aging import make_older
+from tests.support.aging import make_older
 from tests.support.instruments import CloudLike
 
 pytestmark = pytest.mark.contract("M5")

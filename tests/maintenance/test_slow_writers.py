@@ -20,8 +20,8 @@ from conroi.storage.objects import open_objects
 from conroi.table import Table
 from conroi.testing import FaultyObjects, Gate, SeededEnvironment, call_before, connect_through
 from conroi.versions.folder import FolderVersions
-from tests.maintenance.aging import files_below, make_older
 from tests.maintenance.conftest import numbers
+from tests.support.aging import files_below, make_older
 
 pytestmark = pytest.mark.contract("M2", "M3")
 

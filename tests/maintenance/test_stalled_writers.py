@@ -12,8 +12,8 @@ import pytest
 import conroi
 from conroi.maintenance.reports import Expired
 from conroi.versions.retention import other_ages
-from tests.maintenance.stalling import FILE_S, VERSION_S
-from tests.maintenance.stopped import stopped
+from tests.maintenance.stalled_writer import FILE_S, VERSION_S
+from tests.maintenance.stopped_process import stopped
 
 pytestmark = pytest.mark.contract("M3")
 

@@ -12,9 +12,9 @@ import conroi
 from conroi.storage.objects import open_objects
 from conroi.testing import CountingObjects
 from conroi.versions.addresses import open_records
-from tests.lake_stores.conftest import Connect, connect  # noqa: F401  (a fixture)
-from tests.maintenance.aging import files_below, make_older
+from tests.catalog.conftest import Connect, connect  # noqa: F401  (a fixture)
 from tests.maintenance.conftest import numbers
+from tests.support.aging import files_below, make_older
 from tests.support.servers import S3Server
 
 pytestmark = pytest.mark.contract("M2")

@@ -14,7 +14,6 @@ from conroi.format import lance_pb2 as pb
 from conroi.format.manifest import Manifest
 from conroi.format.row_ids import decode_row_ids, decode_versions, encode_row_ids, fresh_row_ids
 from conroi.operations import Append, Step
-from tests.operations.parity import assert_replayed
 from tests.operations.tables import (
     built,
     data_file,
@@ -25,6 +24,7 @@ from tests.operations.tables import (
     pylance_table,
     rows,
 )
+from tests.support.parity import assert_replayed
 
 
 def test_new_fragments_get_the_next_ids() -> None:

@@ -28,8 +28,8 @@ from conroi.operations import (
     UpdateMemWalState,
     update_map,
 )
-from tests.format.wire import plant, planted
 from tests.operations.tables import built, data_file, field, fragment, index, manifest
+from tests.support.wire import plant, planted
 
 LOG = index("__lance_mem_wal", [], None, number=50, kind="MemWal")
 SHARD = pb.CompactedSsTable(shard_id=pb.UUID(uuid=b"s" * 16), generation=1)

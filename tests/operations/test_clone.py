@@ -8,8 +8,8 @@ import pytest
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
 from conroi.operations import Clone, Step
-from tests.operations.parity import assert_replayed, versions_of
 from tests.operations.tables import built, data_file, fragment, index, manifest, pylance_append, pylance_table
+from tests.support.parity import assert_replayed, versions_of
 
 
 def elsewhere(base_id: int) -> pb.DataFile:

@@ -10,8 +10,8 @@ import pytest
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
 from conroi.operations import CreateIndex
-from tests.operations.parity import assert_replayed
 from tests.operations.tables import built, fragment, index, manifest, pylance_append, pylance_table, rows
+from tests.support.parity import assert_replayed
 
 
 def names(indices: tuple[pb.IndexMetadata, ...]) -> list[tuple[str, int]]:

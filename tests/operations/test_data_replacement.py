@@ -13,8 +13,8 @@ from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
 from conroi.format.row_ids import constant_versions, decode_versions, fresh_row_ids
 from conroi.operations import DataReplacement
-from tests.operations.parity import assert_replayed, versions_of
 from tests.operations.tables import built, covered, data_file, field, fragment, index, manifest, pylance_table
+from tests.support.parity import assert_replayed, versions_of
 
 
 def replacing(fragment_id: int, file: pb.DataFile) -> pb.Transaction.DataReplacement.Group:

@@ -11,7 +11,6 @@ from lance.dataset import LanceOperation
 
 from conroi.errors import InvalidInputError
 from conroi.operations import Delete
-from tests.operations.parity import assert_replayed, versions_of
 from tests.operations.tables import (
     built,
     covered,
@@ -23,6 +22,7 @@ from tests.operations.tables import (
     pylance_table,
     rows,
 )
+from tests.support.parity import assert_replayed, versions_of
 
 
 def test_post_images_replace_and_deleted_fragments_go() -> None:

@@ -15,9 +15,9 @@ from conroi.errors import CorruptionError, InvalidInputError
 from conroi.format import lance_pb2 as pb
 from conroi.format.manifest import Manifest
 from conroi.operations import CreateIndex, ReserveFragments, Step, Update, UpdateMemWalState
-from tests.format.wire import plant, planted
-from tests.operations.parity import assert_replayed
 from tests.operations.tables import built, fragment, index, manifest
+from tests.support.parity import assert_replayed
+from tests.support.wire import plant, planted
 
 ONE, TWO = uuid.UUID(int=1), uuid.UUID(int=2)
 

@@ -11,7 +11,6 @@ from lance.dataset import LanceOperation
 from conroi.errors import InvalidInputError
 from conroi.format.row_ids import constant_versions, decode_row_ids, decode_versions, fresh_row_ids
 from conroi.operations import Merge
-from tests.operations.parity import assert_replayed, versions_of
 from tests.operations.tables import (
     built,
     covered,
@@ -24,6 +23,7 @@ from tests.operations.tables import (
     pylance_table,
     rows,
 )
+from tests.support.parity import assert_replayed, versions_of
 
 SCHEMA = (field(0, "id", nullable=False), field(1, "v"), field(2, "w"))
 

@@ -8,8 +8,8 @@ import pytest
 
 from conroi.errors import InvalidInputError
 from conroi.operations import Project
-from tests.operations.parity import assert_replayed
 from tests.operations.tables import built, data_file, field, fragment, index, manifest
+from tests.support.parity import assert_replayed
 
 
 def test_a_dropped_column_takes_its_index_and_its_own_files_along() -> None:

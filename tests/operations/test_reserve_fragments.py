@@ -6,8 +6,8 @@ import pytest
 
 from conroi.errors import InvalidInputError
 from conroi.operations import Append, ReserveFragments
-from tests.operations.parity import assert_replayed
 from tests.operations.tables import built, fragment, ids, manifest, pylance_table
+from tests.support.parity import assert_replayed
 
 
 def test_the_reserved_ids_are_not_given_to_others() -> None:

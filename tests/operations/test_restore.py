@@ -7,8 +7,8 @@ import pytest
 
 from conroi.errors import InvalidInputError, UnsupportedError
 from conroi.operations import Restore, Step
-from tests.operations.parity import assert_replayed, versions_of
 from tests.operations.tables import built, field, fragment, ids, index, manifest, pylance_append, pylance_table, rows
+from tests.support.parity import assert_replayed, versions_of
 
 
 @pytest.mark.contract("T10")

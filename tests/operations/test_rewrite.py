@@ -13,7 +13,6 @@ from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
 from conroi.format.row_ids import fresh_row_ids
 from conroi.operations import Rewrite
-from tests.operations.parity import assert_replayed, versions_of
 from tests.operations.tables import (
     built,
     covered,
@@ -25,6 +24,7 @@ from tests.operations.tables import (
     pylance_table,
     rows,
 )
+from tests.support.parity import assert_replayed, versions_of
 
 
 def group(old: list[int], *new: pb.DataFragment) -> pb.Transaction.Rewrite.Group:

@@ -22,7 +22,6 @@ from conroi.format.row_ids import (
 )
 from conroi.operations import Update
 from conroi.operations.update import REWRITE_COLUMNS
-from tests.operations.parity import assert_replayed, versions_of
 from tests.operations.tables import (
     built,
     covered,
@@ -35,6 +34,7 @@ from tests.operations.tables import (
     pylance_table,
     rows,
 )
+from tests.support.parity import assert_replayed, versions_of
 
 
 def numbers(*values: int) -> np.ndarray:

@@ -9,8 +9,8 @@ from lance import DatasetBasePath
 from conroi.errors import AlreadyExistsError
 from conroi.format import lance_pb2 as pb
 from conroi.operations import UpdateBases
-from tests.operations.parity import assert_replayed
 from tests.operations.tables import built, manifest, rows
+from tests.support.parity import assert_replayed
 
 
 def base_path(name: str | None, path: str, id: int = 0) -> pb.BasePath:

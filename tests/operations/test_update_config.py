@@ -10,8 +10,8 @@ import pytest
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
 from conroi.operations import UpdateConfig, update_map
-from tests.operations.parity import assert_replayed
 from tests.operations.tables import built, field, manifest
+from tests.support.parity import assert_replayed
 
 KEY = "lance-schema:unenforced-primary-key"
 POSITION = "lance-schema:unenforced-primary-key:position"

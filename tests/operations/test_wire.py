@@ -13,8 +13,8 @@ from conroi.errors import InvalidInputError, UnsupportedError
 from conroi.format import lance_pb2 as pb
 from conroi.format.transaction import Transaction
 from conroi.operations import Append, DataOverlay, Step, Unknown, UpdateConfig
-from tests.format.wire import plant, planted
 from tests.operations.tables import fragment, manifest
+from tests.support.wire import plant, planted
 
 KINDS = sorted(pb.Transaction.DESCRIPTOR.oneofs_by_name["operation"].fields, key=lambda kind: kind.number)
 

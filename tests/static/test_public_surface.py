@@ -17,7 +17,7 @@ from typing import Any
 import conroi
 from conroi.commit.execution import WriteOptions
 from conroi.conflicts.catalog import CATALOG
-from tests.calls.surface import make
+from tests.support.public_calls import make
 
 RECORD = Path(__file__).with_name("public_surface.txt")
 MODULES = (

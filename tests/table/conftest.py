@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
-
 import pyarrow as pa
 import pytest
 
@@ -21,12 +19,6 @@ ROWS = [
     {"id": 2, "name": "b", "amount": 2.0},
     {"id": 3, "name": None, "amount": 3.0},
 ]
-
-
-@pytest.fixture
-def uri() -> str:
-    """A place in memory that nobody used before."""
-    return f"memory://{uuid.uuid4().hex}"
 
 
 @pytest.fixture

@@ -1,0 +1,134 @@
+"""What a reader works out from the records of each publication is what is in `__manifest`."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import lance
+import pytest
+
+from conroi.catalog.manifest_rows import SCHEMA
+from conroi.catalog.manifest_store import ManifestStore
+from conroi.catalog.opening import manifest_files, open_catalog
+from conroi.catalog.rows import TABLE, Row
+from conroi.catalog.state import Changes, CommitMetadata, LakeState
+from conroi.catalog.store import CatalogStore
+from conroi.environment import SYSTEM
+from conroi.format.naming import ManifestNaming
+from conroi.storage.objects import open_objects
+from conroi.testing import SeededEnvironment, connect_through
+from tests.support.lakes import lake_with
+
+pytestmark = pytest.mark.contract("P8", "M5")
+
+NAMES = [f"t{number:03}" for number in range(300)]
+
+
+def new_heads(uri: str) -> ManifestStore:
+    return ManifestStore(manifest_files(open_objects(uri), None, durable=False, environment=SYSTEM))
+
+
+def publish(heads: CatalogStore, state: LakeState, changes: Changes) -> LakeState:
+    attempt = heads.build(state, changes, CommitMetadata(), str(SYSTEM.new_uuid()))
+    for task in attempt.tasks:
+        task()
+    published = attempt.put()
+    assert published is not None
+    return published
+
+
+def facts(state: LakeState) -> dict[str, object]:
+    """All that the next publication is built on."""
+    return {
+        "version": state.version,
+        "rows": dict(state.rows),
+        "places": dict(state.places),
+        "small": state.small,
+        "dead": {fragment: gone for fragment, gone in state.dead.items() if gone},
+        "physical": dict(state.physical),
+    }
+
+
+def drawn(chance: random.Random, rows: dict[str, str], step: int) -> dict[str, str | None]:
+    """Changes: a few new tables or very many, new versions of some, some dropped, all of them at times."""
+    kind = chance.choice(["grow", "many", "move", "move", "move", "drop", "mixed", "empty"])
+    if kind == "empty" and chance.random() < 0.8:
+        kind = "move"
+    free, taken = [name for name in NAMES if name not in rows], list(rows)
+    new = {"grow": chance.randint(1, 5), "many": chance.randint(40, 120), "mixed": 2}.get(kind, 0)
+    moved = {"move": chance.randint(1, 4), "mixed": chance.choice([3, 80])}.get(kind, 0)
+    dropped = {"drop": chance.choice([1, 2, 70]), "mixed": 2, "empty": len(taken)}.get(kind, 0)
+    changes: dict[str, str | None] = {}
+    for name in chance.sample(free, min(new, len(free))) + chance.sample(taken, min(moved, len(taken))):
+        changes[name] = str(step)
+    for name in chance.sample(taken, min(dropped, len(taken))):
+        changes[name] = None
+    return changes or {NAMES[0]: str(step)}
+
+
+def overwrite_by_pylance(uri: str) -> None:
+    """As its directory namespace does when it creates or deregisters a table."""
+    rows = lance.dataset(f"{uri}/__manifest").to_table()
+    lance.write_dataset(rows, f"{uri}/__manifest", schema=SCHEMA, mode="overwrite")
+
+
+def play(uri: str, seed: int, steps: int) -> int:
+    """A random history with two publishers and a reader that follows; how often everything was written anew."""
+    chance = random.Random(seed)
+    open_catalog(uri, store=None, storage_options=None, durable=False, environment=SYSTEM)
+    publishers = [new_heads(uri), new_heads(uri)]
+    states = [heads.newest(None).state for heads in publishers]
+    follower = new_heads(uri)
+    followed = follower.newest(None).state
+    expected: dict[str, str] = {}
+    rewritten = 0
+    for step in range(steps):
+        number = chance.randrange(2)
+        if chance.random() < 0.05:  # one that has seen nothing yet
+            publishers[number] = new_heads(uri)
+            states[number] = publishers[number].newest(None).state
+        states[number] = publishers[number].newest(states[number]).state
+        changes = drawn(chance, expected, step)
+        rows = {
+            name: None if value is None else Row(name, TABLE, f"{name}.lance", f'{{"v":"{value}"}}')
+            for name, value in changes.items()
+        }
+        fragments = set(states[number].physical)
+        states[number] = publish(publishers[number], states[number], rows)
+        rewritten += len(fragments) > 1 and not fragments & set(states[number].physical)
+        expected = {k: v for k, v in {**expected, **changes}.items() if v is not None}
+        if chance.random() < 0.03:
+            overwrite_by_pylance(uri)
+        if chance.random() < 0.7:
+            followed = follower.newest(followed).state
+            full = new_heads(uri).newest(None).state
+            assert facts(followed) == facts(full), f"seed {seed}, step {step}"
+            assert {key: row.notes["v"] for key, row in full.rows.items()} == expected, f"seed {seed}, step {step}"
+    return rewritten
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_followed_states_are_the_states_read_in_full(seed: int, tmp_path: Path) -> None:
+    play(str(tmp_path / "lake"), seed, 120)
+
+
+@pytest.mark.soak
+def test_followed_states_are_the_states_read_in_full_for_long(tmp_path: Path) -> None:
+    rewritten = sum(play(str(tmp_path / f"lake-{seed}"), seed, 2000) for seed in range(100, 104))
+    assert rewritten, "the histories are long enough for everything to be written anew"
+
+
+@pytest.mark.parametrize("idle_s", [0.0, 61.0])
+def test_versions_that_were_collected_meanwhile_hide_no_newer_one(idle_s: float, tmp_path: Path) -> None:
+    """A reader looks for the version after the one it knows; nobody collects what is younger than a minute."""
+    environment = SeededEnvironment(1)
+    lake = lake_with(tmp_path / "lake", "t")
+    reader = connect_through(lake.uri, lambda objects: objects, environment=environment)
+    known = reader.version
+    for number in range(4):
+        lake["t"].append([{"n": number}])
+    for version in (known + 1, known + 2):
+        (tmp_path / "lake/__manifest" / ManifestNaming.V2.path(version)).unlink()
+    environment.sleep(idle_s)
+    assert reader.version == (lake.version if idle_s else known), "the control is who did not wait"

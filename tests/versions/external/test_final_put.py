@@ -1,0 +1,82 @@
+"""The final name under a store, on storage that refuses conditions: the store has decided, so looking is enough."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+import conroi
+from conroi.environment import SYSTEM
+from conroi.errors import StoreError, StoreUnavailable
+from conroi.snapshots.table_storage import TableStorage
+from conroi.storage.objects import ObjectExists, open_objects
+from conroi.testing.instruments import Request, WrappedObjects
+from conroi.versions.addresses import open_records
+from conroi.versions.external import ExternalVersions, FinalPut
+from tests.support.external_tables import rows, rows_by_pylance, staged_files
+
+pytestmark = pytest.mark.contract("X1", "X3")
+T = TypeVar("T")
+
+
+class NoConditions(WrappedObjects):
+    """Storage that says of a condition that it cannot do that."""
+
+    error: type[StoreError] = StoreError
+    refused = 0
+
+    def around(self, request: Request, call: Callable[[], T]) -> T:
+        if request.verb == "put_if_absent":
+            self.refused += 1
+            raise self.error("this storage cannot do that", hint="commit under a lock")
+        return call()
+
+
+def opened(uri: str, store: str) -> tuple[conroi.Table, NoConditions]:
+    objects = NoConditions(open_objects(uri))
+    files = TableStorage(objects, ExternalVersions(objects, open_records(store), None, SYSTEM), SYSTEM)
+    return conroi.Table(files, files.head()), objects
+
+
+def test_versions_get_their_final_names_without_conditions(tmp_path: Path) -> None:
+    uri, store = str(tmp_path / "t.lance"), f"sqlite:///{tmp_path}/versions.db"
+    conroi.create_table(uri, [{"row": 1}], store=store)
+    table, objects = opened(uri, store)
+    for number in (2, 3):
+        table = table.append([{"row": number}])
+        assert rows_by_pylance(uri) == (number, list(range(1, number + 1)))
+    assert objects.refused >= 2
+    assert staged_files(uri) == []
+    assert rows(conroi.open_table(uri, store=store)) == [1, 2, 3]
+
+
+def test_writers_that_race_without_conditions_lose_nothing(tmp_path: Path) -> None:
+    uri, store = str(tmp_path / "t.lance"), f"sqlite:///{tmp_path}/versions.db"
+    conroi.create_table(uri, [{"row": 0}], store=store)
+
+    def work(writer: int) -> None:
+        table, _ = opened(uri, store)
+        for number in range(5):
+            table = table.append([{"row": 10 * writer + number}])
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(work, (1, 2, 3)))
+    expected = sorted([0, *(10 * writer + number for writer in (1, 2, 3) for number in range(5))])
+    assert sorted(rows(conroi.open_table(uri, store=store))) == expected
+    assert rows_by_pylance(uri)[0] == 16
+
+
+def test_a_name_that_is_there_is_left_and_a_lost_answer_is_no_refusal(tmp_path: Path) -> None:
+    objects = NoConditions(open_objects(str(tmp_path)))
+    FinalPut().put_new(objects, "_versions/1.manifest", b"first")
+    with pytest.raises(ObjectExists):
+        FinalPut().put_new(objects, "_versions/1.manifest", b"second")
+    assert objects.get("_versions/1.manifest") == b"first"
+    objects.error = StoreUnavailable
+    with pytest.raises(StoreUnavailable):
+        FinalPut().put_new(objects, "_versions/2.manifest", b"third")
+    assert objects.head("_versions/2.manifest") is None
