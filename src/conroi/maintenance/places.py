@@ -68,7 +68,7 @@ class Horizon:
         """What a writer that is still at work may be about to publish was written after this.
 
         It made sure of its files less than this margin ago; if it did so earlier, it finds its version taken: see
-        docs/decisions/0018-collection.md.
+        docs/decisions/0018-garbage-collection.md.
         """
         return self.files_ns - round(ages().file_s * 1e9)
 
