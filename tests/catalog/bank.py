@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 import conroi
 from conroi.transaction import Isolation
-from tests.support.processes import context
+from tests.support.processes import fork_context
 
 BRANCHES = ("north", "south", "west")
 ACCOUNTS = 12
@@ -142,7 +142,7 @@ def day(
     """Let them work, kill one after the other and send others in their place."""
     lake = new_bank(uri, how.get("store"))
     first, chance = lake.version, random.Random(seed)
-    forks = context(__name__)
+    forks = fork_context()
     answers = forks.Queue()
     boss = Teller(uri, seed, moves, **how)
     auditors = [forks.Process(target=audit, args=(uri, answers, boss.store)) for _ in range(2)]

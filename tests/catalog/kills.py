@@ -21,7 +21,7 @@ from conroi.testing import FaultyObjects, NthRequest, call_before, connect_throu
 from tests.support.instruments import CloudLike
 from tests.support.lake_tables import FaultyTables
 from tests.support.lakes import numbers, rows
-from tests.support.processes import context
+from tests.support.processes import fork_context
 
 TABLES = ("a", "b", "c")
 PATIENCE_S = 120.0
@@ -112,7 +112,7 @@ def _put_final_names_first() -> None:
 
 def start(job: Job) -> ForkServerProcess:
     """The process, started."""
-    process = context(__name__).Process(target=run, args=(job,))
+    process = fork_context().Process(target=run, args=(job,))
     process.start()
     return process
 

@@ -20,7 +20,7 @@ from conroi.versions.retention import other_ages
 from tests.histories import workload
 from tests.histories.crew import Job, Role, Setting, work
 from tests.histories.workload import TABLES
-from tests.support.together import _context
+from tests.support.processes import fork_context
 
 ENDS_WITHIN_S = 120.0
 WEIGHTS: dict[Role, float] = {"writer": 3.0, "idler": 0.3}
@@ -100,7 +100,7 @@ class _Supervisor:
         self._setting = setting
         self._size = size
         self._chance = random.Random(f"{setting.seed} supervisor")
-        self._context = _context(work.__module__)
+        self._context = fork_context()
         self._started = 0
         self._running: dict[str, tuple[Job, ForkServerProcess]] = {}
         self._paused: dict[str, float] = {}

@@ -9,7 +9,7 @@ from conroi.storage.local_folders import settable_times
 from conroi.storage.objects import Objects
 from conroi.testing import Fault, FaultyObjects, Meter, NthRequest, connect_through, die
 from conroi.versions.retention import other_ages
-from tests.support.processes import context
+from tests.support.processes import fork_context
 
 
 def collect(uri: str, wrap: Callable[[Objects], Objects]) -> None:
@@ -27,7 +27,7 @@ def collect_and_die(uri: str, request: int) -> None:
 
 def kill_at(uri: str, request: int) -> bool:
     """Whether the collector got so far that it died."""
-    process = context(__name__).Process(target=collect_and_die, args=(uri, request))
+    process = fork_context().Process(target=collect_and_die, args=(uri, request))
     process.start()
     process.join(60)
     return process.exitcode == -signal.SIGKILL

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
-import sys
-from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +15,7 @@ import conroi
 from conroi.namespace.namespace import ConroiNamespace
 from conroi.testing import FaultyObjects, NthRequest, call_before, connect_through, die
 from tests.namespace.clients import append, ids, ids_of, new_lake, opened, rows, staged, versions_of
+from tests.support.processes import fork_context
 
 TABLES = ("a", "b")
 
@@ -167,12 +165,7 @@ def publish_until_killed(uri: str, entries: list[dict[str, Any]], at_request: in
 def was_killed(
     uri: str, entries: list[dict[str, Any]], at_request: int, *, only: str = "", one_by_one: bool = False
 ) -> bool:
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["conroi", "conroi.testing", "lance.file", "obstore.store", __name__])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-        forkserver.ensure_running()
-    process = context.Process(target=publish_until_killed, args=(uri, entries, at_request, only, one_by_one))
+    process = fork_context().Process(target=publish_until_killed, args=(uri, entries, at_request, only, one_by_one))
     process.start()
     process.join(60)
     assert process.exitcode in (0, -signal.SIGKILL), process.exitcode

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from multiprocessing import forkserver
-
-import pytest
 
 import conroi
 from conroi.environment import SYSTEM
@@ -21,6 +16,7 @@ from conroi.testing import Fault, FaultyObjects, FaultyRecords, Request, call_af
 from conroi.versions.addresses import open_records
 from conroi.versions.external import ExternalVersions
 from tests.support.databases import aws_environment
+from tests.support.processes import fork_context
 
 STAGED, FINAL = "_versions/*.manifest-*", "_versions/*.manifest"
 PATIENCE_S = 60.0
@@ -85,12 +81,7 @@ def run(job: Job) -> None:
 
 def killed(job: Job) -> None:
     """Run it in a process of its own, and see it killed."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["conroi", "lance", "lance.file", "obstore.store", "psycopg", __name__])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-        forkserver.ensure_running()
-    process = context.Process(target=run, args=(job,))
+    process = fork_context().Process(target=run, args=(job,))
     process.start()
     process.join(PATIENCE_S)
     assert process.exitcode == -signal.SIGKILL, f"it ended with {process.exitcode} instead of being killed"

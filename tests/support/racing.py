@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import os
-import sys
 import traceback
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from multiprocessing import forkserver
-from multiprocessing.context import ForkServerContext
 from multiprocessing.synchronize import Barrier
 from threading import BrokenBarrierError
 from typing import Protocol
-
-import pytest
 
 from conroi.errors import StoreUnavailable
 from conroi.format.naming import ManifestNaming
@@ -26,6 +20,7 @@ from conroi.stores import dynamodb_lock, postgres_lock
 from conroi.testing import FaultyObjects, call_before
 from conroi.versions.conditional_put import ConditionalPut, LockedPut, PutNew, RenameIfAbsent
 from tests.support.databases import aws_environment
+from tests.support.processes import fork_context
 
 PROCESSES = 8
 PATIENCE_S = 120.0
@@ -83,7 +78,7 @@ def bytes_of(contestant: int, number: int) -> bytes:
 
 def run_race(race: Race) -> list[list[int]]:
     """The winners of each round, in the order of the rounds."""
-    context = _context()
+    context = fork_context()
     barrier, answers = context.Barrier(PROCESSES), context.Queue()
     contestants = [
         context.Process(target=_compete, args=(race, number, barrier, answers)) for number in range(PROCESSES)
@@ -99,17 +94,6 @@ def run_race(race: Race) -> list[list[int]]:
         for process in contestants:
             process.kill() if len(won) < PROCESSES else process.join(PATIENCE_S)
     return [[number for number in sorted(won) if round_ in won[number]] for round_ in range(race.rounds)]
-
-
-def _context() -> ForkServerContext:
-    """Processes that start fast: this module is imported once, before any of obstore's threads, and then forked."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
-    with pytest.MonkeyPatch.context() as patch:
-        # The server of forks looks for the module before it is told where tests are.
-        patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-        forkserver.ensure_running()
-    return context
 
 
 def assert_one_winner_each(race: Race, winners: Sequence[Sequence[int]]) -> None:

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import sys
 import traceback
 from collections.abc import Callable, Sequence
-from multiprocessing import forkserver
-from multiprocessing.context import ForkServerContext
 from multiprocessing.synchronize import Barrier
 from threading import BrokenBarrierError
 from typing import Protocol, TypeVar
 
-import pytest
+from tests.support.processes import fork_context
 
 J = TypeVar("J")
 R = TypeVar("R")
 PATIENCE_S = 120.0
-_PRELOAD = ["conroi", "conroi.merge.builder", "lance", "lance.file", "obstore.store", "pyarrow.compute"]
 
 
 class Meet(Protocol):
@@ -38,7 +32,7 @@ class _Meeting:
 
 def together(work: Callable[[J, Meet], R], jobs: Sequence[J], *, patience_s: float = PATIENCE_S) -> list[R]:
     """What each process answers, in the order of the jobs. `work` and the jobs must be picklable."""
-    context = _context(work.__module__)
+    context = fork_context()
     barrier, answers = context.Barrier(len(jobs)), context.Queue()
     meet = _Meeting(barrier, patience_s)
     workers = [context.Process(target=_run, args=(work, n, job, meet, answers)) for n, job in enumerate(jobs)]
@@ -56,16 +50,6 @@ def together(work: Callable[[J, Meet], R], jobs: Sequence[J], *, patience_s: flo
     return [said[number] for number in range(len(jobs))]
 
 
-def _context(module: str) -> ForkServerContext:
-    """Processes that start fast: what they need is imported once, and importing starts no threads yet."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([*_PRELOAD, module])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))  # the server imports before it is told where tests are
-        forkserver.ensure_running()
-    return context
-
-
 class _Answers(Protocol):
     def put(self, answer: tuple[int, object, str | None], /) -> None: ...
 
@@ -74,7 +58,7 @@ def _run(work: Callable[[J, Meet], R], number: int, job: J, meet: _Meeting, answ
     try:
         answers.put((number, work(job, meet), None))
     except BrokenBarrierError:
-        answers.put((number, None, "somebody else failed first, or nobody came"))
+        answers.put((number, None, "another process failed first, or did not arrive"))
     except BaseException:
         answers.put((number, None, traceback.format_exc()))
         meet._barrier.abort()

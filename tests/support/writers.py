@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ import pyarrow as pa
 
 import conroi
 from conroi.locks.file import FileLock
+from tests.support.processes import fork_context
 
 PROCESSES = 8
 PATIENCE_S = 120.0
@@ -60,9 +60,7 @@ class Answers(Protocol):
 
 def run_job(job: Job) -> list[Claims]:
     """What each process says it did."""
-    # forkserver: the threads of obstore and pylance do not survive a fork, but importing the two starts none yet.
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__, "lance", "lance.file", "obstore.store"])
+    context = fork_context()
     barrier, answers = context.Barrier(job.processes), context.Queue()
     workers = [context.Process(target=_work, args=(job, number, barrier, answers)) for number in range(job.processes)]
     for worker in workers:

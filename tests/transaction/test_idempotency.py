@@ -12,6 +12,7 @@ import conroi
 from conroi.errors import StoreUnavailable
 from conroi.testing import FaultyObjects, Meter, call_after, connect_through, die, lose_answer
 from tests.support.paused_commits import PUBLICATION, paused_before_publication, while_paused
+from tests.support.processes import fork_context
 from tests.support.together import Meet, together
 
 
@@ -155,11 +156,8 @@ def load_once(uri: str, meet: Meet) -> tuple[int, bool]:
 
 @pytest.mark.contract("P1")
 def test_killed_between_put_and_answer_the_key_tells_that_it_was_done(tmp_path: Any):
-    import multiprocessing
-
     lake = two_tables(str(tmp_path))
-    context = multiprocessing.get_context("spawn")
-    process = context.Process(target=die_after_publication, args=(lake.uri, _nobody))
+    process = fork_context().Process(target=die_after_publication, args=(lake.uri, _nobody))
     process.start()
     process.join(60)
     assert process.exitcode == -9

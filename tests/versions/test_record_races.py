@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import threading
@@ -20,6 +19,7 @@ from conroi.versions.addresses import open_records
 from conroi.versions.records import Record, RecordStore, RecordTaken
 from conroi.versions.sql_records import PostgresRecords, SqliteRecords
 from tests.support.databases import PostgresServer, aws_environment, sqlite_address
+from tests.support.processes import fork_context
 from tests.support.record_stores import KINDS, empty_address
 from tests.support.together import Meet, together
 
@@ -146,7 +146,7 @@ def put_and_die(job: Puts, step: int) -> None:
 @pytest.mark.parametrize("step", [0, 1, 2, 3])
 def test_a_writer_that_dies_in_the_middle_of_a_batch_leaves_none_of_it(step: int, tmp_path: Path) -> None:
     job = Puts(sqlite_address(tmp_path), 0, 1, ("t", "u", "v"))
-    process = multiprocessing.get_context("forkserver").Process(target=put_and_die, args=(job, step))
+    process = fork_context().Process(target=put_and_die, args=(job, step))
     process.start()
     process.join(PATIENCE_S)
     assert process.exitcode == -signal.SIGKILL

@@ -8,7 +8,6 @@ each other can leave a table without a common base, which is a conflict that the
 
 from __future__ import annotations
 
-import multiprocessing
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from typing import Any
 
 import conroi
 from tests.branches.histories.running import folder
+from tests.support.processes import fork_context
 
 BRANCHES = ("main", "dev")
 SHARED = 999
@@ -189,7 +189,7 @@ class Team:
         self._size = size
 
     def __enter__(self) -> Team:
-        context = multiprocessing.get_context("spawn")
+        context = fork_context()
         self._pipes, self._processes = list[Connection](), list[Any]()
         for number in range(1, self._size + 1):
             ours, theirs = context.Pipe()
