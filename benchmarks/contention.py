@@ -24,7 +24,7 @@ Contender = Callable[[], CrewTurn]
 
 @dataclass(frozen=True)
 class Writer:
-    """What one writer does: opens the table, appends once to warm up, then appends rows that nobody else has."""
+    """What one writer does: opens the table, appends once to warm up, then appends rows of its own."""
 
     engine: EngineType
     folder: Folder

@@ -41,7 +41,7 @@ class Shift:
     """Steps that found nothing to do."""
     errors: list[str] = field(default_factory=list[str])
     cpu_s: float = 0.0
-    """What all threads of the process computed meanwhile: it says more than a clock if others use the machine."""
+    """Processor time of all threads of the process; it says more than a clock if others use the machine."""
 
     @property
     def done(self) -> int:
@@ -55,7 +55,7 @@ class CrewTurn:
     shifts: Sequence[Shift]
     seconds: float
     duplicates: int = 0
-    """Rows that were there more than once afterwards, as whoever asked for the work found."""
+    """Rows that were there more than once afterwards, as the caller found."""
 
     @property
     def rate(self) -> float:
@@ -156,7 +156,7 @@ def _answer(number: int, lock: Lock, barrier: Barrier, job: Prepare, seconds: fl
         barrier.wait(PATIENCE_S)
     except BrokenBarrierError:
         return "another one failed"
-    except Exception:  # noqa: BLE001  # told to whoever asked
+    except Exception:  # noqa: BLE001  # reported to the caller
         barrier.abort()
         return traceback.format_exc()
     return work_for(seconds, step)

@@ -99,7 +99,7 @@ class Conroi(Engine):
     def compact(self) -> bool:
         before = self._table.latest().version
         self._table = self._table.compact()
-        # Where there was nothing to do, the version we get may still be newer: somebody else's.
+        # Where there was nothing to do, the version we get may still be newer: that of a concurrent writer.
         return self._table.version > before and self._table.history(limit=1)[0].operation == "Rewrite"
 
     def count(self) -> int:

@@ -1,6 +1,6 @@
 """How we measure, so that a figure means something.
 
-- Every measurement gets a folder that nobody used before, and nothing is deleted before the last one is done: on ext4,
+- Every measurement gets a new folder, and nothing is deleted before the last one is done: on ext4,
   deleting many files makes later creates several times slower.
 - Contenders take turns (A, B, A, B, …), and are compared turn by turn, because a machine drifts.
 - Rates are counted in windows of fixed length.

@@ -22,7 +22,7 @@ HEADER = ("how", "inserts/s", "least to most", "× optimistic", "p50 ms", "p99 m
 
 @dataclass(frozen=True)
 class Inserter:
-    """What one worker does: it inserts rows that nobody else has, in one commit or in some."""
+    """What one worker does: it inserts rows of its own, in one commit or in several."""
 
     folder: Path
     locks: str | None

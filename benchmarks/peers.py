@@ -1,4 +1,4 @@
-"""deltalake and pyiceberg, each imported only by those who open its tables: worker processes should start fast.
+"""deltalake and pyiceberg, each imported only by the processes that open its tables: workers should start fast.
 
 Before each verb that reads, a handle is brought to the latest version, as their users must.
 """

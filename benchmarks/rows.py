@@ -28,7 +28,7 @@ SHARED = 50
 
 @dataclass(frozen=True)
 class Deleter:
-    """Deletes rows that nobody else deletes, a few at a time."""
+    """Deletes rows of its own, a few at a time."""
 
     engine: EngineType
     folder: Path

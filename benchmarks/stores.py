@@ -25,7 +25,7 @@ Contender = Callable[[], CrewTurn]
 
 @dataclass(frozen=True)
 class Writer:
-    """What one writer does: opens the table, appends once to warm up, then appends rows that nobody else has."""
+    """What one writer does: opens the table, appends once to warm up, then appends rows of its own."""
 
     folder: Path
     store: str | None
@@ -49,7 +49,7 @@ class Writer:
 def measure(workspace: Workspace, options: argparse.Namespace) -> Report:
     """One writer, then eight, each on every store in turn."""
     report = Report("stores")
-    # As a server runs that somebody relies on: it syncs each transaction to disk, as SQLite does.
+    # As in production: it syncs each transaction to disk, as SQLite does.
     with postgres("fsync=on") as server:
         for writers in (1, contention.WRITERS):
             with Crew(writers) as crew:

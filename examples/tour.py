@@ -108,7 +108,7 @@ def account_for(uri: str, told: list[Told], landed: int, seconds: float) -> None
         kept = len(worker.appended) - len(worker.deleted)
         slowest = f"{worker.slowest_ms:8.0f} ms" if worker.slowest_ms else ""
         print(f"{worker.name:<12} {kept:9} {slowest}")
-    print(f"\n{table.version} versions in {seconds:.1f} s; {landed} compactions landed meanwhile")
+    print(f"\n{table.version} versions in {seconds:.1f} s; {landed} compactions committed beside them")
     checks = {
         "rows of their own, each once": sorted(own) == sorted(expected),
         f"{len(shared)} shared keys, each once": len({row["id"] for row in shared}) == len(shared),

@@ -2,7 +2,7 @@
 
     python examples/write_audit_publish.py [FOLDER]
 
-The first load has an order of a customer whom nobody knows: it is thrown away, and no reader ever saw it. The second is
+The first load has an order of an unknown customer: it is thrown away, and no reader ever saw it. The second is
 good: both tables reach the main branch in one commit. Without the extra `conroi[spark]` it does the same with Arrow.
 """
 
@@ -35,7 +35,7 @@ def write(branch: conroi.Lake, orders: Rows, customers: Rows, spark: SparkSessio
 
 
 def audit(branch: conroi.Lake, spark: SparkSession | None) -> int:
-    """How many orders are of a customer whom nobody knows."""
+    """How many orders are of an unknown customer."""
     orders, customers = branch["orders"], branch["customers"]
     if spark is None:
         known = set(customers.to_arrow()["name"].to_pylist())
@@ -49,7 +49,7 @@ def publish(lake: conroi.Lake, name: str, spark: SparkSession | None) -> None:
     print(lake.diff("main", name))
     strangers = audit(lake.branch(name), spark)
     if strangers:
-        print(f"  {name}: {strangers} orders of nobody, so this load is thrown away")
+        print(f"  {name}: {strangers} orders of unknown customers, so this load is thrown away")
     else:
         print(f"  {lake.merge(name, message=f'load of {name}')}")
     lake.branches.delete(name)

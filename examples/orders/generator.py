@@ -94,7 +94,7 @@ def order_rows(plan: Plan, ids: Ids, corrected: Mask) -> pa.Table:
 
 
 def customer_of(plan: Plan, ids: Ids) -> Ids:
-    """Who placed each order: somebody of its region."""
+    """Who placed each order: a customer of its region."""
     in_region = plan.customers // plan.regions
     return (batch_of(plan, ids) % plan.regions) * in_region + below(plan, 6, ids, in_region)
 

@@ -1,4 +1,4 @@
-"""What must hold in every version of the lake, whoever is writing."""
+"""What must hold in every version of the lake, beside concurrent writers."""
 
 from __future__ import annotations
 

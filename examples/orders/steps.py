@@ -1,6 +1,6 @@
 """The steps of the pipeline. Each is one transaction over several tables: all of it happens, or nothing.
 
-`lake.run(work)` calls `work(tx)` and commits; if somebody else was first and the two do not fit together, it does both
+`lake.run(work)` calls `work(tx)` and commits; after a conflict with a concurrent commit it does both
 again. A step's name is its idempotency key, so a step that is tried again, by whomever, lands once.
 """
 
@@ -11,7 +11,7 @@ from datetime import date
 
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 (as everybody calls it)
+from pyspark.sql import functions as F  # noqa: N812 (the usual name)
 
 import conroi
 
@@ -89,7 +89,7 @@ class Steps:
             self.refresh_totals(tx, f"day = date '{day}'")
 
     def close(self, tx: conroi.Transaction, day: date) -> None:
-        """Count a day once more and close it; refused if any order or item is changed by others meanwhile."""
+        """Count a day once more and close it; refused if a concurrent commit changes any order or item."""
         tx.expect("orders")
         tx.expect("items")
         where = f"day = date '{day}'"

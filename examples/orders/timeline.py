@@ -67,7 +67,7 @@ class Timeline:
 
     @property
     def rebased(self) -> int:
-        """How many transactions were put on top of what others had published meanwhile."""
+        """How many transactions were rebased over concurrent publications."""
         return sum(attempt.rebased > 0 for attempt in self.attempts)
 
     @property

@@ -32,7 +32,7 @@ class Unprepared:
         raise ValueError(f"worker {number} finds no table")
 
 
-def test_nobody_works_before_all_are_prepared_and_the_processes_stay(tmp_path: Path):
+def test_no_process_works_before_all_are_prepared_and_the_processes_stay(tmp_path: Path):
     with Crew(2) as crew:
         pids: list[set[str]] = []
         for name in ("first", "second"):
@@ -89,5 +89,5 @@ def test_a_turn_adds_up_its_workers():
     assert (turn.percentile_s(50), turn.percentile_s(99)) == (0.1, 0.4)
 
 
-def test_a_turn_in_which_nobody_got_through_is_not_fair():
+def test_a_turn_without_a_commit_is_not_fair():
     assert CrewTurn([Shift(), Shift()], seconds=1.0).fairness == 0.0

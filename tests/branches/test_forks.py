@@ -1,4 +1,4 @@
-"""A table forks at its first write on a branch: into a Lance branch that pylance reads, whoever else is about."""
+"""A table forks at its first write on a branch: into a Lance branch that pylance reads, beside concurrent writers."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_pylance_goes_on_with_a_forked_table_by_its_path(lake: conroi.Lake, dev:
     dev["orders"].append([{"id": 4, "n": 40}])
     branch = lance.dataset(f"{lake.uri}/orders.lance").checkout_version((branch_of(lake), None))
 
-    branch.delete("id = 1")  # past the lake, as anybody may who knows the path
+    branch.delete("id = 1")  # an out-of-band write: by path, past the lake
     dev["orders"].append([{"id": 5, "n": 50}])
 
     assert sorted(numbers(dev)) == [2, 3, 4, 5], "adopted, as on the main branch"
@@ -255,7 +255,7 @@ def test_a_namespace_of_a_branch_serves_pylance(lake: conroi.Lake, dev: conroi.L
     from conroi.namespace.namespace import ConroiNamespace
 
     served = ConroiNamespace(dev)
-    assert lance.dataset(namespace_client=served, table_id=["log"]).count_rows() == 2  # nobody has written it there
+    assert lance.dataset(namespace_client=served, table_id=["log"]).count_rows() == 2  # not written there yet
     lance.write_dataset(pa.table({"text": ["c"]}), namespace_client=served, table_id=["log"], mode="append")
     assert dev["log"].count_rows() == 3
     assert lake["log"].count_rows() == 2

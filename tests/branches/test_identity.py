@@ -1,4 +1,4 @@
-"""A branch that is deleted and made again under its name is another one, whoever was stalled meanwhile."""
+"""A branch that is deleted and made again under its name is another one, also for a paused writer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A merge while others publish: worked out again, all or nothing, and nobody's rows are lost."""
+"""A merge beside concurrent publications: repeated after a conflict, all or nothing, no lost rows."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ class Transfer:
 
 
 def total(lake: conroi.Lake) -> int:
-    """All money of the bank at a version of the lake; nobody has less than none."""
+    """All money of the bank at a version of the lake; no balance is negative."""
     tables = [lake[branch].to_arrow() for branch in BRANCHES]
     assert all(len(table) == ACCOUNTS for table in tables)
     assert all(pc.min(table["money"]).as_py() >= 0 for table in tables), "an account was overdrawn"

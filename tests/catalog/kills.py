@@ -1,4 +1,4 @@
-"""Processes that commit transactions over three tables and are killed on the way, and who looks at what they left."""
+"""Processes that commit transactions over three tables and are killed on the way, and the checks of what they left."""
 
 from __future__ import annotations
 
@@ -161,11 +161,11 @@ class Checker:
         """What was in the tables at each version of the lake."""
         self._by_version: dict[tuple[str, int], list[int]] = {}
         self.behind: set[int] = set()
-        """How far behind who reads by path was found to be."""
+        """How far behind a reader by path was found to be."""
         self._look(lake)
 
     def check(self) -> int:
-        """All that is new is whole, also for who reads by path; how many versions the lake has."""
+        """All that is new is whole, also for a reader by path; how many versions the lake has."""
         options = None if self._options is None else dict(self._options)
         by_path = {name: lance.dataset(f"{self.uri}/{name}.lance", storage_options=options) for name in TABLES}
         found = {name: (dataset.version, numbers(dataset.to_table())) for name, dataset in by_path.items()}

@@ -1,4 +1,4 @@
-"""Published versions get their final names in the order of versions, under a condition, by whoever comes next."""
+"""Published versions get their final names in the order of versions, under a condition, by the next client."""
 
 from __future__ import annotations
 

@@ -221,7 +221,7 @@ def test_lakes_of_an_older_conroi_are_brought_up_to_date(store: str, uri: str, t
     lake = conroi.connect(uri, store=store)
     assert (lake.version, contents(lake), ids(lake.at(version=1)["t"])) == (2, {"t": [1, 2]}, [1])
     assert lake.at(as_of="1970-01-01T00:00:01.5+00:00").version == 1, "their times stay as they were"
-    # Nobody knows when they were really made, so they count as made now.
+    # Their real age is unknown, so they count as made now.
     assert lake.expire("60s", keep=1, dry_run=False).removed == ()
     lake["t"].append([{"id": 3}])
     assert contents(conroi.connect(uri)) == {"t": [1, 2, 3]}

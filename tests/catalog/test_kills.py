@@ -31,7 +31,7 @@ def kill_at_each(
         if not was_killed(Job(uri, 2 * request, 1, request, is_cloud=is_cloud, options=options, store=store)):
             break
         outcomes.append(checker.check() - before)
-        transact(survivor, 2 * request + 1)  # who is killed blocks nobody
+        transact(survivor, 2 * request + 1)  # a killed writer blocks no other
         settle(survivor)
         assert checker.check() == before + outcomes[-1] + 1
     assert set(outcomes) == {0, 1}, "some died before and some after the publication"

@@ -1,4 +1,4 @@
-"""The storage does not answer a publisher: what landed counts once, what nobody knows is said, nothing is deleted."""
+"""Lost answers of a publication: a put that landed counts once, an unknown outcome is reported, nothing is deleted."""
 
 from __future__ import annotations
 
@@ -84,9 +84,7 @@ def silent_after(uri: str, verb: str, *, is_landing: bool, is_cloud: bool) -> tu
 
 @BOTH
 @pytest.mark.parametrize("is_landing", [True, False], ids=["landed", "not landed"])
-def test_an_outcome_that_nobody_knows_is_said_and_deletes_nothing(
-    is_landing: bool, is_cloud: bool, tmp_path: Path
-) -> None:
+def test_an_unknown_outcome_is_reported_and_deletes_nothing(is_landing: bool, is_cloud: bool, tmp_path: Path) -> None:
     lake = lake_with(tmp_path / "lake", "a", "b")
     before = lake.version
     client, deleted = silent_after(lake.uri, "put_if_absent", is_landing=is_landing, is_cloud=is_cloud)

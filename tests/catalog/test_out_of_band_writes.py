@@ -34,7 +34,7 @@ def test_a_commit_by_path_before_ours_is_adopted(is_cloud: bool, tmp_path: Path)
     append_by_path(path, 1)
     append_by_path(path, 2)
     lake = cloud(lake.uri) if is_cloud else lake
-    assert rows(lake["t"]) == [0], "the lake has its own version until somebody publishes"
+    assert rows(lake["t"]) == [0], "the lake has its own version until the next publication"
     assert lake["t"].append([{"n": 3}]).version == 4
     settle(lake)
     assert [commit.message for commit in lake.history(3)][1:] == [
@@ -84,7 +84,7 @@ def test_an_overwrite_by_path_refuses_our_change_and_stays(tmp_path: Path) -> No
         tx.commit()
     assert rows_by_path(path) == []
     assert lake["t"].append([{"n": 7}]).version == 3
-    assert rows(lake["t"]) == [7], "what was written by path is the table's state for who comes next"
+    assert rows(lake["t"]) == [7], "what was written by path is the table's state for the next writer"
 
 
 def forked(folder: Path, *, is_cloud: bool = False) -> tuple[conroi.Lake, str]:

@@ -178,7 +178,7 @@ def test_work_that_began_before_the_mending_is_done_again(tmp_path: Path) -> Non
     assert sorted(values(lake["t"].to_arrow())) == [0, *range(2, 10), 20, 30, 31]
 
 
-def test_a_table_on_an_object_store_is_mended_too(tmp_path: Path) -> None:
+def test_a_table_on_an_object_store_is_repaired_too(tmp_path: Path) -> None:
     lake, path = forked(tmp_path / "lake", delete(1), all_of(append(30), update(3, 5)))
     far = cloud(lake.uri)
     assert sorted(values(far.mend("t").to_arrow()).items()) == sorted(values(lance.dataset(path).to_table()).items())
@@ -198,7 +198,7 @@ def test_two_who_mend_at_once_mend_once(tmp_path: Path) -> None:
     assert lake["t"].version == lance.dataset(path).version == 3
 
 
-def test_who_writes_by_path_while_it_is_mended_is_brought_in_too(tmp_path: Path) -> None:
+def test_an_out_of_band_write_during_the_repair_is_adopted_too(tmp_path: Path) -> None:
     lake, path = forked(tmp_path / "lake", append(20), append(30))
     hook = call_before(lambda _: append(40)(lance.dataset(path)), "put", "_versions/*.manifest-*")
     faulty(lake.uri, [hook], only="t.lance").mend("t")

@@ -69,11 +69,11 @@ def test_a_publication_that_ran_out_of_time_is_done_again_in_a_new_transaction(t
     clock = Clock()
     rival = conroi.connect(lake.uri)
 
-    def meanwhile(_request: object) -> None:
+    def concurrent_commit(_request: object) -> None:
         clock.seconds += 10
         rival["b"].append([{"n": 7}])
 
-    writer = faulty(lake.uri, [call_before(meanwhile, *PUT, times=7)], only="__manifest", environment=clock)
+    writer = faulty(lake.uri, [call_before(concurrent_commit, *PUT, times=7)], only="__manifest", environment=clock)
     begun: list[Any] = []
     writer.run(lambda tx: (begun.append(tx), append(tx)))
     assert len(begun) == 3
@@ -86,12 +86,12 @@ def test_a_deadline_bounds_the_attempts_and_nothing_else_does(tmp_path: Path, ho
     clock = Clock()
     rival = conroi.connect(lake.uri)
 
-    def meanwhile(_request: object) -> None:
+    def concurrent_commit(_request: object) -> None:
         clock.seconds += 10
         rival["a"].append([{"n": 7}])
 
     def publish(timeout: float) -> None:
-        hook = call_before(meanwhile, *PUT, times=20)
+        hook = call_before(concurrent_commit, *PUT, times=20)
         writer = faulty(lake.uri, [hook], only="__manifest", environment=clock)
         if how == "run":
             writer.run(append, timeout=timeout)

@@ -76,7 +76,7 @@ def expire(lake: conroi.Lake) -> None:
 
 @pytest.mark.contract("X7")
 @pytest.mark.parametrize("isolation", ["snapshot", "serializable"])
-def test_a_lake_that_was_idle_while_versions_were_forgotten_loads_anew(store: str, uri: str, isolation: str) -> None:
+def test_a_lake_that_was_idle_while_versions_expired_loads_again(store: str, uri: str, isolation: str) -> None:
     """F1: the state must not be followed over a gap; the next commit would lose the rows of others."""
     idle = conroi.connect(uri, store=store)
     idle.create_table("t", [{"id": 1}])
@@ -103,14 +103,14 @@ def test_a_client_that_pauses_at_any_statement_of_a_look_sees_one_state(store: s
     lake.create_table("u", [{"id": 1}])
     other = conroi.connect(uri, store=store)
 
-    def meanwhile(_request: Request) -> None:
+    def concurrent_commit(_request: Request) -> None:
         other["t"].append([{"id": 2}])
         other.create_table(f"x{other.version}", [{"id": 1}])
         expire(other)
 
     for number in range(10):
         before = other.version
-        client = faulty(uri, store, [call_after(meanwhile, "ask", skip=number)])
+        client = faulty(uri, store, [call_after(concurrent_commit, "ask", skip=number)])
         if look == "open":
             state = client.catalog.heads.newest(None).state
         elif look == "refresh":
@@ -449,7 +449,7 @@ def test_an_interrupt_during_a_transaction_of_sqlite_lets_go_of_the_database(tmp
     for number in range(40):
         interrupted_after(0.0001 + 0.00005 * number, work)
         other = SqliteDatabase(str(tmp_path / "one.db"), timeout_s=2)
-        with other.transaction() as connection:  # nobody has its lock any more
+        with other.transaction() as connection:  # its lock is free again
             connection.execute("CREATE TABLE IF NOT EXISTS t (n INTEGER)")
             connection.execute("INSERT INTO t VALUES (?)", (number,))
         other.close()

@@ -68,8 +68,8 @@ def test_a_table_that_is_not_as_expected_stops_the_commit(lake: conroi.Lake, exp
     assert (lake.version, ids(lake["a"])) == (before, [1])
 
 
-def pause_after_check(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], object], *, again: bool) -> None:
-    """Between a publication's first check and its put, somebody else does something.
+def pause_after_check(monkeypatch: pytest.MonkeyPatch, concurrently: Callable[[], object], *, again: bool) -> None:
+    """Run `concurrently` between the first check of a publication and its put.
 
     Without `again` the check of a second attempt is left out, which is what a check apart from the put would be.
     """
@@ -83,7 +83,7 @@ def pause_after_check(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], o
         real(self, state)  # type: ignore[arg-type]
         if len(calls) == 1:
             monkeypatch.setattr(Publishing, "check", real if again else _unchecked)
-            meanwhile()
+            concurrently()
             monkeypatch.setattr(Publishing, "check", check)
 
     monkeypatch.setattr(Publishing, "check", check)
@@ -227,7 +227,7 @@ def test_many_threads_lose_no_update(lake: conroi.Lake, connect: Connect):
 
 
 @pytest.mark.contract("W10")
-def test_a_transaction_that_never_commits_blocks_nobody(lake: conroi.Lake, connect: Connect):
+def test_a_transaction_that_never_commits_blocks_no_writer(lake: conroi.Lake, connect: Connect):
     forgotten = lake.begin()
     forgotten["a"].append([{"id": 2}])
     with connect().begin() as tx:

@@ -40,7 +40,7 @@ def test_a_conflict_ends_with_3(
     cli: Run, lake: conroi.Lake, monkeypatch: pytest.MonkeyPatch, kind: type[conroi.ConflictError]
 ) -> None:
     def refused(*_: object, **__: object) -> None:
-        raise kind("Somebody was faster.", table="orders", version=7, base_version=5, hint="Again.")
+        raise kind("A concurrent commit was first.", table="orders", version=7, base_version=5, hint="Again.")
 
     monkeypatch.setattr(conroi.Table, "restore", refused)
     ran = cli("restore", "lake/orders", 1, "--json")

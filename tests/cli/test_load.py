@@ -175,9 +175,7 @@ def test_files_with_other_columns_than_the_first_are_refused(cli: Run, lake: con
     assert lake.version == 4
 
 
-def test_a_load_is_done_again_when_somebody_else_was_first(
-    cli: Run, lake: conroi.Lake, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_load_is_repeated_after_a_conflict(cli: Run, lake: conroi.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("change.csv").write_text("id,amount\n3,9.5\n")
     from conroi.cli import loads
 

@@ -1,4 +1,4 @@
-"""Exports of many workers into one ClickHouse table: each is one unbroken run, whoever else exports or dies."""
+"""Exports of many workers into one ClickHouse table: each is one unbroken run, whatever other workers do."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def race(uri: str, address: str, target: str, *, exports: int, lake: conroi.Lake
 
 @pytest.mark.contract("L1")
 def test_without_lock_and_fence_they_interleave(new_target: NewTarget, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both look for the next number before either begins; nobody looks at what the other noted."""
+    """Both look for the next number before either begins; neither looks at the journal of the other."""
     target, at = new_target("shared"), parse(new_target("shared"))
     both, look = threading.Barrier(2), Exporting._next_row
 
@@ -249,7 +249,7 @@ def test_the_rows_of_the_dead_can_be_kept(local: conroi.Lake, new_target: NewTar
     done = export.clickhouse(some(2), target, lake=local, remains="keep")
     assert done.first == begun + SPAN
     assert runs(target) == [(0, 0, 3), (1, 0, 3), (2, 0, 3)]
-    export.clickhouse(some(3), target, lake=local)  # nobody removes them later
+    export.clickhouse(some(3), target, lake=local)  # they are not removed later
     assert runs(target) == [(0, 0, 3), (1, 0, 3), (2, 0, 3), (3, 0, 3)]
 
 
@@ -268,7 +268,7 @@ def test_the_statement_in_the_docs_leaves_the_rows_of_the_dead_out(local: conroi
 
 
 @pytest.mark.contract("L3")
-def test_rows_of_the_dead_that_come_late_are_in_nobodys_run_and_go(local: conroi.Lake, new_target: NewTarget) -> None:
+def test_late_rows_of_a_dead_worker_are_in_no_run_and_are_removed(local: conroi.Lake, new_target: NewTarget) -> None:
     target = new_target("shared")
     export.clickhouse(some(0), target, lake=local)
     begun = died_after_its_rows(target)
@@ -412,7 +412,7 @@ def test_a_lake_without_locks_takes_none_and_one_with_locks_one(
         assert locks_of(lake.catalog).taken == taken
 
 
-def test_an_export_to_a_server_needs_somebody_to_lock(server: ClickHouseServer) -> None:
+def test_an_export_to_a_server_needs_a_lock(server: ClickHouseServer) -> None:
     with pytest.raises(conroi.InvalidInputError, match="needs a lake"):
         export.clickhouse(some(0), server.new_target())
 
@@ -436,7 +436,7 @@ def test_who_waited_for_a_table_that_was_made_again_exports_under_the_new_ones_l
             tables.create(engine, at, SCHEMA, [], second)
         old.release()
         while not any(info.is_waiting for info in locked.locks()):  # now for the lock of the table that is there
-            assert not waiting.done(), "it exported under a lock that nobody else asks for"
+            assert not waiting.done(), "it exported under a lock of its own"
         new.release()
         waiting.result(60)
     assert runs(target) == [(1, 0, 3)]

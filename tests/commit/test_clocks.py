@@ -1,4 +1,4 @@
-"""Clocks that stood still or were set: a commit lands on the newest version, whatever one of them says (F2)."""
+"""Clocks that stopped or were set: a commit lands on the newest version, whatever one of them says (F2)."""
 
 from __future__ import annotations
 

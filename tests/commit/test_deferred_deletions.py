@@ -26,7 +26,7 @@ def numbers(*ids: int) -> pa.Table:
 
 
 def among_others(table: conroi.Table) -> conroi.Table:
-    """The table as a writer has it who has just seen somebody else commit."""
+    """The table as a writer has it that has just seen a concurrent commit."""
     other = conroi.open_table(table.uri).append(numbers(1000))
     transaction = load_transaction(other._files.objects, other._pinned.snapshot)
     assert transaction is not None
@@ -43,14 +43,14 @@ def ids(root: str) -> list[int]:
     return sorted(lance.dataset(root).to_table()["id"].to_pylist())
 
 
-def test_a_delete_that_nobody_meets_writes_one_list(root: str) -> None:
+def test_a_delete_without_contention_writes_one_list(root: str) -> None:
     table = among_others(conroi.create_table(root, numbers(*range(10))))
     table.delete("id < 3")
     assert ids(root) == [*range(3, 10), 1000]
     assert files_in(root, "_deletions") == 1
 
 
-def test_a_delete_that_meets_another_writes_one_list_with_the_rows_of_both(root: str) -> None:
+def test_concurrent_deletes_write_one_list_with_the_rows_of_both(root: str) -> None:
     table = conroi.create_table(root, numbers(*range(10)))
     writer = interrupted(
         table, lambda: conroi.open_table(root).delete("id = 7"), verb="head", at="_versions/*", times=1

@@ -1,4 +1,4 @@
-"""Detached commits: off the line of versions, so there is nobody to race with and nothing to rebase."""
+"""Detached commits: off the line of versions, so there is no race and nothing to rebase."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_detached_commit_looks_for_no_newer_version(table: conroi.Table) -> No
     assert measured.by_verb_and_kind() == {("put", "transaction"): 1, ("put_if_absent", "manifest"): 1}
 
 
-def test_control_a_commit_on_the_line_does_meet_others(table: conroi.Table) -> None:
+def test_control_a_commit_on_the_line_does_conflict(table: conroi.Table) -> None:
     seen: list[object] = []
     faulty = FaultyObjects(table._files.objects, [call_before(seen.append, "head", "_versions/*", times=None)])
     with pytest.raises(conroi.IncompatibleConflict):

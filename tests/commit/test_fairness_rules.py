@@ -1,4 +1,4 @@
-"""Turns and the baton: pure rules, and a simulation of many writers whose clock only we move."""
+"""Fairness: turns and the priority token as pure rules, and a simulation of many writers in virtual time."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def turns_of(name: str, environment: SeededEnvironment | None = None) -> Turns:
 # ------------------------------------------------------------------------------------------------------ the rules
 
 
-def test_alone_nobody_waits() -> None:
+def test_a_single_writer_does_not_wait() -> None:
     turns = turns_of("b")
     turns.saw(2, committed_by("b"))
     assert not turns.is_contended()
@@ -69,7 +69,7 @@ def test_waiting_ends_when_the_others_have_committed() -> None:
     assert 0.02 <= environment.monotonic() - before < 0.05
 
 
-def test_waiting_for_somebody_who_does_nothing_ends_too() -> None:
+def test_waiting_for_an_idle_writer_ends_too() -> None:
     environment = SeededEnvironment(1)
     turns = turns_of("b", environment)
     turns.took(0.01)
@@ -78,7 +78,7 @@ def test_waiting_for_somebody_who_does_nothing_ends_too() -> None:
     assert environment.monotonic() - before < 0.01 * 3 * (1 + SLACK) + 0.01
 
 
-# ------------------------------------------------------------------------------------------------------ the baton
+# ---------------------------------------------------------------------------------------------- the priority token
 
 
 @pytest.fixture
@@ -86,17 +86,17 @@ def objects() -> Objects:
     return open_objects(f"memory://{uuid.uuid4().hex}")
 
 
-def test_the_baton_is_asked_for_only_after_losses_and_given_back(objects: Objects) -> None:
-    baton = PriorityToken(objects, SeededEnvironment(1), "a")
-    baton.ask(2)
+def test_the_priority_token_is_taken_only_after_losses_and_released(objects: Objects) -> None:
+    token = PriorityToken(objects, SeededEnvironment(1), "a")
+    token.ask(2)
     assert objects.head(BATON_PATH) is None
-    baton.ask(3)
+    token.ask(3)
     assert objects.head(BATON_PATH) is not None
-    baton.pass_on()
+    token.pass_on()
     assert objects.head(BATON_PATH) is None
 
 
-def test_one_baton_at_a_time(objects: Objects) -> None:
+def test_one_priority_token_at_a_time(objects: Objects) -> None:
     first, second = (PriorityToken(objects, SeededEnvironment(1), name) for name in "ab")
     first.ask(3)
     second.ask(3)
@@ -105,7 +105,7 @@ def test_one_baton_at_a_time(objects: Objects) -> None:
     assert objects.head(BATON_PATH) is not None, "only its holder gives it back"
 
 
-def test_a_baton_that_stays_is_taken_away(objects: Objects) -> None:
+def test_a_priority_token_that_expired_is_removed(objects: Objects) -> None:
     """Its holder was killed: the next waits for a while, then goes on and clears the way for all."""
     PriorityToken(objects, SeededEnvironment(1), "killed").ask(3)
     environment = SeededEnvironment(2)
@@ -122,7 +122,7 @@ def test_who_must_do_long_work_again_is_waited_for_that_long(objects: Objects) -
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"needs_s": "x"}', b'{"needs_s": 1e9}', b"[1]"])
-def test_a_baton_that_says_nonsense_does_not_hold_anybody_up_for_long(objects: Objects, content: bytes) -> None:
+def test_a_priority_token_with_invalid_content_delays_writers_only_briefly(objects: Objects, content: bytes) -> None:
     objects.put(BATON_PATH, content)
     environment = SeededEnvironment(2)
     PriorityToken(objects, environment, "next").give_way(0.01)
@@ -218,10 +218,10 @@ def test_control_writers_that_back_off_at_random_do_not() -> None:
     assert any(fewest < most / 2 for fewest, most in (shares(impatient, seed) for seed in range(5)))
 
 
-# -------------------------------------------------------------------------------------- work that was done in vain
+# -------------------------------------------------------------------------------------- wasted attempts
 
 
-def test_who_worked_in_vain_waits_before_the_work_for_a_while() -> None:
+def test_a_writer_with_wasted_attempts_waits_before_the_work_for_a_while() -> None:
     environment = SeededEnvironment(1)
     turns = turns_of("b", environment)
     turns.worked(0.01, in_vain=False)
@@ -254,7 +254,7 @@ def test_who_has_committed_just_now_is_ahead_of_the_others_until_a_quarter_of_th
     assert not turns.is_ahead()
 
 
-def test_among_few_nobody_is_ahead() -> None:
+def test_among_few_writers_none_is_ahead() -> None:
     turns = turns_of("b")
     for version, writer in enumerate(["a", "c", "b"], start=2):
         turns.saw(version, committed_by(writer))

@@ -66,8 +66,8 @@ def test_a_note_of_a_commit_that_never_landed_means_nothing(table: conroi.Table)
     (note,) = notes(table)
     note.unlink()
     note.with_name("2").write_bytes(b"{}")  # as if this key had been tried as version 2, which became another's,
-    note.with_name("9").write_bytes(b"{}")  # as version 9, which nobody has made yet,
-    note.with_name(".tmp_conroi_0_1_2").write_bytes(b"")  # and as if somebody died while writing a note
+    note.with_name("9").write_bytes(b"{}")  # as version 9, which does not exist yet,
+    note.with_name(".tmp_conroi_0_1_2").write_bytes(b"")  # and as if a writer died while it wrote a note
     assert table.begin(idempotency_key="a").is_done is False
 
 

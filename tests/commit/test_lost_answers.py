@@ -1,4 +1,4 @@
-"""The storage does not answer: what landed counts once, what did not is sent again, what nobody knows is said."""
+"""Lost answers: a put that landed counts once, one that did not is sent again, an unknown outcome is reported."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_a_put_that_did_not_land_is_sent_again(verb: str, times: int, table: con
     assert (done.version, rows(done), table.versions()) == (2, expected, [1, 2])
 
 
-def test_somebody_else_may_take_the_name_while_the_answer_is_lost(table: conroi.Table) -> None:
+def test_a_concurrent_writer_may_take_the_name_while_the_answer_is_lost(table: conroi.Table) -> None:
     def lose_and_let_another_in(_request: object) -> None:
         table.append([{"id": 9, "v": 90}])
         raise StoreUnavailable("never arrived")
@@ -155,7 +155,7 @@ def test_an_error_before_the_put_leaves_the_table_as_it_was(path: str, table: co
     assert (table.versions(), rows(table.latest())) == ([1], [(1, 10), (2, 20)])
 
 
-# ------------------------------------------------------------------------------ nobody knows
+# ------------------------------------------------------------------------------ unknown outcomes
 
 UNREADABLE = (fail("head", MANIFESTS, times=None), fail("get", MANIFESTS, times=None))
 
@@ -229,7 +229,7 @@ def _watching_deletes(objects: Objects, seen: list[object]) -> Objects:
 
 
 def test_a_name_that_stays_free_after_every_resend_is_an_unknown_outcome_too(table: conroi.Table) -> None:
-    """The last request may still be on its way, so nobody can say that it will not land."""
+    """The last request may still be on its way, so it may yet land."""
     writer, faulty = faulty_table(table, fail("put_if_absent", MANIFESTS, times=None))
     with pytest.raises(CommitStateUnknown):
         writer.append([{"id": 3, "v": 30}])
@@ -264,7 +264,7 @@ def test_a_table_is_created_once_whatever_happens_to_the_answer(fault: Fault, pl
     assert conroi.open_table(place.root).versions() == [1]
 
 
-def test_a_table_that_somebody_else_created_meanwhile_is_theirs(place: Objects) -> None:
+def test_a_table_that_a_concurrent_writer_created_is_theirs(place: Objects) -> None:
     def another(_request: object) -> None:
         conroi.create_table(place.root, [{"id": 5, "v": 50}])
 
@@ -297,7 +297,7 @@ def test_control_a_writer_that_does_not_know_its_own_version_doubles_the_rows(
         assert transaction is not None
         wire = pb.Transaction()
         wire.CopyFrom(transaction.wire)
-        wire.uuid = "somebody else"
+        wire.uuid = "another writer"
         return LanceTransaction(wire)
 
     monkeypatch.setattr(attempt, "load_transaction", with_another_id)

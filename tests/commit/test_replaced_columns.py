@@ -1,4 +1,4 @@
-"""Rows that were written for a column which somebody replaced meanwhile are not lost."""
+"""Rows that were written for a column which a concurrent commit replaced are not lost."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ def widen(table: conroi.Table) -> None:
     conroi.open_table(table.uri).alter_columns({"id": {"type": pa.int64()}})
 
 
-def data(table: conroi.Table, *, meanwhile: bool) -> pa.RecordBatchReader:
+def data(table: conroi.Table, *, is_concurrent: bool) -> pa.RecordBatchReader:
     """One row, during the writing of which the type of a column is changed."""
     schema = pa.schema([pa.field("id", pa.int32()), pa.field("v", pa.int64())])
 
     def batches():
         yield pa.record_batch([pa.array([2], pa.int32()), pa.array([20], pa.int64())], schema=schema)
-        if meanwhile:
+        if is_concurrent:
             widen(table)
 
     return pa.RecordBatchReader.from_batches(schema, batches())
 
 
 @pytest.mark.contract("W9", "T4")
-def test_an_append_that_meets_a_change_of_type_is_refused_and_loses_nothing(table: conroi.Table):
+def test_an_append_beside_a_concurrent_change_of_type_is_refused_and_loses_nothing(table: conroi.Table):
     with pytest.raises(conroi.RetryableConflict) as caught:  # a stream can be read only once
-        table.append(data(table, meanwhile=True))
+        table.append(data(table, is_concurrent=True))
     assert "id" in str(caught.value) or "columns" in str(caught.value)
-    table.append(data(table, meanwhile=False))
+    table.append(data(table, is_concurrent=False))
     assert conroi.open_table(table.uri).to_arrow()["id"].to_pylist() == [1, 2]
 
 
@@ -45,7 +45,7 @@ def test_data_that_can_be_read_again_is_written_again(table: conroi.Table):
     rows = [{"id": 2, "v": 20}]
 
     class Changing(list[dict[str, int]]):
-        """Rows that somebody changes the table under, the first time they are looked at."""
+        """Rows whose first read triggers a concurrent change of the table."""
 
         def __iter__(self):
             if conroi.open_table(table.uri).version == 1:

@@ -30,7 +30,7 @@ def ids(table: conroi.Table) -> list[int]:
 
 
 def always_beaten(table: conroi.Table, times: int) -> conroi.Table:
-    """A writer to whom somebody else is always faster: so many times its next version is taken just before its put."""
+    """A writer that loses the race so many times: its next version is taken right before its put."""
     return interrupted(table, lambda: table.reserve_fragments(1), times=times, **PUT)  # type: ignore[arg-type]
 
 
@@ -56,7 +56,7 @@ def test_a_loser_goes_round_again_and_reads_only_what_is_new(table: conroi.Table
     with counting.measure() as measured:
         done = writer.append([{"id": 99, "v": 0}])
     assert done.version == 16
-    assert measured.requests("get", "manifest") == 4, "one for each version that somebody else made"
+    assert measured.requests("get", "manifest") == 4, "one for each version of a concurrent writer"
     assert measured.requests("put", "transaction") == 1, "an append is the same transaction on every base"
     assert measured.requests("put_if_absent", "manifest") == 5
 
@@ -213,7 +213,7 @@ def test_control_on_storage_that_takes_no_time_there_are_no_pauses(table: conroi
 def slept(table: conroi.Table, attempt_s: float) -> float:
     """How long a writer pauses in all that loses twelve races, each attempt of which takes so long.
 
-    Another writer takes the baton each time, so that it cannot ask to be let through.
+    Another writer takes the priority token each time, so that it cannot ask for it.
     """
     clock, working_s = SeededEnvironment(3), 0.0
     rival = table_on(table._files.objects, environment=clock)

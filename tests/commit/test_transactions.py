@@ -1,4 +1,4 @@
-"""Every attempt leaves its transaction in a file and inside the manifest, and either is enough for who comes after."""
+"""Every attempt leaves its transaction in a file and inside the manifest, and either is enough for later writers."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def without_copy(table: conroi.Table, version: int) -> None:
 
 
 def by_conroi(table: conroi.Table, row: int) -> None:
-    """Append a row, as somebody who saw version 1 last."""
+    """Append a row, as a writer that saw version 1 last."""
     fragment = table.append([{"id": row, "v": 0}], detached=True)._pinned.manifest.fragments[-1]
     transaction = reserve_fragments(1, transaction_id=new_id())
     transaction.wire.append.fragments.add().CopyFrom(fragment)
@@ -146,7 +146,7 @@ def test_a_conflict_is_seen_with_only_one_of_the_two(
     assert ids(table.latest()) == [5]
 
 
-def test_control_without_either_nobody_can_be_checked_against_that_version(table: conroi.Table) -> None:
+def test_control_without_either_no_commit_can_be_checked_against_that_version(table: conroi.Table) -> None:
     table.delete("id = 1")
     without_file(table, 2)
     without_copy(table, 2)

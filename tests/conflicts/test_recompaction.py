@@ -90,7 +90,7 @@ def test_rows_go_to_the_right_one_of_several_new_fragments() -> None:
     assert merged.vectors_to_write == {10: BitMap([11]), 11: BitMap([0, 6])}
 
 
-def test_a_group_that_nobody_touched_is_left_as_it_is() -> None:
+def test_an_untouched_group_is_left_as_it_is() -> None:
     mine = ops.Rewrite(groups=(*rewrite(0, 1).groups, *rewrite(2, 3).groups))
     merged = compacted(mine, (delete(2, [0], file=1), [0]))
     assert merged.vectors_to_write == {11: BitMap([0])}
@@ -155,7 +155,7 @@ def test_an_index_that_lost_half_of_a_group_cannot_follow(covers: list[int], lan
     merged = compacted(mine, (theirs, [1]), head=head)
     assert merged.verdict.outcome.lands == lands
     assert lands or rule(merged) == "rewrite/index-straddles"
-    # With a fragment-reuse index it is the same; an index that nobody rebuilds is left behind and does not matter.
+    # With a fragment-reuse index it is the same; an index that is not rebuilt is left behind and does not matter.
     deferred = replace(rewrite(0, 1), fragment_reuse_index=reuse_index(1, 6))
     assert compacted(deferred, (theirs, [1]), head=head).verdict.outcome.lands == lands
     assert compacted(rewrite(0, 1), (theirs, [1]), head=head).verdict.outcome.lands

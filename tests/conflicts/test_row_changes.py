@@ -224,7 +224,7 @@ def test_column_rewrite_that_also_deletes_rows_is_retried() -> None:
 
 # --------------------------------------------------------------------------------- T8 and T9, as facts
 @pytest.mark.contract("T8")
-def test_update_meets_compaction_of_its_fragment() -> None:
+def test_an_update_is_retryable_after_a_compaction_of_its_fragment() -> None:
     verdict = Rebase(staged(move(0, [1], file=1), {0: [1]})).over(winner(rewrite(0, 1))).verdict
     assert verdict.outcome is Outcome.RETRYABLE
     assert verdict.reason is not None

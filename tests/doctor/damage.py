@@ -58,7 +58,7 @@ def kinds(diagnosis: Diagnosis, severity: str | None = None) -> set[str]:
 
 
 def customers(folder: Path) -> Path:
-    """The folder of the table in a namespace, which has a part that nobody can guess."""
+    """The folder of the table in a namespace, which has a random part."""
     return next(folder.glob("*_sales_customers"))
 
 
@@ -147,7 +147,7 @@ def publish_row(folder: Path, row: Row) -> None:
 
 
 def append_row_by_pylance(folder: Path, name: str, location: str | None, metadata: str | None = None) -> None:
-    """A row that somebody adds to the list by its path."""
+    """A row that an out-of-band writer adds to the list."""
     columns = [[name], ["table"], [location], [metadata], [None]]
     rows = pa.Table.from_arrays([pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA)
     lance.write_dataset(rows, str(folder / LIST), mode="append")
@@ -171,7 +171,7 @@ def unfinish(folder: Path, name: str) -> Path:
 
 
 def fork(folder: Path, name: str, rows: list[dict[str, Any]]) -> Path:
-    """Somebody writes by path before the newest version has its final name."""
+    """An out-of-band write, before the newest version has its final name."""
     staged = unfinish(folder, name)
     append_by_path(staged.parents[1], rows)
     return staged

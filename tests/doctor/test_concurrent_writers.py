@@ -161,7 +161,7 @@ def test_control_newer_versions_are_foreign_if_the_lake_is_not_asked_again(
 # ------------------------------------------------------------------------------------ what is young
 
 
-def test_what_is_young_may_be_somebody_at_work(lake: Path) -> None:
+def test_what_is_young_may_belong_to_a_running_writer(lake: Path) -> None:
     staged = damage.unfinish(lake, "orders")
     staged.touch()
     (lake / ORDERS / "_versions" / ".tmp_conroi_1_2_3").write_bytes(b"half")
@@ -183,7 +183,7 @@ def test_an_insert_under_way_is_not_called_unfinished(lake: Path) -> None:
 
 
 def test_versions_that_were_collected_meanwhile_are_not_missing(lake: Path) -> None:
-    """Somebody deletes old versions, as a collector does, after the lake was listed."""
+    """Old versions are deleted, as by a collector, after the lake was listed."""
 
     def collect() -> None:
         for version, path in damage.manifests(lake / LIST).items():

@@ -484,12 +484,12 @@ def begun_and_never_finished(lake: Path) -> None:
 
 
 @damage("stale-baton", LIST)
-def baton_of_a_dead_writer(lake: Path) -> None:
+def priority_token_of_a_dead_writer(lake: Path) -> None:
     (lake / LIST / "_transactions/.conroi-baton").write_text('{"writer":"x","needs_s":0}')
 
 
 @damage("orphan-files")
-def data_file_of_nobody(lake: Path) -> None:
+def unreferenced_data_file(lake: Path) -> None:
     shutil.copy(data_file(lake / ORDERS), lake / ORDERS / "data/orphan.lance")
 
 

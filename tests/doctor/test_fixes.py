@@ -63,7 +63,7 @@ def test_a_forked_table_has_both_changes(lake: Path) -> None:
     assert ids_by_pylance(lake) == ids_in_lake(lake) == BEFORE | {900, 1000}
 
 
-def test_a_fork_that_cannot_be_mended_says_why_and_stays(lake: Path) -> None:
+def test_a_fork_that_cannot_be_repaired_says_why_and_stays(lake: Path) -> None:
     staged = damage.unfinish(lake, "orders")
     lance.write_dataset(pa.table({"id": [7], "text": ["all"]}), str(lake / ORDERS), mode="overwrite")
     before = files_of(lake)

@@ -1,4 +1,4 @@
-"""What an error knows: nobody needs to match its text."""
+"""The facts of an error are attributes: no caller needs to match its text."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tests.support.instruments import interrupted, table_on
 pytestmark = pytest.mark.contract("T12")
 
 PUT = {"verb": "put_if_absent", "at": "_versions/*"}
-SAID = "somebody was faster"
+SAID = "a concurrent commit was first"
 
 
 def same_row(table: conroi.Table) -> object:

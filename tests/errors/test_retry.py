@@ -57,7 +57,7 @@ def test_and_not_more_often_than_allowed() -> None:
         assert work.calls == retries + 1
 
 
-def test_ten_times_if_nobody_says_otherwise() -> None:
+def test_ten_times_by_default() -> None:
     work = Failing(conroi.RetryableConflict("again"), 99)
     with pytest.raises(conroi.RetryableConflict):
         conroi.retry(environment=world())(lambda: work())()
@@ -74,7 +74,7 @@ def test_no_other_error_is_tried_again(kind: type[errors.ConroiError]) -> None:
 
 
 @pytest.mark.parametrize("error", [ValueError("x"), OSError("x"), KeyError("x")])
-def test_nor_is_an_error_of_somebody_else(error: Exception) -> None:
+def test_nor_is_an_error_of_other_code(error: Exception) -> None:
     work = Failing(error, 99)
     with pytest.raises(type(error)):
         conroi.retry(lambda: work())()
@@ -112,7 +112,7 @@ def test_the_number_of_retries_is_checked(retries: object) -> None:
 
 
 def test_a_read_and_a_write_that_belong_together(uri: str) -> None:
-    """The function reads, thinks, and writes only if nobody else wrote meanwhile; done again, it sees the new value."""
+    """The function reads, computes, and writes only without a concurrent write; repeated, it sees the new value."""
     table = conroi.create_table(uri, [{"id": 1, "n": 1}])
     meddling = iter([lambda: table.update({"n": "100"}, where="id = 1", mode="rows"), lambda: None])
     read: list[int] = []

@@ -15,7 +15,7 @@ def test_the_bad_load_is_thrown_away_and_the_good_one_is_published(tmp_path: Pat
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
     assert done.returncode == 0, done.stderr
-    assert "monday: 1 orders of nobody" in done.stdout
+    assert "monday: 1 orders of unknown customers" in done.stdout
     lake = conroi.connect(tmp_path / "lake")
     assert [commit.message for commit in lake.history()] == ["load of tuesday", "the start", None]
     assert sorted(lake["orders"].to_arrow()["customer"].to_pylist()) == ["Ada", "Grace"]

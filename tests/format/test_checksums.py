@@ -1,4 +1,4 @@
-"""pylance reads, and builds on, files that carry our seal."""
+"""Checksums: pylance reads, and builds on, files that carry them."""
 
 from __future__ import annotations
 
@@ -24,35 +24,35 @@ from tests.format.pylance_tables import rows
 
 @few
 @given(st.binary())
-def test_a_sealed_message_is_unsealed(message: bytes):
+def test_the_checksum_of_a_message_is_verified_and_removed(message: bytes):
     assert unseal_message(seal_message(message), what="message") == message
 
 
 @few
 @given(st.binary(), st.binary())
-def test_a_seal_inside_is_found_and_taken_out(before: bytes, after: bytes):
+def test_a_checksum_inside_a_file_is_found_and_removed(before: bytes, after: bytes):
     assume(seal()[:8] not in after)  # an Arrow footer, of which that is true
     assert unseal_inside(before + seal(before + after) + after, what="file") == before + after
 
 
 @few
 @given(st.binary())
-def test_a_seal_at_the_end_is_taken_off(content: bytes):
+def test_a_checksum_at_the_end_is_removed(content: bytes):
     assert unseal_end(content + seal(content), what="file") == content
 
 
-def test_what_has_no_seal_is_left_alone():
+def test_a_file_without_a_checksum_is_left_as_it_is():
     assert unseal_message(b"abc", what="message") == b"abc"
     assert unseal_inside(b"abc", what="file") == b"abc"
     assert unseal_end(b"abc", what="file") == b"abc"
 
 
-def test_a_wrong_seal_says_what_is_damaged():
+def test_a_wrong_checksum_names_what_is_damaged():
     with pytest.raises(CorruptionError, match="The message is damaged"):
         unseal_message(seal_message(b"abc") + b"d", what="message")
 
 
-def test_in_a_transaction_the_seal_is_a_field_that_others_skip():
+def test_in_a_transaction_the_checksum_is_a_field_that_others_skip():
     wire = pb.Transaction(uuid="u", read_version=3, restore=pb.Transaction.Restore(version=1))
     found = pb.Transaction.FromString(seal_message(wire.SerializeToString()))
     assert [field.field_number for field in UnknownFieldSet(found)] == [SEAL_FIELD_NUMBER]
@@ -92,7 +92,7 @@ def _reseal_deletions(root: Path, fragment: pb.DataFragment) -> None:
 
 
 @pytest.mark.parametrize("condition", ["id < 10", "id < 6000"], ids=["array", "bitmap"])
-def test_pylance_reads_and_continues_a_table_with_our_seals(table: Path, condition: str):
+def test_pylance_reads_and_continues_a_table_with_our_checksums(table: Path, condition: str):
     lance.dataset(table).delete(condition)
     ours = reseal(table)
     gone = ours.manifest.fragments[0].deletion_file.num_deleted_rows
@@ -111,7 +111,7 @@ def test_pylance_reads_and_continues_a_table_with_our_seals(table: Path, conditi
 
 @pytest.mark.parametrize("condition", ["id < 10", "id < 6000"], ids=["array", "bitmap"])
 @pytest.mark.parametrize("is_inline", [True, False], ids=["inline", "file"])
-def test_pylance_rebases_over_a_sealed_commit(table: Path, condition: str, is_inline: bool):
+def test_pylance_rebases_over_a_commit_with_checksums(table: Path, condition: str, is_inline: bool):
     behind = lance.dataset(table)
     lance.dataset(table).delete(condition)
     ours = reseal(table)
@@ -124,7 +124,7 @@ def test_pylance_rebases_over_a_sealed_commit(table: Path, condition: str, is_in
     assert lance.dataset(table).count_rows() == 11_990 - gone
 
 
-def test_pylance_notices_its_conflict_with_a_sealed_merge(tmp_path: Path):
+def test_pylance_notices_its_conflict_with_a_merge_with_checksums(tmp_path: Path):
     root = tmp_path / "t"
     lance.write_dataset(rows(0, 5), root)
     behind = lance.dataset(root)
@@ -139,7 +139,7 @@ def test_pylance_notices_its_conflict_with_a_sealed_merge(tmp_path: Path):
     assert lance.dataset(root).count_rows() == 6
 
 
-def test_an_arrow_reader_opens_a_sealed_array(tmp_path: Path):
+def test_an_arrow_reader_opens_an_array_with_a_checksum(tmp_path: Path):
     from pyroaring import BitMap
 
     _, data = encode_deletions(BitMap([3, 1, 2]))

@@ -1,6 +1,6 @@
 """A cut or flipped byte gives a typed error or the same data, never other data.
 
-What conroi writes is sealed, and for it that holds without exception. The format has no checksums, so for files of
+What conroi writes has a checksum, and for it that holds without exception. The format has no checksums, so for files of
 other writers it holds for every cut, and for flips as far as the file contradicts itself.
 """
 
@@ -116,7 +116,7 @@ blocks = st.tuples(st.integers(0, 20_000), st.binary(min_size=1, max_size=600))
 @given(blocks)
 @example((0, bytes(512)))
 def test_a_block_of_other_bytes_in_a_file_of_ours_is_never_other_data(block: tuple[int, bytes]):
-    """As long as it leaves the seal itself alone, which is all there is to tell a file of ours from another's."""
+    """As long as it leaves the checksum itself alone, which is all there is to tell a file of ours from another's."""
     place, other = block
     assert unnoticed(iter([_manifest_with(place, other)]), same_manifest(SEALED_MANIFEST)) == []
     assert unnoticed(iter([_transaction_with(place, other)]), same_transaction) == []
@@ -135,8 +135,8 @@ def _transaction_with(place: int, other: bytes) -> bytes:
 
 
 @pytest.mark.contract("T14")
-def test_without_its_seal_a_flip_can_go_unnoticed():
-    """The negative control: the tests above can fail, and it is the seal that makes them pass."""
+def test_without_its_checksum_a_flip_can_go_unnoticed():
+    """The negative control: the tests above can fail, and it is the checksum that makes them pass."""
     unsealed = bytes(16) + SEALED_MANIFEST[16:]
     assert unnoticed(flips(unsealed), same_manifest(SEALED_MANIFEST))
     bare = TRANSACTION.wire.SerializeToString()

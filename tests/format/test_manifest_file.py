@@ -1,4 +1,4 @@
-"""The manifest file: what goes in comes out, whoever wrote it."""
+"""The manifest file: what is encoded is decoded, whichever program wrote it."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_the_transaction_inside_is_the_one_in_the_file_beside(busy_table: Path):
 
 
 @pytest.mark.contract("T13")
-def test_fields_that_nobody_knows_survive(busy_table: Path):
+def test_unknown_fields_survive(busy_table: Path):
     for file in manifest_files(busy_table):
         message = file.manifest.full()
         plant(message, b"in the manifest")
@@ -136,7 +136,7 @@ def test_the_old_place_of_the_transaction_is_read_and_no_longer_written():
 
 
 def _with_message(body: bytes, message: bytes) -> bytes:
-    """The file with another message at its end, and without a seal."""
+    """The file with another message at its end, and without a checksum."""
     at = int.from_bytes(body[-16:-8], "little")
     return bytes(16) + body[16:at] + len(message).to_bytes(4, "little") + message + body[-16:]
 

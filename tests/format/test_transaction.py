@@ -1,4 +1,4 @@
-"""Transactions: what goes in comes out, whoever wrote it."""
+"""Transactions: what is encoded is decoded, whichever program wrote it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_pylances_transactions_survive_our_rewrite(busy_table: Path):
 
 
 @pytest.mark.contract("T13")
-def test_fields_and_operations_that_nobody_knows_survive():
+def test_unknown_fields_and_operations_survive():
     wire = pb.Transaction(read_version=3, uuid="u")
     plant(wire, b"an operation of the future")
     found = decode_transaction(encode_transaction(Transaction(wire)))
@@ -51,8 +51,8 @@ def test_fields_and_operations_that_nobody_knows_survive():
     assert found.operation_name == "Unknown"
 
 
-def test_a_seal_does_not_stay_in_a_changed_transaction():
-    """A rebase changes the message; the old seal over it must be gone."""
+def test_a_checksum_does_not_stay_in_a_changed_transaction():
+    """A rebase changes the message; the old checksum over it must be gone."""
     found = decode_transaction(encode_transaction(a_transaction("append")))
     changed = pb.Transaction()
     changed.CopyFrom(found.wire)

@@ -23,7 +23,7 @@ from tests.histories.workload import BAG, CELLS, LOG, OF_BRANCHES, RARE, TABLES,
 from tests.support.lake_tables import FaultyTables
 
 GONE = conroi.VersionExpired
-"""What a reader of a version that was forgotten is told."""
+"""What a reader of an expired version is told."""
 Role = Literal["writer", "reader", "idler", "compactor", "collector", "brancher"]
 
 
@@ -205,7 +205,7 @@ class Worker:
             self.compare_with_base(tx.base_version, done)
 
     def compare_with_base(self, version: int, done: list[Operation]) -> None:
-        """What a transaction read is what its base version has, for everybody."""
+        """What a transaction read is what its base version has, for all readers."""
         first: dict[str, Read] = {}
         changed: set[str] = set()
         for operation in done:
@@ -306,14 +306,14 @@ def _at_newest(worker: Worker, steps: list[Step], done: list[Operation]) -> None
 
 
 def idle(worker: Worker) -> None:
-    """One Lake that does nothing until the version it knows is forgotten, and then reads and commits."""
+    """One Lake that does nothing until the version it knows has expired, and then reads and commits."""
     ways = [_begin_then, _old_table, _open_transaction, _old_reader]
     while not worker.is_over:
         way = worker.chance.choice(ways)
         way(worker)
 
 
-def _wait_until_forgotten(worker: Worker, version: int) -> None:
+def _wait_until_expired(worker: Worker, version: int) -> None:
     """Others look whether the version is still there; this Lake is not touched."""
     other = worker.setting.connect()
     until = time.monotonic() + 6 * worker.setting.version_s + 10
@@ -335,7 +335,7 @@ def _all(worker: Worker) -> list[Step]:
 
 def _begin_then(worker: Worker) -> None:
     """Idle, then a transaction that reads everything."""
-    _wait_until_forgotten(worker, worker.lake.version)
+    _wait_until_expired(worker, worker.lake.version)
     steps = _all(worker) if worker.chance.random() < 0.5 else worker.choices.steps()
     worker.transact(steps, lambda done: worker.attempt(steps, done), mode="idle begin")
 
@@ -344,7 +344,7 @@ def _old_table(worker: Worker) -> None:
     """A table that was opened before, and is written to after."""
     name = worker.chance.choice([CELLS, BAG])
     table = worker.lake[name]
-    _wait_until_forgotten(worker, worker.lake.version)
+    _wait_until_expired(worker, worker.lake.version)
     action = {CELLS: "update", BAG: "append"}[name]
     step = Step(name, action, worker.chance.choice(workload.REGISTERS[name]), worker.choices.element())
 
@@ -367,7 +367,7 @@ def _open_transaction(worker: Worker) -> None:
         tx = worker.lake.begin(isolation=worker.setting.isolation)
         if worker.chance.random() < 0.5:
             workload.do(tx.table, steps[0], done)
-        _wait_until_forgotten(worker, tx.base_version)
+        _wait_until_expired(worker, tx.base_version)
         worker.fill(tx, steps, done)
         worker.commit(tx)
 
@@ -383,7 +383,7 @@ def _old_reader(worker: Worker) -> None:
     except GONE as error:  # this process was paused
         worker.recorder.note(idle="reader told", error=type(error).__name__)
         return
-    _wait_until_forgotten(worker, at.version)
+    _wait_until_expired(worker, at.version)
     for name in TABLES:
         for opener in (tables.__getitem__, at.__getitem__):
             try:

@@ -57,7 +57,7 @@ def test_a_long_history_has_no_anomaly(storage: str, isolation: Isolation, new_s
 
 @pytest.mark.contract("H3")
 @pytest.mark.parametrize("storage", STORAGES)
-def test_a_lake_that_was_idle_while_versions_were_forgotten_loses_nothing(storage: str, new_setting: NewSetting):
+def test_a_lake_that_was_idle_while_versions_expired_loses_nothing(storage: str, new_setting: NewSetting):
     setting = new_setting(storage, "serializable")
     version_s = 2.2 if storage == "seaweedfs" else 0.3
     with other_ages(version_s, 3600):

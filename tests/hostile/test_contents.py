@@ -261,7 +261,7 @@ HOSTILE: dict[str, Damage] = {
     "deep marker": put("lake/__conroi.json", DEEP_JSON),
     "marker of a list": put("lake/__conroi.json", b"[]"),
     "mark of a table": put("lake/t.lance/_conroi/created", DEEP_JSON),
-    "baton for ever": put("lone/_conroi/baton", b'{"needs_s": 1e308}'),
+    "priority token for ever": put("lone/_conroi/baton", b'{"needs_s": 1e308}'),
     "restoring a huge version": put("lone/_conroi/restoring/" + "9" * 200 + "-x", b""),
     "manifest of a huge number": put("lone/_versions/" + "9" * 200 + ".manifest", b"LANC"),
     "names with escapes": put("lone/_refs/tags/\x1b]0;owned\x07.json", b'{"version": 1}'),

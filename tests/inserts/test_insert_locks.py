@@ -1,4 +1,4 @@
-"""One lock for each table: its id, who has it, and when it is let go."""
+"""One lock for each table: its id, its holder, and its release."""
 
 from __future__ import annotations
 
@@ -310,7 +310,7 @@ def test_a_lake_that_wants_locks_refuses_a_worker_without(
     lake = conroi.connect(uri, store=store, locks=address)
     lake.create_table("shared", SCHEMA, stable_row_ids=True)
     without = conroi.connect(uri, store=store)
-    without.insert("shared", ROWS)  # nobody wants locks yet
+    without.insert("shared", ROWS)  # locks are not required yet
     lake.set_locks("postgresql")
     for work in (without.insert, without.write):
         with pytest.raises(conroi.LocksRequired, match="connection has no locks"):
@@ -363,7 +363,7 @@ def test_who_waited_for_a_table_that_was_made_again_gets_the_new_ones_lock(
         new = locks.take("shared", None)
         old.release()
         while not any(info.is_waiting for info in lake.locks()):  # now for the lock of the table that is there
-            assert not waiting.done(), "it inserted under a lock that nobody else asks for"
+            assert not waiting.done(), "it inserted under a lock of its own"
         assert lake["shared"].count_rows() == 0
         new.release()
         assert waiting.result(60).count_rows() == 1

@@ -1,4 +1,4 @@
-"""The rows of one insert are one unbroken run, whoever else inserts, and whoever dies."""
+"""The rows of one insert are one unbroken run, beside concurrent inserts and killed workers."""
 
 from __future__ import annotations
 
@@ -195,14 +195,14 @@ def test_the_rows_of_a_dead_worker_can_be_kept(lake: conroi.Lake, uri: str, addr
     lake.insert("shared", rows(2, worker=1), remains="keep", chunk_rows=1, wait_s=60)
     assert runs(lake["shared"]) == [(9, 0, 2), (1, 0, 2)]
     assert lake["shared"].to_arrow(complete=True).num_rows == 4
-    lake.insert("shared", rows(1, worker=2))  # nobody removes them later
+    lake.insert("shared", rows(1, worker=2))  # they are not removed later
     assert runs(lake["shared"]) == [(9, 0, 2), (1, 0, 2), (2, 0, 1)]
     with pytest.raises(conroi.InvalidInputError, match="remains"):
         lake.insert("shared", rows(1), remains="eat")  # type: ignore[arg-type]
 
 
 @pytest.mark.contract("L3")
-def test_what_a_dead_worker_left_in_a_table_that_was_replaced_since_is_nobodys_loss(
+def test_what_a_dead_worker_left_in_a_table_that_was_replaced_since_is_no_loss(
     lake: conroi.Lake, uri: str, address: str
 ) -> None:
     """pylance replaces the table by its path; the new rows are not those of the dead, whatever their ids."""

@@ -276,7 +276,7 @@ def planted() -> dict[str, ops.Operation]:
 
 
 def plant(root: str, base: Version, operation: ops.Operation) -> None:
-    """Write the next version as if somebody had committed this: only its number and its transaction are new."""
+    """Write the next version as if a writer had committed this: only its number and its transaction are new."""
     version = base.manifest.version + 1
     made = ops.transaction(operation, read_version=base.manifest.version, uuid=str(UUID(int=version)))
     head = base.manifest.editable_head()

@@ -21,7 +21,7 @@ from tests.interop.readers import assert_found, assert_seen, lineage
 
 
 class History:
-    """One table on its way. `step` does something to it at random, and checks that everybody sees the same."""
+    """One table on its way. `step` does something to it at random, and checks that all readers see the same."""
 
     def __init__(self, root: Path, seed: int) -> None:
         self.root = root

@@ -128,7 +128,7 @@ def test_a_clone_is_not_a_transaction_to_commit(tables: Stable, tmp_path: Path) 
     assert_seen(root, model)
 
 
-def test_an_operation_that_nobody_knows_is_refused_and_the_table_stays(tables: Stable) -> None:
+def test_an_unknown_operation_is_refused_and_the_table_stays(tables: Stable) -> None:
     root, model = tables.copy(Kind("conroi"))
     version = conroi.open_table(root).version
     unknown = pb.Transaction(read_version=version, uuid=str(uuid4()))

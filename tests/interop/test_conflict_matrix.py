@@ -33,7 +33,7 @@ pytestmark = pytest.mark.contract("T6")
 ALLOWED = {(difference.pylance, difference.finding) for difference in DELIBERATE_DIFFERENCES if difference.finding}
 
 PYLANCE_ONLY = {
-    # pylance forgets the schema's metadata when columns are dropped; we keep what was set meanwhile.
+    # pylance forgets the schema's metadata when columns are dropped; we keep what a concurrent commit set.
     ("drop c", "schema metadata"),
     ("drop nothing, no promise", "schema metadata"),
 }
@@ -179,7 +179,7 @@ def meet(arena: Arena, mine: str, theirs: str, root: str, first: Version) -> str
 
 
 @pytest.mark.parametrize("theirs", [*CASE_NAMES, *planted()])
-def test_meeting_ends_as_with_pylance(arena: Arena, theirs: str) -> None:
+def test_a_conflict_is_decided_as_by_pylance(arena: Arena, theirs: str) -> None:
     root = first_committed(arena, theirs)
     first = committed(root, arena.next)
     wrong = [problem for mine in arena.prepared.cases if (problem := meet(arena, mine, theirs, root, first))]

@@ -1,4 +1,4 @@
-"""Through an index both readers find the rows that are there, whoever built it and whoever changed the table since."""
+"""Through an index both readers find the rows that are there, whichever writer built it or changed the table since."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Manifest names: a table keeps the scheme it has, whoever writes, and moves from V1 to V2 when asked."""
+"""Manifest names: a table keeps the scheme it has with every writer, and moves from V1 to V2 when asked."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def made(root: Path, rows: Rows, maker: str, version: str = "2.2") -> None:
 
 @pytest.mark.parametrize("maker", ["conroi", "pylance"])
 @pytest.mark.parametrize("typed", TYPES, ids=lambda typed: typed.name.replace(" ", "-"))
-def test_values_come_back_whoever_wrote_them_and_whoever_moved_them(tmp_path: Path, typed: Typed, maker: str) -> None:
+def test_values_come_back_from_every_writer_and_every_rewrite(tmp_path: Path, typed: Typed, maker: str) -> None:
     root, rows = tmp_path / "table", Rows(typed)
     made(root, rows, maker)
     conroi.open_table(root).update({"n": "n + 1"}, "id IN (0, 3, 6, 13)", mode="rows")
@@ -264,7 +264,7 @@ def assert_blobs(root: Path, *ids: int) -> None:
 
 
 @pytest.mark.parametrize("maker", ["conroi", "pylance"])
-def test_blobs_are_kept_whoever_writes_and_moves_them(tmp_path: Path, maker: str) -> None:
+def test_blobs_are_kept_by_every_writer_and_every_rewrite(tmp_path: Path, maker: str) -> None:
     root = tmp_path / "table"
     if maker == "conroi":
         conroi.create_table(root, blobs(range(6)))

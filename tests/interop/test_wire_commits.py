@@ -78,7 +78,7 @@ def test_changes_of_the_same_row_do_not(tmp_path: Path, work: str) -> None:
 
 
 def compacted(root: Path, *, new_id: int, read_version: int) -> conroi.LanceTransaction:
-    """A Rewrite of fragments 0 and 1 into one with this id, which nobody reserved."""
+    """A Rewrite of fragments 0 and 1 into one with this id, which is not reserved."""
     dataset = lance.dataset(str(root))
     old = conroi.open_table(root)._pinned.manifest.fragments
     file = lance.fragment.write_fragments(dataset.to_table(), str(root), mode="append")[0].files[0]
@@ -102,7 +102,7 @@ def two_fragments(tmp_path: Path) -> Path:
     return root
 
 
-def test_a_rewrite_may_not_take_an_id_that_nobody_reserved(two_fragments: Path) -> None:
+def test_a_rewrite_may_not_take_an_id_that_is_not_reserved(two_fragments: Path) -> None:
     """G12."""
     with pytest.raises(conroi.InvalidInputError, match="id 5, which was not reserved: the highest so far is 1"):
         conroi.commit(two_fragments, compacted(two_fragments, new_id=5, read_version=1))

@@ -21,7 +21,7 @@ def settable() -> Iterator[None]:
 
 @pytest.fixture
 def hurried() -> Iterator[None]:
-    """Nothing is too young to be collected: for tests in which nobody else is at work."""
+    """Nothing is too young to be collected: for tests without concurrent writers."""
     with other_ages(version_s=0.0, file_s=0.0):
         yield
 

@@ -22,7 +22,7 @@ FILE_S = 1.0
 
 
 def stop(_request: object) -> None:
-    """Nothing of this process runs until somebody continues it."""
+    """Nothing of this process runs until it is continued."""
     os.kill(os.getpid(), signal.SIGSTOP)
 
 

@@ -37,11 +37,11 @@ def assert_nothing_is_lost(lake: conroi.Lake, diaries: list[Diary]) -> None:
             assert {key: n for key, n in found.items() if key not in unknown} == expected
 
 
-def assert_nobody_failed(diaries: list[Diary]) -> None:
+def assert_no_failures(diaries: list[Diary]) -> None:
     assert [problem for diary in diaries for problem in diary.problems] == []
     done = sum((diary.done for diary in diaries), Counter[str]())
     for what in ("append", "tagged reads", "young reads", "expired", "collected"):
-        assert done[what] > 0, f"nobody did: {what} ({done})"
+        assert done[what] > 0, f"no process did: {what} ({done})"
 
 
 def size_of(folder: str) -> int:
@@ -84,7 +84,7 @@ def _is_lean(lake: conroi.Lake) -> bool:
 def test_readers_at_kept_versions_and_writers_go_on_beside_collection(tmp_path: Path) -> None:
     lake = make(str(tmp_path / "lake"))
     diaries = run(lake.uri, 10)
-    assert_nobody_failed(diaries)
+    assert_no_failures(diaries)
     assert_nothing_is_lost(conroi.connect(lake.uri), diaries)
     assert_space_comes_back(conroi.connect(lake.uri), diaries)
 
@@ -100,6 +100,6 @@ def test_a_minute_of_it(tmp_path: Path) -> None:
     lake = make(str(tmp_path / "lake"))
     diaries = run(lake.uri, 60, collectors=["collector", "collector"])
     print(sum((diary.done for diary in diaries), Counter[str]()), sum(diary.freed for diary in diaries))
-    assert_nobody_failed(diaries)
+    assert_no_failures(diaries)
     assert_nothing_is_lost(conroi.connect(lake.uri), diaries)
     assert_space_comes_back(conroi.connect(lake.uri), diaries)

@@ -132,7 +132,7 @@ def test_what_a_branch_of_the_lake_needs_stays(lake: conroi.Lake) -> None:
 
 
 def test_what_was_written_past_the_lake_stays(lake: conroi.Lake) -> None:
-    """Nobody has adopted it yet, so only its folder has it."""
+    """It is not adopted yet, so only its folder has it."""
     lance.write_dataset(lake["t"].to_arrow().slice(0, 1), lake["t"].uri, mode="append")
     make_older(lake.uri, hours=24 * 30)
     lake.expire(keep=1, dry_run=False)

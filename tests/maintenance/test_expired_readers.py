@@ -205,7 +205,7 @@ NEWEST: dict[str, Callable[[conroi.Lake, conroi.Table], object]] = {
 def test_a_version_that_is_collected_between_the_look_and_the_opening_is_looked_up_again(
     how: str, store: str, tmp_path: Path
 ) -> None:
-    """The lake itself is not an old version: whoever asks for the newest gets the newest."""
+    """The lake itself is not an old version: a reader that asks for the newest gets the newest."""
     plain = lake_at(tmp_path, store)
     plain.create_table("t", rows(0))
     hits: list[Request] = []

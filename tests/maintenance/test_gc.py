@@ -56,8 +56,8 @@ def test_it_can_be_done_again(table: conroi.Table) -> None:
     assert table.gc(dry_run=False).files == 0
 
 
-def test_young_files_stay_whoever_they_belong_to(table: conroi.Table) -> None:
-    (Path(table.uri) / "data" / "0101.lance").write_bytes(b"somebody is writing this")
+def test_young_files_stay_whatever_they_belong_to(table: conroi.Table) -> None:
+    (Path(table.uri) / "data" / "0101.lance").write_bytes(b"a writer is at work here")
     (Path(table.uri) / "_versions" / "18446744073709551609.manifest-0b3ae1f5-6a6a-4cf6-b32b-31bb3f5e2f6a").touch()
     assert table.gc(min_age="1h", dry_run=False).files == 0
 
@@ -124,7 +124,7 @@ def test_the_files_of_a_branch_of_pylance_stay(table: conroi.Table) -> None:
 
 def test_the_clock_of_the_collector_does_not_matter(table: conroi.Table) -> None:
     """It compares the times of files with that of one that it has just written."""
-    (Path(table.uri) / "data" / "0101.lance").write_bytes(b"somebody is writing this")
+    (Path(table.uri) / "data" / "0101.lance").write_bytes(b"a writer is at work here")
     ahead = SeededEnvironment(1, start_ns=4_000_000_000_000_000_000)
     there = conroi.open_table(table.uri, environment=ahead)
     assert there.expire(keep=1, dry_run=False).removed == ()
@@ -172,7 +172,7 @@ def test_a_table_that_needs_more_than_we_know_is_left_alone(lake: conroi.Lake, m
 
 
 def test_a_damaged_manifest_stops_it(table: conroi.Table) -> None:
-    """Nobody knows which files it needs, and a repaired one would need them."""
+    """It is unknown which files it needs, and a repaired one would need them."""
     oldest = sorted((Path(table.uri) / "_versions").glob("*.manifest"))[-1]
     oldest.write_bytes(oldest.read_bytes()[:-30])
     (Path(table.uri) / "data" / "0101.lance").write_bytes(b"left behind")

@@ -77,7 +77,7 @@ def test_control_one_that_does_not_look_publishes_a_version_without_its_file(
         conroi.connect(lake.uri)["t"].to_arrow()
 
 
-def test_a_slow_transaction_that_nobody_collected_from_commits(lake: conroi.Lake, world: World) -> None:
+def test_a_slow_transaction_without_a_collection_commits(lake: conroi.Lake, world: World) -> None:
     slow = conroi.connect(lake.uri, environment=world)
     tx = slow.begin()
     tx["t"].append([{"n": 6}])

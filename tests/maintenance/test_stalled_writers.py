@@ -1,4 +1,4 @@
-"""A writer that stood still while others went on and collected what it was about to make."""
+"""A paused writer, beside writers and collectors that took what it was about to make."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.contract("M3")
 
 
 def until_gone(version: int, expire: Callable[[], Expired]) -> None:
-    """Forget versions until this one is forgotten, too."""
+    """Expire versions until this one has expired, too."""
     until = time.monotonic() + 60
     while version not in expire().removed:
         assert time.monotonic() < until, f"version {version} does not get old"
@@ -65,7 +65,7 @@ def test_control_without_the_watermark_the_row_is_lost(table: conroi.Table) -> N
         move_on(table)
         answer = writer.go_on()
     assert answer == {"version": 2}, "it believes that it committed"
-    assert lance.dataset(table.uri).count_rows() == 6, "but nobody who opens the table has its row"
+    assert lance.dataset(table.uri).count_rows() == 6, "but no reader of the table has its row"
 
 
 def test_a_writer_that_stood_still_after_its_put_has_committed(table: conroi.Table) -> None:

@@ -85,7 +85,7 @@ def test_a_lake_wherever_its_history_is(connect: Connect, monkeypatch: pytest.Mo
 
 
 def test_on_an_object_store(seaweedfs: S3Server, hurried: None) -> None:
-    """Nothing is too young here, and nobody counts on having been quick."""
+    """Nothing is too young here, and no commit may skip its check because it was quick."""
     uri, options = seaweedfs.new_uri("t.lance"), seaweedfs.options
     table = filled(uri, storage_options=options)
     until = time.monotonic() + 60

@@ -58,7 +58,7 @@ def elsewhere(work: Callable[[], object]) -> None:
 
 
 class Rivalled(ConroiNamespace):
-    """A namespace where somebody else is always a moment faster, `times` times."""
+    """A namespace where a concurrent writer wins the race `times` times."""
 
     def __init__(self, lake: conroi.Lake, rival: Callable[[], object], times: int = 1) -> None:
         super().__init__(lake)
@@ -101,7 +101,7 @@ class Keeping(ConroiNamespace):
 
 
 def staged(lake: conroi.Lake, *table_id: str, data: pa.Table | None = None) -> dict[str, Any]:
-    """The request for a version that pylance staged by an append, and that nobody has published yet."""
+    """The request for a version that pylance staged by an append, and that is not published yet."""
     keeping = Keeping(lake)
     try:
         append(keeping, rows(7) if data is None else data, *table_id)

@@ -186,7 +186,7 @@ def test_a_batch_killed_at_any_request_lands_whole_or_not_at_all(tmp_path: Path)
         if found["a"] > held:
             namespace = ConroiNamespace(conroi.connect(lake.uri))
             expected = list(range(1, held + 2))
-            for table in TABLES:  # pylance reads it, whoever has to finish it
+            for table in TABLES:  # pylance reads it, whichever client has to finish it
                 assert ids_of(opened(namespace, table)) == ids(lake, table) == expected
             entries, held = [], held + 1
         if not is_killed:

@@ -89,7 +89,7 @@ def test_a_request_that_lost_to_another_is_a_conflict_also_when_its_manifest_is_
 
 
 @pytest.mark.contract("N3")
-def test_a_repeat_after_the_history_was_forgotten_is_unknown(tmp_path: Path) -> None:
+def test_a_repeat_after_the_history_expired_is_unknown(tmp_path: Path) -> None:
     lake = new_lake(tmp_path, "a")
     send = one(staged(lake, "a"))
     send(ConroiNamespace(lake))

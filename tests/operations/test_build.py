@@ -110,7 +110,7 @@ def test_every_manifest_is_signed(operation: Operation) -> None:
 
 @pytest.mark.contract("T13")
 @pytest.mark.parametrize("operation", [each for each in EACH if not isinstance(each, Restore)], ids=name_of)
-def test_what_nobody_knows_in_the_manifest_stays(operation: Operation) -> None:
+def test_unknown_fields_of_the_manifest_stay(operation: Operation) -> None:
     start = base()
     head = start.editable_head()
     plant(head, b"manifest")
@@ -133,7 +133,7 @@ def test_what_nobody_knows_in_the_manifest_stays(operation: Operation) -> None:
 @pytest.mark.parametrize(
     "operation", [each for each in EACH if not isinstance(each, (Restore, Overwrite))], ids=name_of
 )
-def test_what_nobody_knows_in_an_index_stays(operation: Operation) -> None:
+def test_unknown_fields_of_an_index_stay(operation: Operation) -> None:
     start = base()
     indices = [pb.IndexMetadata.FromString(each.SerializeToString()) for each in start.indices]
     plant(indices[0], b"index")
@@ -168,7 +168,7 @@ def test_the_base_is_not_changed(operation: Operation) -> None:
 def test_cheap_operations_never_look_at_the_old_fragments(operation: Operation) -> None:
     start = base()
     after = built(start, operation, STEP)
-    # `fragments` is decoded on first use and then kept, so that it shows whether somebody asked.
+    # `fragments` is decoded on first use and then kept, so that it shows whether it was asked for.
     assert ("fragments" in start.__dict__) == (operation.name in DECODING)
     assert "fragments" not in after.__dict__
 
@@ -176,7 +176,7 @@ def test_cheap_operations_never_look_at_the_old_fragments(operation: Operation) 
 @pytest.mark.contract("T5")
 @pytest.mark.parametrize("operation", [each for each in EACH if each.name in CHEAP], ids=name_of)
 def test_cheap_operations_do_not_even_need_valid_fragments(operation: Operation) -> None:
-    """Fragments that cannot be decoded would stop whoever tries; they come out as they went in."""
+    """Fragments that cannot be decoded would stop a reader; they come out as they went in."""
     broken = b"\x12\x05\xff\xff\xff\xff\xff"  # field 2 of the manifest, five bytes that are no fragment
     start = Manifest(base().message + broken, base().indices)
     after = built(start, operation, STEP)

@@ -80,7 +80,7 @@ def test_a_row_moved_twice_was_created_when_it_was_first_there() -> None:
     assert decode_versions(after.fragments[1].inline_created_at_versions).tolist() == [1, 4]
 
 
-def test_a_row_whose_creation_nobody_recorded_counts_as_made_in_the_first_version() -> None:
+def test_a_row_without_a_recorded_creation_counts_as_made_in_the_first_version() -> None:
     base = manifest(fragment(0, 2, row_ids=fresh_row_ids(0, 2)), version=6, stable_row_ids=True, next_row_id=2)
     after = built(base, Update((), (), (fragment(rows=1, row_ids=encode_row_ids(numbers(1))),)))
     assert decode_versions(after.fragments[1].inline_created_at_versions).tolist() == [1]

@@ -1,4 +1,4 @@
-"""Every operation to its facts and back, with every field set, and with fields that nobody knows."""
+"""Every operation to its facts and back, with every field set, and with unknown fields."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_every_field_comes_back(kind: str, is_old_form: bool) -> None:
 
 @pytest.mark.contract("T13")
 @pytest.mark.parametrize(("kind", "is_old_form"), CASES)
-def test_fields_that_nobody_knows_come_back(kind: str, is_old_form: bool) -> None:
+def test_unknown_fields_come_back(kind: str, is_old_form: bool) -> None:
     wire = filled(kind, is_old_form=is_old_form)
     plant(getattr(wire, kind), b"from the future")
     again = operations.of(Transaction(wire)).to_wire()

@@ -22,7 +22,7 @@ def replayed(first: list[int], last: int, diaries: list[Diary]) -> dict[int, set
     assert len(appended) + len(restored) == sum(len(d.appended) + len(d.restored) for d in diaries)
     rows = {1: set(first)}
     for version in range(2, last + 1):
-        assert version in appended or version in restored, f"nobody says that it made version {version}"
+        assert version in appended or version in restored, f"no process reports version {version}"
         rows[version] = rows[restored[version]] if version in restored else rows[version - 1] | set(appended[version])
     return rows
 
@@ -41,7 +41,7 @@ def test_every_version_is_what_its_history_says(
     diaries = together(travel, travellers, patience_s=600)
     table = conroi.open_table(root)
     rows = replayed([-1], table.version, diaries)
-    assert any(diary.restored for diary in diaries), "somebody did restore"
+    assert any(diary.restored for diary in diaries), "there were restores"
     for version in range(1, table.version + 1):
         found = table.at(version).to_arrow()["id"].to_pylist()
         assert (len(found), set(found)) == (len(rows[version]), rows[version])

@@ -48,7 +48,7 @@ class Books:
 
 
 class Refused(Exception):
-    """The change was not made, because somebody else was in the way."""
+    """The change was not made, because of a conflict."""
 
 
 class Hand(Protocol):
@@ -156,7 +156,7 @@ def write(writer: Writer, meet: Meet) -> Books:
 
 
 def _forget_to_merge_deletions() -> None:
-    """For the negative control: our deletion vectors go in as they are, without those that others wrote meanwhile."""
+    """For the negative control: our deletion vectors go in as they are, without those of concurrent commits."""
     from conroi.conflicts.rebase import Merged, Rebase
     from conroi.operations import Delete, Update
 

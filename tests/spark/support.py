@@ -34,7 +34,7 @@ def numbers(spark: SparkSession, start: int, end: int, partitions: int = 2) -> D
 
 
 def manifests(uri: str) -> list[str]:
-    """The versions that anybody can see."""
+    """The visible versions."""
     return sorted(name for name in os.listdir(Path(uri) / "_versions") if name.endswith(".manifest"))
 
 

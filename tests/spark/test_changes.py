@@ -80,7 +80,7 @@ class Started:
 
 
 class Noting:
-    """A task that is noted, and maybe spoiled after its work is done and before anybody knows of it."""
+    """A task that is noted, and maybe spoiled after its work is done and before its result is sent."""
 
     def __init__(self, task: Any, folder: str, spoil: tuple[int, bool] | None) -> None:
         self.task = task
@@ -182,10 +182,10 @@ def test_mistakes_are_errors_of_ours(spark: SparkSession, uri: str):
     assert len(manifests(uri)) == 7
 
 
-# ------------------------------------------------------------------------------ others commit meanwhile
+# ------------------------------------------------------------------------------ concurrent commits
 
 
-class Meanwhile:
+class ConcurrentCommit:
     """Does something once, between a job and its commit."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, work: Callable[[], object]) -> None:
@@ -216,7 +216,7 @@ def test_what_others_change_elsewhere_is_kept_and_no_task_runs_again(
         other.update({"name": "'other'"}, where="id = 2", mode="rows")
         other.delete("id = 3")
 
-    Meanwhile(monkeypatch, work)
+    ConcurrentCommit(monkeypatch, work)
     VERBS[verb](table, spark)
     assert started.count() == {"delete": 6, "update rows": 6, "compact": 2}[verb]
     found = {row["id"]: row for row in rows(uri)}
@@ -234,7 +234,7 @@ def test_work_that_is_done_again_reads_only_what_changed(
     spark: SparkSession, uri: str, monkeypatch: pytest.MonkeyPatch, started: Started
 ):
     table = made(uri)
-    Meanwhile(monkeypatch, lambda: conroi.open_table(uri).update({"v": "1000"}, where="id = 12", mode="columns"))
+    ConcurrentCommit(monkeypatch, lambda: conroi.open_table(uri).update({"v": "1000"}, where="id = 12", mode="columns"))
     table.update({"v": "v + 1"}, mode="rows", spark=spark)
     assert started.count() == FRAGMENTS + 1
     found = {row["id"]: row["v"] for row in rows(uri)}
@@ -246,7 +246,7 @@ def test_new_columns_are_computed_for_rows_that_came_meanwhile(
     spark: SparkSession, uri: str, monkeypatch: pytest.MonkeyPatch, started: Started
 ):
     table = made(uri)
-    Meanwhile(monkeypatch, lambda: conroi.open_table(uri).append([{"id": 1000, "name": "other", "v": 5.0}]))
+    ConcurrentCommit(monkeypatch, lambda: conroi.open_table(uri).append([{"id": 1000, "name": "other", "v": 5.0}]))
     table.add_columns(tripled, spark=spark)
     found = {row["id"]: row["triple"] for row in rows(uri)}
     assert (found[1000], found[13], len(found)) == (15.0, 12.0, 59)
@@ -268,7 +268,7 @@ def test_a_task_that_fails_after_its_work_lands_once(
     started.spoil = (1, kill)
     VERBS[verb](table, spark)
     assert (rows(uri), len(manifests(uri))) == (rows(expected.uri), 8)
-    assert len(os.listdir(Path(uri) / "data")) > len(lance.dataset(uri).get_fragments())  # what nobody names
+    assert len(os.listdir(Path(uri) / "data")) > len(lance.dataset(uri).get_fragments())  # what no manifest names
 
 
 @pytest.mark.contract("S3")

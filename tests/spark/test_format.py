@@ -156,7 +156,7 @@ def test_giving_up_after_a_commit_that_landed_takes_nothing_away(uri: str):
     assert ids(uri) == [1, 1, 2, 2]
 
 
-def test_a_save_meets_what_was_committed_while_its_tasks_wrote(uri: str):
+def test_a_save_is_checked_against_what_was_committed_while_its_tasks_wrote(uri: str):
     table = conroi.create_table(uri, TWO)
     appending, rows = written(uri, TWO)
     replacing, more_rows = written(uri, TWO, overwrite=True)

@@ -118,7 +118,7 @@ def test_rows_keep_their_ids_and_versions(spark: SparkSession, tmp_path: Path, w
     ours, expected = lineage(there.uri), lineage(here.uri)
     is_old = {number for number in ours if number in before}
     assert {n: ours[n] for n in is_old} == {n: expected[n] for n in is_old}
-    # New rows have ids that nobody had; which of them has which is a matter of order.
+    # New rows have new ids; which of them has which is a matter of order.
     assert sorted(ours[n] for n in ours.keys() - is_old) == sorted(expected[n] for n in expected.keys() - is_old)
 
 
@@ -246,10 +246,10 @@ def test_the_declared_key_stays_unique_also_where_others_are_matched(spark: Spar
     assert [row["id"] for row in rows(uri)][-2:] == [1005, 1006]
 
 
-# ------------------------------------------------------------------------------ others commit meanwhile
+# ------------------------------------------------------------------------------ concurrent commits
 
 
-class Meanwhile:
+class ConcurrentCommit:
     """Does something once, between the job of a merge and its commit."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, work: Callable[[], object]) -> None:
@@ -286,11 +286,11 @@ def test_a_merge_is_put_on_top_of_what_others_committed(
         other.update({"name": "'other'"}, where="id = 2").delete("id = 31")  # 31 is not in the source
         files.append(files_of(uri))
 
-    meanwhile = Meanwhile(monkeypatch, work)
+    concurrent = ConcurrentCommit(monkeypatch, work)
     counting = Counting(tmp_path / "tasks")
     frame = counting.over(source(spark, 34, 50))
     result = CLAUSES["upsert"](table.merge(frame, on="id")).execute(plan=way)
-    assert (meanwhile.plans, counting.started, files_of(uri)) == (1, 3, files[0])  # nothing was done again
+    assert (concurrent.plans, counting.started, files_of(uri)) == (1, 3, files[0])  # nothing was done again
     names = {row["id"]: row["name"] for row in rows(uri)}
     assert (names[1000], names[2], names[40], 31 in names, len(names)) == ("other", "other", "new40", False, 48)
     assert (result.rows_updated, result.rows_inserted, result.version) == (6, 10, 8)
@@ -302,10 +302,12 @@ def test_a_key_that_others_insert_meanwhile_is_updated(
     spark: SparkSession, uri: str, tmp_path: Path, way: Way, monkeypatch: pytest.MonkeyPatch
 ):
     table = made(uri)
-    meanwhile = Meanwhile(monkeypatch, lambda: conroi.open_table(uri).append([{"id": 45, "name": "other", "n": 1}]))
+    concurrent = ConcurrentCommit(
+        monkeypatch, lambda: conroi.open_table(uri).append([{"id": 45, "name": "other", "n": 1}])
+    )
     counting = Counting(tmp_path / "tasks")
     result = CLAUSES["upsert"](table.merge(counting.over(source(spark)), on="id")).execute(plan=way)
-    assert (meanwhile.plans, counting.started) == (2, 3)  # done again, but the source was not worked out again
+    assert (concurrent.plans, counting.started) == (2, 3)  # done again, but the source was not worked out again
     assert [row["name"] for row in rows(uri) if row["id"] == 45] == ["new45"]
     assert (result.rows_updated, result.rows_inserted) == (10, 10)
 
@@ -316,10 +318,10 @@ def test_a_row_that_others_change_meanwhile_is_merged_again(
     spark: SparkSession, uri: str, way: Way, monkeypatch: pytest.MonkeyPatch
 ):
     table = made(uri)
-    meanwhile = Meanwhile(monkeypatch, lambda: conroi.open_table(uri).update({"n": "1000"}, where="id = 35"))
+    concurrent = ConcurrentCommit(monkeypatch, lambda: conroi.open_table(uri).update({"n": "1000"}, where="id = 35"))
     builder = table.merge(source(spark), on="id").when_matched_update({"n": "target.n + source.n"})
     builder.execute(plan=way)
-    assert meanwhile.plans == 2
+    assert concurrent.plans == 2
     assert [row["n"] for row in rows(uri) if row["id"] == 35] == [1000]  # 35 % 5 is 0
     assert [row["n"] for row in rows(uri) if row["id"] == 36] == [36 % 7 + 36 % 5]
 
@@ -414,7 +416,7 @@ def test_a_transaction_mixes_spark_and_arrow_over_many_tables(spark: SparkSessio
         assert probed.rows_deleted == 2
         CLAUSES["upsert"](tx["days"].merge([{"day": 2, "total": 25}, {"day": 3, "total": 5}], on="day")).execute()
         tx["notes"].append(spark.sql("SELECT 'second' AS text"))
-        assert len(by_pylance(lake["orders"].uri)) == 40  # nobody sees any of it yet
+        assert len(by_pylance(lake["orders"].uri)) == 40  # no reader sees any of it yet
     assert lake.version == before + 1
     assert tx.result.tables == {"orders": 2, "days": 2, "notes": 2}
     found = rows(lake["orders"].uri)

@@ -76,7 +76,7 @@ def test_a_lake_is_read_at_one_version(spark: SparkSession, tmp_path: Path):
 
 
 @pytest.mark.contract("S1")
-def test_columns_that_nobody_asks_for_are_not_read(spark: SparkSession, uri: str):
+def test_columns_that_are_not_asked_for_are_not_read(spark: SparkSession, uri: str):
     table = conroi.create_table(uri, FIVE).add_columns({"double": "id * 2"})
     added = table.to_lance().get_fragments()[0].data_files()[1].path
     os.remove(Path(uri) / "data" / added)
@@ -89,7 +89,7 @@ def test_columns_that_nobody_asks_for_are_not_read(spark: SparkSession, uri: str
 
 @pytest.mark.contract("S1")
 def test_a_filter_is_applied_in_the_scan(spark: SparkSession, uri: str):
-    # Spark cannot hold the second moment: who reads that row fails, and who filters it away in the scan does not.
+    # Spark cannot hold the second moment: a read of that row fails, and a scan that filters it out does not.
     moments = pa.array([0, 2**60], pa.timestamp("s"))
     table = conroi.create_table(uri, pa.table({"id": [1, 2], "at": moments}))
     assert ids(table.to_spark(spark, filter="id = 1")) == [1]
@@ -135,7 +135,7 @@ class PushingSource(DataSource):
 
 
 def test_filters_that_spark_hands_over_would_reach_the_wrong_scan(spark: SparkSession):
-    """Why we take none. If this fails Spark is mended, and ConroiReader may have a pushFilters."""
+    """Why we take none. If this fails Spark is fixed, and ConroiReader may have a pushFilters."""
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     try:
         spark.dataSource.register(PushingSource)

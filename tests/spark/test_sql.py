@@ -365,7 +365,7 @@ def test_statements_of_a_transaction_see_each_other_and_happen_together(spark: S
 
 
 @pytest.mark.contract("S3", "W2")
-def test_a_statement_that_meets_another_writer_is_done_again(
+def test_a_statement_is_repeated_after_a_conflict(
     spark: SparkSession, lake: conroi.Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     met: list[int] = []

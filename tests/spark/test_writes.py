@@ -86,7 +86,7 @@ def test_a_job_that_fails_leaves_nothing_visible(spark: SparkSession, uri: str, 
 
 
 class Dying(WriteTask):
-    """Its worker is killed when the files are written and nobody knows of them yet."""
+    """Its worker is killed when the files are written and their names are not yet sent."""
 
     def write(self, batches: Any) -> Part | None:
         part = super().write(batches)
@@ -121,10 +121,10 @@ def test_an_append_that_loses_the_race_does_not_run_its_tasks_again(spark: Spark
     table = conroi.create_table(uri, SCHEMA)
     counting = Counting(tmp_path / "tasks")
 
-    def meanwhile(rows: int) -> None:
+    def commit_concurrently(rows: int) -> None:
         conroi.open_table(uri).append([{"id": 100, "name": "other"}])
 
-    done = table.append(counting.over(numbers(spark, 0, 4)), progress=meanwhile)
+    done = table.append(counting.over(numbers(spark, 0, 4)), progress=commit_concurrently)
     assert (done.version, counting.started, ids(uri)) == (3, 2, [0, 1, 2, 3, 100])
 
 
@@ -138,7 +138,7 @@ def test_work_that_is_done_again_keeps_what_its_tasks_wrote(
     counting = Counting(tmp_path / "tasks")
     calls: list[int] = []
 
-    def meanwhile(rows: int) -> None:
+    def commit_concurrently(rows: int) -> None:
         calls.append(rows)
         if len(calls) == 1:
             other = conroi.open_table(uri).update({"name": "'other'"}, where="id = 1")
@@ -146,7 +146,7 @@ def test_work_that_is_done_again_keeps_what_its_tasks_wrote(
                 other.add_columns({"double": "id * 2"})
 
     frame = counting.over(numbers(spark, 0, 2))
-    table.overwrite(frame, where="id < 2", if_moved="win", progress=meanwhile)
+    table.overwrite(frame, where="id < 2", if_moved="win", progress=commit_concurrently)
     assert (calls, counting.started) == ([2, 2], 4 if changes_columns else 2)
     assert sorted(row["name"] for row in by_pylance(uri).to_pylist()) == ["n0", "n1", "old", "old"]
 
@@ -199,12 +199,12 @@ def test_no_key_is_doubled(spark: SparkSession, keyed: conroi.Table):
 
 
 @pytest.mark.contract("S2")
-def test_a_key_that_somebody_inserts_meanwhile_is_not_doubled(spark: SparkSession, keyed: conroi.Table):
-    def meanwhile(rows: int) -> None:
+def test_a_key_that_a_concurrent_writer_inserts_is_not_duplicated(spark: SparkSession, keyed: conroi.Table):
+    def commit_concurrently(rows: int) -> None:
         conroi.open_table(keyed.uri).append([{"id": 10, "name": "first"}])
 
     with pytest.raises(conroi.DuplicateKeyError, match="already: 10"):
-        keyed.append(numbers(spark, 10, 12), progress=meanwhile)
+        keyed.append(numbers(spark, 10, 12), progress=commit_concurrently)
     assert ids(keyed.uri) == [0, 1, 2, 3, 10]
 
 

@@ -55,7 +55,7 @@ def _imported_commits(module: Module) -> Iterator[Finding]:
 
 
 def _is_unexamined(name: str) -> bool:
-    """Whether this is a module of pylance, or below one, that nobody has looked into."""
+    """Whether this is a module of pylance, or below one, that was not reviewed."""
     return name not in EXAMINED_MODULES and ".".join(name.split(".")[:2]) in _pylance_modules() - EXAMINED_MODULES
 
 

@@ -1,7 +1,7 @@
 """What each part of pylance's Python API does to a table, read from pylance 14.0.2 and its documentation.
 
 COMMITS: by this a version, a tag, a branch or a deletion becomes visible to others. Only conroi may do that.
-HARMLESS: reads, or writes files that nobody sees before somebody commits them.
+HARMLESS: reads, or writes files that no reader sees before a commit.
 
 A name that is in neither list fails the test, so a newer pylance cannot bring in a new way to commit unnoticed.
 """
@@ -171,7 +171,7 @@ SURFACES = (
 
 COMMITTING_NAMES = frozenset[str]().union(*(known.commits for known in SURFACES))
 
-# Other parts of pylance are not listed above, so nobody has looked whether they commit: they may not be imported.
+# Other parts of pylance are not listed above, so it was not reviewed whether they commit: they may not be imported.
 EXAMINED_MODULES = frozenset(
     {
         "lance",

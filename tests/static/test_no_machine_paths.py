@@ -1,4 +1,4 @@
-"""The project can be cloned by anybody: no file says on which machine it was made, or from which registry."""
+"""The project can be cloned anywhere: no file says on which machine it was made, or from which registry."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_no_file_names_a_machine_path_or_a_registry():
 @pytest.mark.parametrize(
     "text",
     [
-        "open('/home/somebody/table')",
+        "open('/home/ada/table')",
         "see /root/notes.txt",
         "PYTHONPATH=/work/thing",
         "path = '/tmp/scratch'",

@@ -7,7 +7,7 @@ import threading
 from conroi.storage.cache import BoundedCache
 
 
-def test_what_was_not_asked_for_longest_is_forgotten_first() -> None:
+def test_the_least_recently_used_entry_is_evicted_first() -> None:
     cache: BoundedCache[str] = BoundedCache(100)
     for name in ("a", "b", "c"):
         cache.put(name, name.upper(), 30)
@@ -31,7 +31,7 @@ def test_what_is_bigger_than_the_cache_is_not_kept_and_drives_nothing_out() -> N
     assert (cache.get("small"), cache.get("big"), cache.bytes) == ("s", None, 10)
 
 
-def test_everything_can_be_forgotten() -> None:
+def test_a_cache_can_be_cleared() -> None:
     cache: BoundedCache[str] = BoundedCache(100)
     cache.put("a", "A", 10)
     cache.clear()

@@ -51,7 +51,7 @@ def failure(request: Callable[[Objects], object], objects: Objects) -> ConroiErr
 
 
 @pytest.mark.parametrize("name", REQUESTS)
-def test_nobody_there_is_unavailable(name: str) -> None:
+def test_a_server_that_does_not_answer_is_unavailable(name: str) -> None:
     objects = at(f"http://127.0.0.1:{free_ports(1)[0]}", client_max_retries="0")
     assert type(failure(REQUESTS[name], objects)) is StoreUnavailable
 

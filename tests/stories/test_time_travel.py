@@ -26,7 +26,7 @@ def shop(uri: str) -> conroi.Table:
     clock.sleep(DAY_S)
     shop = shop.append([{"item": "cake", "price": 3.0}])  # Tuesday, 9:00
     clock.sleep(DAY_S)
-    return shop.update({"price": "price * 10"})  # Wednesday, 9:00, and somebody slipped on a key
+    return shop.update({"price": "price * 10"})  # Wednesday, 9:00, and a typing error
 
 
 def test_looking_back(shop: conroi.Table) -> None:
@@ -52,7 +52,7 @@ def test_going_back(shop: conroi.Table) -> None:
 
 
 def test_trying_something_out_without_anybody_seeing_it(shop: conroi.Table) -> None:
-    # A detached version is off the table's line of versions: only who knows its number sees it.
+    # A detached version is off the table's line of versions: only a reader with its number sees it.
     draft = shop.delete("item = 'tea'", detached=True)
     assert prices(draft) == {"cake": 30.0}
     assert prices(shop.latest()) == {"tea": 20.0, "cake": 30.0}

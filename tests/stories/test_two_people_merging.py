@@ -1,7 +1,7 @@
 """Two people work on one price list, each on a branch, and bring their work together.
 
 Ann and Bob start on Monday from the same list. Most of what they do fits together by itself. Where both changed the
-same item, nothing is merged until somebody says whose price counts.
+same item, nothing is merged until they decide which price counts.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def test_what_fits_together_is_merged_without_a_question(lake: conroi.Lake) -> N
     assert prices(ann) == prices(lake)
 
 
-def test_where_both_changed_one_item_somebody_must_decide(lake: conroi.Lake) -> None:
+def test_where_both_changed_one_item_a_person_must_decide(lake: conroi.Lake) -> None:
     ann, bob = lake.branch("ann"), lake.branch("bob")
     set_price(ann, "tea", 2.5)
     set_price(ann, "cake", 3.1)

@@ -32,7 +32,7 @@ def test_two_deletes_of_different_rows_both_land(table: conroi.Table) -> None:
 
     after = bob.delete("id = 6")
 
-    # Both rows are gone, each by a version of its own. Nobody had to do anything again.
+    # Both rows are gone, each by a version of its own. There was nothing to retry.
     assert sorted(amounts(after)) == [2, 3, 4, 5]
     assert [(commit.version, commit.operation) for commit in after.history()] == [
         (3, "Delete"),
@@ -73,7 +73,7 @@ def test_two_deletes_of_the_same_row_are_one_delete(table: conroi.Table) -> None
 
 
 @pytest.mark.contract("T8")
-def test_an_update_that_meets_a_compaction_is_told_to_try_again(table: conroi.Table) -> None:
+def test_an_update_beside_a_compaction_is_told_to_try_again(table: conroi.Table) -> None:
     table = table.append([{"id": 7, "amount": 70}])  # two fragments, so that there is something to compact
     ann = table
     bob = interrupted(table, lambda: ann.compact())
@@ -96,7 +96,7 @@ def test_and_done_again_it_succeeds(table: conroi.Table) -> None:
     ann = table
     bob = interrupted(table, lambda: ann.compact())
 
-    # Without retries=0 nobody needs to know: the verb looks for the rows again in the new file.
+    # Without retries=0 this happens unseen: the verb looks for the rows again in the new file.
     after = bob.update({"amount": "0"}, where="id = 3", mode="rows")
 
     assert amounts(after) == {1: 10, 2: 20, 3: 0, 4: 40, 5: 50, 6: 60, 7: 70}
@@ -117,7 +117,7 @@ def test_an_update_of_a_row_that_was_just_updated_sees_the_new_value(table: conr
 
 
 @pytest.mark.contract("T9")
-def test_a_delete_that_meets_a_restore_is_refused_and_not_tried_again(table: conroi.Table) -> None:
+def test_a_delete_beside_a_restore_is_refused_and_not_retried(table: conroi.Table) -> None:
     table = table.append([{"id": 7, "amount": 70}])
     restores = 0
 
@@ -134,7 +134,7 @@ def test_a_delete_that_meets_a_restore_is_refused_and_not_tried_again(table: con
         bob.delete("amount >= 60")
 
     conflict = caught.value
-    assert restores == 1, "nobody tried again"
+    assert restores == 1, "there was no retry"
     assert conflict.reason is not None
     assert (conflict.reason.mine, conflict.reason.theirs) == ("Delete", "Restore")
     assert "restore" in str(conflict).lower()

@@ -30,13 +30,11 @@ def load(branch: conroi.Lake, orders: list[dict[str, object]], customers: list[d
 
 
 def audit(branch: conroi.Lake) -> list[str]:
-    """What is wrong: orders of nobody, and amounts that cannot be."""
+    """What is wrong: orders of unknown customers, and amounts that cannot be."""
     known = set(branch["customers"].to_arrow()["name"].to_pylist())
     orders = branch["orders"].to_arrow().to_pylist()
     strangers = [
-        f"order {row['id']} is of {row['customer']}, whom nobody knows"
-        for row in orders
-        if row["customer"] not in known
+        f"order {row['id']} is of {row['customer']}, who is unknown" for row in orders if row["customer"] not in known
     ]
     return strangers + [f"order {row['id']} costs {row['amount']}" for row in orders if row["amount"] < 0]
 
@@ -47,7 +45,7 @@ def test_a_good_load_is_published_as_one(lake: conroi.Lake) -> None:
 
     load(tonight, [{"id": 2, "customer": "Grace", "amount": 7.5}], [{"name": "Grace"}])
 
-    # Two commits are made, and nobody has seen either.
+    # Two commits are made, and no reader has seen either.
     assert lake["orders"].count_rows() == 1
     assert lake.diff("main", "tonight")["orders"].rows_after == 2
     assert audit(tonight) == []
@@ -62,13 +60,13 @@ def test_a_good_load_is_published_as_one(lake: conroi.Lake) -> None:
     assert sorted(lake["customers"].to_arrow()["name"].to_pylist()) == ["Ada", "Grace"]
 
 
-def test_a_bad_load_is_thrown_away_and_nobody_saw_it(lake: conroi.Lake) -> None:
+def test_a_bad_load_is_thrown_away_and_no_reader_saw_it(lake: conroi.Lake) -> None:
     lake.branches.create("tonight")
     tonight = lake.branch("tonight")
 
     load(tonight, [{"id": 2, "customer": "Grcae", "amount": -7.5}], [{"name": "Grace"}])
 
-    assert audit(tonight) == ["order 2 is of Grcae, whom nobody knows", "order 2 costs -7.5"]
+    assert audit(tonight) == ["order 2 is of Grcae, who is unknown", "order 2 costs -7.5"]
     lake.branches.delete("tonight")
     assert [commit.message for commit in lake.history()] == ["the start", None]
     assert lake["orders"].count_rows() == 1
@@ -81,7 +79,7 @@ def test_a_bad_load_can_also_be_mended_on_the_branch(lake: conroi.Lake) -> None:
     tonight["orders"].update({"amount": "-amount"}, where="amount < 0")
     assert audit(tonight) == []
 
-    # Meanwhile somebody corrected an older order on the main branch. Both count.
+    # A concurrent writer corrected an older order on the main branch. Both count.
     lake["orders"].update({"amount": "6.0"}, where="id = 1")
     result = lake.merge("tonight")
 
@@ -96,7 +94,7 @@ def test_what_was_audited_is_what_is_published_whatever_comes_later(lake: conroi
     assert audit(tonight) == []
     tonight.tags.create("audited")
 
-    tonight["orders"].append([{"id": 3, "customer": "Nobody", "amount": 1.0}])  # too late for tonight's audit
+    tonight["orders"].append([{"id": 3, "customer": "Unknown", "amount": 1.0}])  # too late for tonight's audit
     lake.merge("audited")
 
     assert sorted(lake["orders"].to_arrow()["id"].to_pylist()) == [1, 2]

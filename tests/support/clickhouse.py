@@ -53,7 +53,7 @@ class ClickHouseServer:
     address: str
 
     def new_target(self, table: str = "shared") -> str:
-        """The address of a table that nobody used before."""
+        """The address of a table that was not used before."""
         return f"{self.address}/t{uuid.uuid4().hex[:12]}/{table}"
 
 

@@ -56,7 +56,7 @@ class PostgresServer:
         return f"postgresql://tester:{PASSWORD_IN_URI}@{place}?options=-csearch_path%3D{namespace}"
 
     def new_address(self) -> str:
-        """The address of a store that nobody used before."""
+        """The address of a store that was not used before."""
         namespace = f"s{uuid.uuid4().hex[:12]}"
         with self.connect() as connection:
             connection.execute(f"CREATE SCHEMA {namespace}")  # type: ignore[arg-type]
@@ -103,7 +103,7 @@ def _postgres_in(folder: Path, settings: Sequence[str]) -> Generator[PostgresSer
 
 
 def sqlite_address(folder: Path) -> str:
-    """The address of a SQLite store that nobody used before."""
+    """The address of a SQLite store that was not used before."""
     return f"sqlite:///{folder / f'{uuid.uuid4().hex[:12]}.db'}"
 
 
@@ -117,7 +117,7 @@ def sql_address(kind: str, request: pytest.FixtureRequest) -> str:
 
 
 def dynamodb_address(endpoint: str, name: str | None = None) -> str:
-    """The address of a DynamoDB store, by default one that nobody used before; its table is made at first use."""
+    """The address of a DynamoDB store, by default one that was not used before; its table is made at first use."""
     return f"dynamodb://{name or f't{uuid.uuid4().hex[:12]}'}?region=us-east-1&endpoint={endpoint}"
 
 

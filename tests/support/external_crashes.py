@@ -26,7 +26,7 @@ STEPS = ("before staging", "staged", "recorded", "completed", "pointed", "delete
 
 
 def is_committed(step: str) -> bool:
-    """Whether whoever knows the store sees the new version when the writer died at this step."""
+    """Whether a client of the store sees the new version when the writer died at this step."""
     return STEPS.index(step) >= STEPS.index("recorded")
 
 

@@ -25,7 +25,7 @@ def rows(table: conroi.Table) -> list[int]:
 
 
 def rows_by_pylance(uri: str | Path, options: Mapping[str, str] | None = None) -> tuple[int, list[int]]:
-    """Version and rows as a reader sees them who knows nothing of the store."""
+    """Version and rows for a reader that does not know the store."""
     dataset = lance.dataset(str(uri), storage_options=None if options is None else dict(options))
     return dataset.version, sorted(dataset.to_table()["row"].to_pylist())
 

@@ -27,7 +27,7 @@ def table_on(objects: Objects, *, environment: Environment = SYSTEM, putter: Put
 def interrupted(
     table: Table, work: Callable[[], object], *, at: str = "_transactions/*", verb: str = "put", times: int = 1
 ) -> Table:
-    """The same table as seen by a writer who, in the middle of a commit, has `work` done by somebody else first.
+    """The same table as seen by a writer during whose commit a concurrent writer does `work` first.
 
     By default that is when its work is done and its transaction file is about to be written.
     """

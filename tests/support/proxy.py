@@ -125,5 +125,5 @@ def proxy_to(port: int) -> Generator[Proxy]:
     try:
         yield proxy
     finally:
-        proxy.mood = "well"  # nobody must be left waiting
+        proxy.mood = "well"  # no client may be left waiting
         proxy.close()

@@ -72,7 +72,7 @@ def path_of(number: int) -> str:
 
 
 def bytes_of(contestant: int, number: int) -> bytes:
-    """What a contestant writes in a round: nobody else's bytes, and too many to be written by chance at once."""
+    """What a contestant writes in a round: bytes of its own, and too many to be written by chance at once."""
     return b"contestant %d in round %d\n" % (contestant, number) * 300
 
 
@@ -108,7 +108,7 @@ def _compete(race: Race, contestant: int, barrier: Barrier, answers: Answers) ->
     try:
         answers.put((contestant, _rounds_won(race, contestant, barrier), None))
     except BrokenBarrierError:
-        answers.put((contestant, [], None))  # whoever broke it says why
+        answers.put((contestant, [], None))  # the process that broke it says why
     except BaseException:
         answers.put((contestant, [], traceback.format_exc()))
         barrier.abort()

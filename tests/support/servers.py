@@ -52,7 +52,7 @@ class S3Server:
         }
 
     def new_uri(self, name: str = "table") -> str:
-        """The URI of a place that nobody used before."""
+        """The URI of a place that was not used before."""
         return f"s3://{self.bucket}/{uuid.uuid4().hex}/{name}.lance"
 
 
@@ -107,7 +107,7 @@ def rclone(folder: Path) -> Generator[S3Server]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on; all are held open together, so that they differ."""
+    """Free ports; all are held open together, so that they differ."""
     with contextlib.ExitStack() as held:
         sockets = [held.enter_context(socket.socket()) for _ in range(count)]
         for one in sockets:

@@ -81,7 +81,7 @@ def _work(job: Job, number: int, barrier: Barrier, answers: Answers) -> None:
         work = _create if job.is_creating else _append
         answers.put((number, work(job, number, barrier), None))
     except BrokenBarrierError:
-        answers.put((number, {}, None))  # whoever broke it says why
+        answers.put((number, {}, None))  # the process that broke it says why
     except BaseException:
         answers.put((number, {}, traceback.format_exc()))
         barrier.abort()
@@ -89,7 +89,7 @@ def _work(job: Job, number: int, barrier: Barrier, answers: Answers) -> None:
 
 
 def row_of(process: int, number: int) -> int:
-    """A row that nobody else writes."""
+    """A row that only this process writes."""
     return process * 1_000_000 + number
 
 

@@ -322,6 +322,6 @@ def manifest_of(table: conroi.Table) -> Any:
 
 
 def rewrite_manifest(table: conroi.Table, manifest: Any) -> None:
-    """What somebody could do who may write to the folder."""
+    """What a program could do that may write to the folder."""
     transaction = decode_manifest_file(manifest_file_of(table).read_bytes()).transaction
     manifest_file_of(table).write_bytes(encode_manifest_file(manifest, transaction))

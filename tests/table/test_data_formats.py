@@ -22,7 +22,7 @@ ROWS = [{"id": 1, "name": "a"}, {"id": 2, "name": None}]
 
 
 class OnlyAStream:
-    """A library of somebody else: all it can do is hand over an Arrow stream."""
+    """Another library: all it can do is hand over an Arrow stream."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         return ARROW.__arrow_c_stream__(requested_schema)
@@ -37,7 +37,7 @@ FORMS: dict[str, Callable[[], object]] = {
         ARROW.schema, [ARROW.to_batches()[0].slice(0, 0), *ARROW.to_batches(), ARROW.to_batches()[0].slice(2)]
     ),
     "dataset scanner": lambda: pa.dataset.dataset(ARROW).scanner().to_reader(),
-    "somebody's stream": OnlyAStream,
+    "another library's stream": OnlyAStream,
     "pandas": lambda: pd.DataFrame({"id": [1, 2], "name": ["a", None]}),
     "pandas with an index of its own": lambda: pd.DataFrame({"id": [1, 2], "name": ["a", None]}, index=[7, 9]),
     "pandas with nullable types": lambda: pd.DataFrame({"id": [1, 2], "name": ["a", None]}).convert_dtypes(),

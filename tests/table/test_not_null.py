@@ -36,7 +36,7 @@ def merge(tx: Any) -> None:
 
 @pytest.mark.parametrize("mine", [append, update, merge])
 def test_rows_without_a_new_column_that_is_never_null_are_not_committed(tmp_path: Path, mine: Any) -> None:
-    """A3: an append landed beside it, and nobody could read the table."""
+    """A3: a concurrent append landed, and the table could not be read."""
     table = new_table(tmp_path)
     tx = table.begin()
     mine(tx)

@@ -20,7 +20,7 @@ START = datetime(2030, 1, 1, tzinfo=UTC)
 
 @pytest.fixture
 def clock() -> SeededEnvironment:
-    """A clock that stands at the start of 2030 until somebody sleeps."""
+    """A clock that stands at the start of 2030 until the test moves it."""
     return SeededEnvironment(7, start_ns=int(START.timestamp()) * 1_000_000_000)
 
 

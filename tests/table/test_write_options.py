@@ -70,7 +70,7 @@ def test_every_verb_refuses_when_the_version_is_not_the_expected_one(verb: str, 
 def test_every_verb_refuses_when_the_table_moves_while_it_works(
     verb: str, how: dict[str, object], table: conroi.Table
 ) -> None:
-    writer = interrupted(table, lambda: table.set_metadata({"somebody": "else"}))
+    writer = interrupted(table, lambda: table.set_metadata({"by": "another writer"}))
     with pytest.raises(ExpectedVersionMismatch) as caught:
         EVERY_VERB[verb](writer, **how)
     assert (caught.value.expected, caught.value.actual, caught.value.table) == (1, 2, table.uri)
@@ -82,9 +82,9 @@ def test_every_verb_refuses_when_the_table_moves_while_it_works(
 @pytest.mark.contract("W3")
 @pytest.mark.parametrize("verb", ["append", "delete", "update", "set_config", "reserve_fragments"])
 def test_control_without_strict_both_changes_land(verb: str, table: conroi.Table) -> None:
-    writer = interrupted(table, lambda: table.set_metadata({"somebody": "else"}))
+    writer = interrupted(table, lambda: table.set_metadata({"by": "another writer"}))
     done = EVERY_VERB[verb](writer)
-    assert (done.version, done.metadata) == (3, {"somebody": "else"})
+    assert (done.version, done.metadata) == (3, {"by": "another writer"})
 
 
 # -------------------------------------------------------------------------------- if_moved
@@ -184,6 +184,6 @@ def test_detached_versions_need_the_newer_manifest_names(uri: str) -> None:
     assert old.migrate_manifest_names().append([{"id": 2}], detached=True).count_rows() == 2
 
 
-def test_a_detached_version_that_nobody_made_is_not_found(table: conroi.Table) -> None:
+def test_a_detached_version_that_does_not_exist_is_not_found(table: conroi.Table) -> None:
     with refused(table, NotFoundError):
         table.at(1 << 63)

@@ -1,4 +1,4 @@
-"""A seeded world repeats itself, and its time is nobody's but its own."""
+"""A seeded world repeats itself, in virtual time."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def test_a_gate_holds_a_writer_while_another_goes_past(objects: Objects) -> None
     assert order == ["no gate at copy", "fast was first", "slow was late"]
 
 
-def test_a_gate_that_nobody_comes_to_or_opens_does_not_hang_the_tests(objects: Objects) -> None:
+def test_a_gate_without_arrival_or_opening_does_not_hang_the_tests(objects: Objects) -> None:
     gate = Gate(timeout_s=0.01)
     with pytest.raises(TimeoutError, match="arrived"):
         gate.wait_for_arrival()

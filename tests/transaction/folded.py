@@ -136,7 +136,7 @@ def check_new_table(lakes: Lakes, names: Sequence[str]) -> None:
 
 
 def check_with_other(lakes: Lakes, names: Sequence[str], other: str) -> str:
-    """Somebody else commits in between: both are there, or the second is refused, leaves nothing, and works again."""
+    """A concurrent commit: both are there, or the second is refused, leaves nothing, and its retry works."""
     lake, model = lakes.new(), Model.base()
     tx = lake.begin("several")
     apply(tx["t"], Model.base(), names)

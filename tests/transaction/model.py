@@ -205,7 +205,7 @@ def apply(table: conroi.Table, model: Model, names: Sequence[str]) -> None:
         (STATEMENTS.get(name) or RARER[name])(table, model, n)
 
 
-# ------------------------------------------------------------------------------------- what somebody else does
+# ------------------------------------------------------------------------------------- concurrent changes
 
 
 def other_append(table: conroi.Table, model: Model) -> None:

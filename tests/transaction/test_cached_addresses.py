@@ -63,7 +63,7 @@ def test_a_merge_after_a_transaction_in_which_a_fragment_of_its_own_died(tmp_pat
 
 _few_ids = st.lists(st.integers(0, 9), min_size=1, max_size=4, unique=True).map(tuple)
 _statement = st.tuples(st.sampled_from(["upsert", "upsert", "upsert", "update", "delete"]), _few_ids)
-_transaction = st.tuples(st.lists(_statement, min_size=1, max_size=3), st.sampled_from(["nobody", "append", "delete"]))
+_transaction = st.tuples(st.lists(_statement, min_size=1, max_size=3), st.sampled_from(["none", "append", "delete"]))
 
 
 def run(table: Any, model: Model, statement: Statement, value: str) -> None:
@@ -100,7 +100,7 @@ def check(begin: Callable[[], Any], table_of: Callable[[Any], Any], latest: Call
         try:
             tx.commit()
         except conroi.RetryableConflict:
-            assert other != "nobody"
+            assert other != "none"
         else:
             model = mine
         assert rows_of(latest()) == in_order(model)

@@ -172,7 +172,7 @@ def checks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 class Rival:
-    """Publishes something before each of the first puts of somebody else."""
+    """Publishes something before each of the first puts of another writer."""
 
     def __init__(self, lake: conroi.Lake, work: Callable[[conroi.Lake], object], times: int) -> None:
         def publish(_: object) -> None:

@@ -52,7 +52,7 @@ def test_a_version_that_was_stale_when_the_transaction_began_is_refused(lake: co
 
 
 @pytest.mark.contract("P2")
-def test_a_table_that_nobody_knows_is_at_version_0(lake: conroi.Lake):
+def test_an_unknown_table_is_at_version_0(lake: conroi.Lake):
     tx = lake.begin(expect={"nothing": 4})
     tx["orders"].append([ORDER])
     with pytest.raises(conroi.ExpectedVersionMismatch) as caught:

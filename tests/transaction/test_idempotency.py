@@ -51,7 +51,7 @@ def test_a_key_that_was_only_tried_is_free(lake: conroi.Lake, other: conroi.Lake
     assert load(lake, "monday").was_done_before
 
 
-def test_a_file_that_somebody_is_just_writing_beside_the_key_is_passed_over(lake: conroi.Lake):
+def test_a_file_that_is_being_written_beside_the_key_is_skipped(lake: conroi.Lake):
     load(lake, "monday")
     (attempt,) = (Path(lake.uri) / "__manifest" / "_conroi" / "keys").rglob("*/*")
     (attempt.parent / ".tmp_conroi_0_1_2").write_bytes(b"")
@@ -86,7 +86,7 @@ def test_a_transaction_that_began_before_the_other_was_published(lake: conroi.La
 
 
 def test_a_transaction_that_slept_through_a_long_history(lake: conroi.Lake, other: conroi.Lake):
-    """So long that nobody follows it commit by commit any more."""
+    """So long that no client follows it commit by commit."""
     tx, plain = lake.begin(idempotency_key="monday"), lake.begin()
     tx["rates"].append([{"name": "monday", "rate": 4}])
     plain["orders"].append([{"id": 77, "n": 0}])
@@ -157,7 +157,7 @@ def load_once(uri: str, meet: Meet) -> tuple[int, bool]:
 @pytest.mark.contract("P1")
 def test_killed_between_put_and_answer_the_key_tells_that_it_was_done(tmp_path: Any):
     lake = two_tables(str(tmp_path))
-    process = fork_context().Process(target=die_after_publication, args=(lake.uri, _nobody))
+    process = fork_context().Process(target=die_after_publication, args=(lake.uri, _no_barrier))
     process.start()
     process.join(60)
     assert process.exitcode == -9
@@ -167,8 +167,8 @@ def test_killed_between_put_and_answer_the_key_tells_that_it_was_done(tmp_path: 
     assert lake["rates"].count_rows(filter="name = 'monday'") == 1
 
 
-def _nobody() -> None:
-    """There is nobody to wait for."""
+def _no_barrier() -> None:
+    """There is no other process to wait for."""
 
 
 def two_tables(uri: str) -> conroi.Lake:

@@ -76,10 +76,10 @@ def contents(lake: conroi.Lake) -> Model:
 def run(uri: str, seed: int, clients: int, steps: int, *, is_cloud: bool = False) -> tuple[int, int]:
     """How many transactions were committed and refused; every view that a transaction had is checked."""
     chance = random.Random(seed)
-    everybody = [Client(uri, chance, is_cloud=is_cloud) for _ in range(clients)]
+    everyone = [Client(uri, chance, is_cloud=is_cloud) for _ in range(clients)]
     committed = refused = 0
     for number in range(steps):
-        client = chance.choice(everybody)
+        client = chance.choice(everyone)
         if client.steps < chance.randrange(1, 6):
             client.step(number)
             continue

@@ -1,4 +1,4 @@
-"""Everything that somebody else may do to bring the key 5 into a table while we are about to do the same.
+"""Every way in which a concurrent writer brings the key 5 into a table while we are about to do the same.
 
 Each starts from a table that has the key 1 (in a row with n = 0) and leaves one row with the key 5 and n = 1.
 """
@@ -118,7 +118,7 @@ OTHERS: dict[str, Other] = {
     "conroi upserts many": conroi_upsert_of_many,
     "conroi changes a key": conroi_changes_a_key,
     "conroi overwrites rows": conroi_overwrites_rows,
-    "conroi renames the key meanwhile": conroi_renames_the_key,
+    "conroi renames the key": conroi_renames_the_key,
     "pylance appends": pylance_append,
     "pylance merges": pylance_merge,
     "pylance merges through an index": pylance_merge_by_index,

@@ -24,7 +24,7 @@ class Inserter:
     batch: int
 
     def keys(self) -> list[int]:
-        """Those that are this one's by turns, and those that fall to it by chance, in an order of its own."""
+        """Those that are this one's in rotation, and those that fall to it by chance, in an order of its own."""
         mine = [key for key, offering in enumerate(offered_by(self.seed, self.total)) if self.number in offering]
         random.Random(f"{self.seed} {self.number}").shuffle(mine)
         return mine

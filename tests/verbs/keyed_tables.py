@@ -16,7 +16,7 @@ from conroi.merge.builder import MergeResult
 MARK = {"lance-schema:unenforced-primary-key": "true"}
 PUT = {"verb": "put_if_absent", "at": "_versions/*"}
 MOMENTS: dict[str, dict[str, str]] = {"work done, nothing written": {}, "about to put its manifest": PUT}
-"""When somebody else commits: arguments for `interrupted`."""
+"""When the concurrent writer commits: arguments for `interrupted`."""
 
 
 @dataclass(frozen=True)

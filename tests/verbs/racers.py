@@ -18,7 +18,7 @@ PROCESSES = 8
 
 @dataclass(frozen=True)
 class Racer:
-    """One process: in each round it offers the same new keys as everybody else."""
+    """One process: in each round it offers the same new keys as all others."""
 
     root: str
     number: int
@@ -44,7 +44,7 @@ class Told:
 
 
 def race(racer: Racer, meet: Meet) -> Told:
-    """All do their work on the same version: nobody commits before all have done it once."""
+    """All do their work on the same version: no process commits before all have done it once."""
     if not racer.has_guard:
         KeyGuard.__call__ = lambda *_: None  # type: ignore[method-assign]
     told = Told()

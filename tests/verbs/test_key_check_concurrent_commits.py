@@ -1,4 +1,4 @@
-"""Somebody else brings a key in just before we commit it too: one row of it is there in the end, whoever it was."""
+"""Key check against concurrent commits: another writer inserts a key right before we do, and one row of it remains."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ REFUSED: dict[str, Mine] = {
 }
 
 
-# ------------------------------------------------------------------------- whoever it was
+# ------------------------------------------------------------------------- every kind of writer
 
 
 @pytest.mark.parametrize("other", OTHERS)
@@ -80,11 +80,11 @@ def test_control_without_the_comparison_the_key_is_there_twice(
 ) -> None:
     table = keyed(root)
 
-    def somebody_else(_: object = None) -> None:
+    def concurrent_commit(_: object = None) -> None:
         OTHERS[other](root)
         no_guard()  # only now: the other one may be a conroi writer too
 
-    upsert(interrupted(table, somebody_else), numbers(5, n=2))
+    upsert(interrupted(table, concurrent_commit), numbers(5, n=2))
     assert written_by(root, 5) == [1, 2]
 
 
@@ -123,9 +123,9 @@ def test_control_of_every_type_there_can_be_two(name: str, root: str, no_guard: 
 @pytest.mark.parametrize(("theirs", "mine"), [(0.0, -0.0), (float("nan"), -float("nan"))])
 def test_zeros_of_both_signs_are_one_key_and_so_are_all_nans(theirs: float, mine: float, root: str) -> None:
     table = conroi.create_table(root, rows(pa.float64(), 1.5), key="id")
-    somebody = rows(pa.float64(), theirs, n=1)
+    concurrent = rows(pa.float64(), theirs, n=1)
     done = upsert(
-        interrupted(table, lambda: lance.write_dataset(somebody, root, mode="append")), rows(pa.float64(), mine, n=2)
+        interrupted(table, lambda: lance.write_dataset(concurrent, root, mode="append")), rows(pa.float64(), mine, n=2)
     )
     assert (counts(done), done.table.count_rows()) == ((0, 1, 0), 2)
 
@@ -154,10 +154,10 @@ def test_composite_keys_are_compared_in_any_order(
     table = conroi.create_table(root, pair(1, "x", 0), key=key)
     theirs = pair(1, "y", 1).cast(table.schema)
 
-    def somebody_else() -> None:
+    def concurrent_commit() -> None:
         pylance_upsert(lance.dataset(root), theirs, their_on)
 
-    merge = interrupted(table, somebody_else).merge(pair(1, "y", 2), on=my_on)
+    merge = interrupted(table, concurrent_commit).merge(pair(1, "y", 2), on=my_on)
     done = merge.when_matched_update_all().when_not_matched_insert_all().execute()
     assert counts(done) == (0, 1, 0)
     assert sorted(done.table.to_arrow().to_pylist(), key=lambda row: row["n"]) == [
@@ -179,12 +179,12 @@ def test_half_of_a_composite_key_in_common_is_nothing_in_common(root: str, execu
 def test_fail_fast_names_the_key_and_who_brought_it(root: str) -> None:
     table = keyed(root)
 
-    def somebody_else() -> None:
+    def concurrent_commit() -> None:
         table.append(numbers(5, n=1), message="the first five")
         table.append(numbers(6, n=1), message="no five")
 
     with pytest.raises(RetryableConflict) as caught:
-        upsert(interrupted(table, somebody_else), numbers(5, n=2), retries=0)
+        upsert(interrupted(table, concurrent_commit), numbers(5, n=2), retries=0)
     error, reason = caught.value, caught.value.reason
     assert (error.base_version, error.version) == (1, 3)
     assert reason is not None
@@ -198,12 +198,12 @@ def test_fail_fast_names_the_key_and_who_brought_it(root: str) -> None:
 def test_who_brought_it_is_found_behind_a_compaction(root: str) -> None:
     table = keyed(root)
 
-    def somebody_else() -> None:
+    def concurrent_commit() -> None:
         table.append(numbers(5, n=1), message="the first five")
         table.compact()
 
     with pytest.raises(RetryableConflict) as caught:
-        interrupted(table, somebody_else).append(numbers(5, n=2), retries=0)
+        interrupted(table, concurrent_commit).append(numbers(5, n=2), retries=0)
     reason = caught.value.reason
     assert reason is not None
     assert (reason.mine, reason.theirs) == ("Append", "Append")
@@ -225,14 +225,14 @@ def test_a_key_that_was_deleted_meanwhile_is_inserted(root: str) -> None:
 
 
 def test_the_columns_are_known_by_their_ids_when_names_are_swapped(root: str, executions: list[int]) -> None:
-    """Meanwhile `id` became `n` and `n` became `id`: the key is still the same column."""
+    """A concurrent commit swapped the names `id` and `n`: the key is still the same column."""
     table = keyed(root)
 
-    def somebody_else() -> None:
+    def concurrent_commit() -> None:
         swapped = table.rename_columns({"id": "was id"}).rename_columns({"n": "id"}).rename_columns({"was id": "n"})
         swapped.append([{"n": 6, "id": 5}])
 
-    done = interrupted(table, somebody_else).append(numbers(5, n=2))
+    done = interrupted(table, concurrent_commit).append(numbers(5, n=2))
     assert done.to_arrow().to_pylist() == [{"n": 1, "id": 0}, {"n": 6, "id": 5}, {"n": 5, "id": 2}]
 
 

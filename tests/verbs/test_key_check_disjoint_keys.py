@@ -21,7 +21,7 @@ def many(first: int, count: int, n: int) -> pa.Table:
 
 
 def raced(table: conroi.Table, mine: pa.Table, theirs: Callable[[], object], moment: dict[str, str]) -> int:
-    """Merge while somebody else does theirs; how many manifests had to be tried."""
+    """Merge beside a concurrent merge; how many manifests had to be tried."""
     counting = CountingObjects(table._files.objects)
     where = {"verb": "put", "at": "_transactions/*"} | moment
     hook = call_before(lambda _: theirs() and None, where["verb"], where["at"])
@@ -81,7 +81,7 @@ def test_a_pylance_append_or_merge_of_other_keys_is_no_conflict(root: str, execu
 
 
 def test_what_was_looked_at_is_not_looked_at_again(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ten times somebody else is faster: each of their fragments is read once."""
+    """Ten concurrent commits: each of their fragments is read once."""
     from conroi.verbs import key_check as module
 
     looked_at: list[int] = []

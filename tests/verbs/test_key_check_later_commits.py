@@ -168,7 +168,7 @@ def test_what_pylance_slipped_in_is_named_by_our_next_merge(verb: str, slip: str
 
 
 @pytest.mark.parametrize("slip", SLIPS)
-def test_mended_by_a_delete_everything_works_again(slip: str, root: str) -> None:
+def test_after_a_repair_by_a_delete_everything_works_again(slip: str, root: str) -> None:
     how, is_indexed = SLIPS[slip]
     table = slipped_in(root, how, is_indexed=is_indexed).delete("id = 5 and n = 2")
     upsert(table, numbers(5, n=3))

@@ -47,7 +47,7 @@ def test_exactly_one_inserts_each_key_and_the_others_update_it(key: str | None, 
 
 
 def test_no_update_is_lost_among_them(root: str) -> None:
-    """Whoever comes first inserts 1, everybody else adds 1."""
+    """The first process inserts 1, every other adds 1."""
     told = raced(root, "add up")
     assert_one_row_of_each_key(root)
     assert set(found(root)["n"].to_pylist()) == {PROCESSES}

@@ -55,7 +55,7 @@ def test_rename_stages_under_a_name_that_is_no_version(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable):
         RenameIfAbsent(SeededEnvironment(1)).put_new(faulty, PATH, b"data")
     staged = f"{PATH}-{SeededEnvironment(1).new_uuid()}"
-    assert list(objects.list_names("")) == [staged], "kept: nobody knows whether the rename happened"
+    assert list(objects.list_names("")) == [staged], "kept: it is unknown whether the rename happened"
 
 
 class RecordingLock:
@@ -102,7 +102,7 @@ def test_a_lock_is_released_when_the_storage_fails(fault: Fault, tmp_path: Path)
 
 
 @pytest.mark.contract("T1")
-def test_nobody_gets_in_between_the_look_and_the_put(tmp_path: Path) -> None:
+def test_no_writer_gets_in_between_the_check_and_the_put(tmp_path: Path) -> None:
     objects, lock, gate = open_objects(tmp_path / "t"), tmp_path / "commit.lock", Gate()
     slow = LockedPut(FileLock(lock))
     faulty = FaultyObjects(objects, [call_before(gate, "put")])
@@ -118,7 +118,7 @@ def test_nobody_gets_in_between_the_look_and_the_put(tmp_path: Path) -> None:
 
 
 @pytest.mark.contract("T1")
-def test_control_without_a_lock_somebody_does(tmp_path: Path) -> None:
+def test_control_without_a_lock_a_writer_does(tmp_path: Path) -> None:
     objects, gate = open_objects(tmp_path / "t"), Gate()
     unlocked = LockedPut(lambda _version: contextlib.nullcontext())
     faulty = FaultyObjects(objects, [call_before(gate, "put")])

@@ -49,7 +49,7 @@ def with_versions(table: conroi.Table) -> conroi.Table:
 
 
 def assert_intact(uri: str, naming: ManifestNaming, **options: object) -> None:
-    """All versions are there, and everybody can go on."""
+    """All versions are there, and every client can go on."""
     table = conroi.open_table(uri, **options)  # type: ignore[arg-type]
     assert (table.naming, table.versions()) == (naming, list(range(1, VERSIONS + 1)))
     for version in (1, 5, VERSIONS):
@@ -145,7 +145,7 @@ def assert_half_done(uri: str) -> None:
                 look()
             assert "migrate_manifest_names()" in (caught.value.hint or "")
     with pytest.raises(ValueError, match="multiple manifest naming schemes"):
-        lance.dataset(uri)  # pylance does not open such a table at all, not even to mend it
+        lance.dataset(uri)  # pylance does not open such a table at all, not even to repair it
 
 
 def test_a_rename_that_was_cut_in_two_is_finished(old: conroi.Table) -> None:
@@ -169,11 +169,11 @@ def test_two_different_manifests_of_one_version_are_never_thrown_away(old: conro
     assert (folder / f"{18446744073709551615 - 7}.manifest").read_bytes() == other
 
 
-def test_a_version_that_somebody_writes_meanwhile_is_renamed_too(old: conroi.Table) -> None:
-    """Nobody should; but one who counted in old names a moment ago may."""
+def test_a_version_of_a_concurrent_writer_is_renamed_too(old: conroi.Table) -> None:
+    """A writer that looked at the old names a moment ago may do this."""
 
     def write_one(_request: object) -> None:
-        old._files.objects.put("_versions/14.manifest", b"somebody else's")
+        old._files.objects.put("_versions/14.manifest", b"another writer's")
 
     faulty = FaultyObjects(old._files.objects, [call_after(write_one, "rename_if_absent")])
     assert migrate_manifest_names(files_on(faulty)) == VERSIONS + 1
@@ -184,7 +184,7 @@ def test_a_migration_that_never_comes_to_an_end_says_so(old: conroi.Table) -> No
     next_version = iter(range(14, 1000))
 
     def write_one(_request: object) -> None:
-        old._files.objects.put(f"_versions/{next(next_version)}.manifest", b"somebody else's")
+        old._files.objects.put(f"_versions/{next(next_version)}.manifest", b"another writer's")
 
     faulty = FaultyObjects(old._files.objects, [call_after(write_one, "rename_if_absent", times=None)])
     with pytest.raises(TooMuchContention, match="keep writing") as caught:

@@ -22,7 +22,7 @@ def test_one_of_eight_processes_creates_a_version_on_local_disk(putter: str, tmp
 def test_one_of_eight_processes_creates_a_version_on_an_s3_server(
     putter: str, seaweedfs: S3Server, tmp_path: Path
 ) -> None:
-    # This server makes those who meet at one name wait for a second or so; hence many names at once.
+    # This server makes writers of one name wait for a second or so; hence many names at once.
     lanes = 1 if putter == "locked" else 40
     race = Race(seaweedfs.new_uri(), putter, seaweedfs.options, str(tmp_path / "commit.lock"), lanes=lanes)
     assert_one_winner_each(race, run_race(race))

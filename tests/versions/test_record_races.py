@@ -109,7 +109,7 @@ def test_one_of_many_processes_puts_each_of_many_versions(kind: str, request: py
 
 
 @pytest.mark.contract("X6")
-def test_batches_over_the_same_tables_in_any_order_land_whole_and_nobody_waits_in_a_ring(empty_store: str) -> None:
+def test_batches_over_the_same_tables_in_any_order_land_whole_without_a_deadlock(empty_store: str) -> None:
     rounds = 3 if empty_store.startswith("dynamodb") else 15
     winners = race(empty_store, rounds, [("t", "u", "v"), ("v", "u", "t"), ("u", "v", "t")])
     assert [len(of_round) for of_round in winners] == [1] * rounds
@@ -215,7 +215,7 @@ def test_control_a_store_that_looks_and_then_puts_lets_it_move(empty_store: str)
 
 @pytest.mark.contract("P3", "X6")
 def test_in_postgres_who_moves_an_expected_table_waits_for_the_one_that_expects_it(postgres: PostgresServer) -> None:
-    """A is stopped in the very middle, after its check: by a row that somebody else is about to insert."""
+    """A is stopped in the very middle, after its check: by a row that another writer is about to insert."""
     address = postgres.new_address()
     namespace = address.rpartition("%3D")[2]
     ours, theirs = open_records(address), type(open_records(address))(address)
@@ -256,7 +256,7 @@ def wait_until(is_so: Callable[[], bool]) -> None:
 
 
 @pytest.mark.contract("P3", "X6")
-def test_in_sqlite_nobody_moves_a_table_while_another_checks_and_puts(
+def test_in_sqlite_no_writer_moves_a_table_while_another_checks_and_puts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A is stopped in the very middle, between its look at the newest versions and its insert."""

@@ -32,7 +32,7 @@ def names(records: RecordStore, table: str) -> list[tuple[int, str]]:
 # --------------------------------------------------------------------------- one table
 
 
-def test_a_table_that_nobody_put_is_not_there(records: RecordStore) -> None:
+def test_a_table_without_records_is_not_there(records: RecordStore) -> None:
     assert (records.newest("t"), records.get("t", 1), records.all("t")) == (None, None, [])
 
 
@@ -71,7 +71,7 @@ def test_the_very_same_put_again_is_fine_so_a_lost_answer_can_be_asked_for_again
     assert names(records, "t") == [(1, "a")]
 
 
-def test_a_version_that_was_forgotten_does_not_come_back(records: RecordStore) -> None:
+def test_a_deleted_version_does_not_come_back(records: RecordStore) -> None:
     for version in (1, 2, 3):
         records.put_if_absent([record("t", version)])
     records.forget("t", [1, 2])
@@ -89,7 +89,7 @@ def test_a_record_can_be_pointed_to_another_file_if_it_is_there(records: RecordS
     assert records.get("t", 2) is None
 
 
-def test_a_table_that_was_forgotten_whole_can_be_put_again(records: RecordStore) -> None:
+def test_a_table_whose_records_were_deleted_can_be_put_again(records: RecordStore) -> None:
     records.put_if_absent([record("t", 1)])
     records.put_if_absent([record("t", 2)])
     records.forget("t", [1, 2, 3])
@@ -181,10 +181,10 @@ def test_a_table_that_is_only_expected_must_be_there_too(records: RecordStore, e
 @pytest.mark.contract("P2")
 def test_an_unknown_table_is_at_version_nought(records: RecordStore) -> None:
     with pytest.raises(ExpectedVersionMismatch) as caught:
-        records.put_if_absent([record("t", 1)], {"nobody": 1})
-    assert (caught.value.table, caught.value.expected, caught.value.actual) == ("nobody", 1, 0)
-    records.put_if_absent([record("t", 1)], {"nobody": 0})
-    assert records.newest("nobody") is None
+        records.put_if_absent([record("t", 1)], {"unknown": 1})
+    assert (caught.value.table, caught.value.expected, caught.value.actual) == ("unknown", 1, 0)
+    records.put_if_absent([record("t", 1)], {"unknown": 0})
+    assert records.newest("unknown") is None
 
 
 def test_expected_versions_can_be_checked_without_writing_anything(records: RecordStore) -> None:

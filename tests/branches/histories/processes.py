@@ -1,7 +1,7 @@
 """Merges and writers in different processes on one lake, and what must hold whatever they did.
 
 Each key has one branch on which one process writes it, so its last acknowledged value must be there in the end, and
-after two merges everywhere. One key is everybody's, so merges do have conflicts. Two tables are only ever changed
+after two merges everywhere. One key is shared, so merges do have conflicts. Two tables are only ever changed
 together, to the same values. In histories with an odd seed branches are merged both ways at once; merges that cross
 each other can leave a table without a common base, which is a conflict that these processes do not settle.
 """
@@ -21,7 +21,7 @@ from tests.support.processes import fork_context
 
 BRANCHES = ("main", "dev")
 SHARED = 999
-"""The key that everybody writes."""
+"""The key that all processes write."""
 LOST_RACE = (conroi.RetryableConflict, conroi.TooMuchContention, conroi.ExpectedVersionMismatch)
 """What a writer or a merge may be told; nothing happened then."""
 
@@ -43,7 +43,7 @@ class Journal:
 
 
 class Unsettled(Exception):
-    """A conflict that is not about the key that everybody writes."""
+    """A conflict that is not about the shared key."""
 
 
 def settling(side: str) -> Any:
@@ -63,7 +63,7 @@ def upsert(table: Any, key: int, value: int) -> None:
 
 
 class _Worker:
-    """One process: writes its own keys, everybody's key, pairs and logs, makes tables, merges and looks."""
+    """One process: writes its own keys, the shared key, pairs and logs, makes tables, merges and looks."""
 
     def __init__(self, uri: str, number: int, seed: int) -> None:
         self._number, self._random = number, random.Random(seed * 31 + number)
@@ -92,7 +92,7 @@ class _Worker:
                 self.journal.problems.append(f"{verb.__name__}: {type(error).__name__}: {error}")
 
     def _judge(self, conflicts: list[str]) -> None:
-        """The key that everybody writes may be in conflict; where merges cross each other, tables may have no base."""
+        """The shared key may be in conflict; where merges cross each other, tables may have no base."""
         for each in conflicts:
             is_crossed = each.startswith("history ") and len(self._targets) > 1
             if each != f"row cells {{'id': {SHARED}}}" and not is_crossed:

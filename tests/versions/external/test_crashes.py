@@ -1,4 +1,4 @@
-"""A process that dies after any step of the commit leaves a table that everybody can read and write."""
+"""A process that dies after any step of the commit leaves a table that every client can read and write."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_after_a_crash_at_any_step_everybody_reads_and_writes(step: str, uri: st
     assert (table.version, rows(table)) == (len(expected), expected)
     assert rows_by_pylance(uri) == (len(expected), expected)
     assert table.versions() == list(range(1, len(expected) + 1))
-    assert len(staged_files(uri)) == (step in ("staged", "pointed")), "what nobody knows of is left to collection"
+    assert len(staged_files(uri)) == (step in ("staged", "pointed")), "what no record names is left to collection"
 
 
 @pytest.mark.contract("X2")

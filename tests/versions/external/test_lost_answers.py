@@ -79,7 +79,7 @@ def test_an_unknown_outcome_that_did_land_is_found_in_the_history(uri: Path, sto
 
 
 def test_a_storage_that_refuses_the_final_name_leaves_the_outcome_unknown(uri: Path, store: str) -> None:
-    """The version is recorded, so the next one who may write will complete it: that is no refusal."""
+    """The version is recorded, so the next writer will complete it: that is no refusal."""
     table, _, _ = faulty_table(uri, store, [refuse("put_if_absent"), refuse("put", FINAL)])
     with pytest.raises(CommitStateUnknown):
         table.append([{"row": 2}])
@@ -102,7 +102,7 @@ def test_an_error_before_the_record_leaves_the_table_as_it_was(uri: Path, store:
     assert rows(conroi.open_table(uri, store=store)) == [1]
 
 
-def test_somebody_else_may_take_the_version_while_the_answer_is_lost(uri: Path, store: str) -> None:
+def test_a_concurrent_writer_may_take_the_version_while_the_answer_is_lost(uri: Path, store: str) -> None:
     def let_another_in(_request: Request) -> None:
         conroi.open_table(uri, store=store).append([{"row": 9}])
         raise StoreUnavailable("never arrived")

@@ -1,4 +1,4 @@
-"""Commits by somebody who does not know the store: nothing is overwritten, nothing is lost, the store catches up."""
+"""Out-of-band writes, past the store: nothing is overwritten, nothing is lost, the store catches up."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_commits_that_came_before_ours_are_taken_over(uri: Path, store: str) -> 
 
 
 def test_a_commit_that_comes_between_our_record_and_our_final_name_stays(uri: Path, store: str) -> None:
-    """Nobody can have seen our version, so theirs takes its number and ours goes round again."""
+    """Our version was not visible, so theirs takes its number and ours is retried."""
     at_store = [call_after(lambda _: append_by_pylance(uri, 2), "put_if_absent")]
     table, _, records = faulty_table(uri, store, at_store=at_store)
     done = table.append([{"row": 3}])
@@ -87,9 +87,7 @@ def test_a_store_that_forgot_the_table_learns_of_it_again(uri: Path, store: str)
     assert newest_in(store, uri) == 3
 
 
-def test_a_table_that_somebody_made_without_the_store_is_taken_over_by_its_first_reader(
-    store: str, tmp_path: Path
-) -> None:
+def test_a_table_that_was_made_without_the_store_is_adopted_by_its_first_reader(store: str, tmp_path: Path) -> None:
     uri = tmp_path / "old.lance"
     lance.write_dataset(pa.table({"row": [1]}), str(uri))
     append_by_pylance(uri, 2)

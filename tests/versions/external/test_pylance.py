@@ -1,4 +1,4 @@
-"""A table in an S3 server under DynamoDB, written by pylance and conroi in turns: both share one store."""
+"""A table in an S3 server under DynamoDB, written by pylance and conroi alternately: both share one store."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ SECRETS = (PASSWORD, PASSWORD_IN_URI, WRONG, KEY_ID, SECRET, TOKEN)
 
 
 class Everything:
-    """All that anybody could read afterwards."""
+    """All that is readable afterwards."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -61,7 +61,7 @@ def logged(everything: Everything) -> Generator[None]:
     level = root.level
     root.addHandler(handler)
     root.setLevel(logging.DEBUG)
-    # boto's own debug log prints what it signs; that is AWS's to decide, and is off unless somebody turns it on.
+    # boto's own debug log prints what it signs; that is AWS's to decide, and is off by default.
     quiet = [logging.getLogger(name) for name in ("botocore", "boto3", "urllib3")]
     for logger in quiet:
         logger.setLevel(logging.WARNING)

@@ -24,7 +24,7 @@ from tests.support.servers import S3Server
 pytestmark = pytest.mark.contract("T11", "X2")
 TIMEOUT_S = 1.5  # on a busy machine a statement of 0.5 s may take too long by itself, which leaves a staged file
 BOUND_S = 20.0
-"""How long a single request may take at most, tries and connections included; far below what nobody would wait for."""
+"""How long a single request may take at most, tries and connections included."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def test_a_store_that_is_down_is_said_to_be_and_comes_back(line: Line) -> None:
         assert caught.value.hint
         assert caught.value.table == str(line.uri)
     assert time.monotonic() - started < 2 * BOUND_S
-    assert rows_by_pylance(line.uri) == (1, [1]), "who reads the folder needs no store"
+    assert rows_by_pylance(line.uri) == (1, [1]), "a reader of the folder needs no store"
     line.proxy.mood = "well"
     assert rows(table.append([{"row": 2}])) == [1, 2]
     assert rows_by_pylance(line.uri) == (2, [1, 2])
