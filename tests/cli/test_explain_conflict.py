@@ -53,7 +53,7 @@ def test_a_refused_commit_that_left_its_transaction_is_judged_again(
     text = cli("explain-conflict", "lake/orders", "--commit", found["uuid"]).out
     assert "never became a version" in text
     assert "hint: " in text
-    assert cli("explain-conflict", "lake/orders", "--commit", "nobody").code == 1
+    assert cli("explain-conflict", "lake/orders", "--commit", "unknown").code == 1
 
 
 def test_the_json_of_an_error_is_explained(cli: Run, lake: conroi.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
