@@ -23,7 +23,7 @@ from tools.doctor_page import page
 
 pytestmark = pytest.mark.contract("M4")
 
-PAGE = Path(__file__).parents[3] / "docs" / "doctor.md"
+PAGE = Path(__file__).parents[2] / "docs" / "doctor.md"
 
 # ------------------------------------------------------------------------------------ the storage
 
