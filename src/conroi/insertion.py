@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Literal, get_args
 import pyarrow as pa
 
 from conroi import history
-from conroi.catalog.catalog import Catalog, LakeTableStorage
+from conroi.catalog.catalog import Catalog
 from conroi.catalog.names import shown
 from conroi.catalog.rows import Row
 from conroi.catalog.state import CommitMetadata
+from conroi.catalog.tables import LakeTableStorage
 from conroi.data.casts import checked_columns
 from conroi.data.incoming import is_one_shot, to_reader
 from conroi.data.remote_rows import from_elsewhere, kept
@@ -144,11 +145,10 @@ class Inserting:
                 yield [part]
 
     def _pinned(self) -> TableVersion:
-        from conroi.catalog.catalog import table_files
-        from conroi.catalog.publication import LakePublisher
+        from conroi.catalog.tables import table_files
 
         row, snapshot = self._catalog.newest(lambda state: self._catalog.row(self._row.object_id, state))
-        return TableVersion(table_files(self._catalog, row, LakePublisher(self._catalog)), snapshot)
+        return TableVersion(table_files(self._catalog, row), snapshot)
 
     # ------------------------------------------------------------------------ one piece
 

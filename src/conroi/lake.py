@@ -13,15 +13,14 @@ import pyarrow as pa
 
 from conroi.arguments import checked_call, checked_calls
 from conroi.catalog.branches import table_of
-from conroi.catalog.catalog import Catalog, table_files
+from conroi.catalog.catalog import Catalog
 from conroi.catalog.names import known_id, object_id, shown
 from conroi.catalog.opening import open_catalog
-from conroi.catalog.publication import LakePublisher
 from conroi.catalog.replica_store import ReplicaStore
 from conroi.catalog.rows import NAMESPACE, Row
 from conroi.catalog.state import CommitMetadata, LakeState
+from conroi.catalog.tables import table_files
 from conroi.commit.execution import checked_texts
-from conroi.commit.fairness import pause_s
 from conroi.data.remote_rows import in_spark
 from conroi.display.grid import Listing, to_html
 from conroi.display.pages import lake_history_page, lake_page
@@ -40,7 +39,7 @@ from conroi.maintenance.repair import mend
 from conroi.maintenance.reports import Duration
 from conroi.pickles import Reduced, reduced_lake
 from conroi.query import QueryParams, QueryResult, query
-from conroi.retry_policy import Budget
+from conroi.retry_policy import Budget, pause_s
 from conroi.snapshots.branch_names import MAIN
 from conroi.snapshots.table_storage import TableStorage
 from conroi.table import Table
@@ -79,7 +78,6 @@ class Lake(LakeListing, LakeInserts, LakeScopes, LakeBranches, LakeUpkeep):
         self, catalog: Catalog, manifest: TableStorage | None = None, *, pinned: LakeState | None = None
     ) -> None:
         self._catalog = catalog
-        self._publisher = LakePublisher(catalog)
         self._pinned = pinned
         self._manifest = manifest
         self.lease: Lease | None = None
@@ -143,10 +141,10 @@ class Lake(LakeListing, LakeInserts, LakeScopes, LakeBranches, LakeUpkeep):
         with about(shown(sought)):
             if self._pinned is not None:
                 row = self._past_row(sought, self._pinned)
-                files = replace(table_files(self._catalog, row, self._publisher), past=self._pinned.version)
+                files = replace(table_files(self._catalog, row), past=self._pinned.version)
                 return Table(files, self._catalog.snapshot(row))
             row, snapshot = self._catalog.newest(lambda state: self._catalog.row(sought, state))
-            return Table(table_files(self._catalog, row, self._publisher), snapshot)
+            return Table(table_files(self._catalog, row), snapshot)
 
     def _past_row(self, sought: str, state: LakeState) -> Row:
         if state.table(sought) is None:
@@ -165,13 +163,13 @@ class Lake(LakeListing, LakeInserts, LakeScopes, LakeBranches, LakeUpkeep):
         """
         with about(name):
             row = self._catalog.row(object_id(name), self._catalog.known_state())
-            return Table(table_files(self._catalog, row, self._publisher), self._catalog.snapshot(row))
+            return Table(table_files(self._catalog, row), self._catalog.snapshot(row))
 
     def files_at(self, folder: str) -> TableStorage | None:
         """The storage of the table in this folder of the lake; None if there is none."""
         for row in self._state().tables():
             if row.location is not None and table_of(row.location) == folder:
-                return table_files(self._catalog, row, self._publisher)
+                return table_files(self._catalog, row)
         return None
 
     def table(
@@ -186,7 +184,7 @@ class Lake(LakeListing, LakeInserts, LakeScopes, LakeBranches, LakeUpkeep):
         if version is None and tag is None and as_of is None:
             return self[name]
         row = self._catalog.row(object_id(name), self._state())
-        files = table_files(self._catalog, row, self._publisher)
+        files = table_files(self._catalog, row)
         with about(shown(row.object_id)):
             return Table(files, find(files, version, tag, as_of))
 

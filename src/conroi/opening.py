@@ -15,7 +15,7 @@ from conroi.catalog.branches import table_of
 from conroi.catalog.opening import split_inside
 from conroi.commit.attribution import naming_the_winner
 from conroi.commit.change import Change, CommitOptions, CommitResult
-from conroi.commit.execution import COMMIT_RETRIES, checked_retries, checked_texts
+from conroi.commit.execution import checked_texts
 from conroi.commit.loop import commit as commit_change
 from conroi.conflicts import Staged
 from conroi.data.incoming import Data
@@ -27,6 +27,7 @@ from conroi.format.naming import ManifestNaming
 from conroi.format.transaction import COMMIT_MESSAGE_PROPERTY, Transaction
 from conroi.history import find
 from conroi.lake import Lake, connect
+from conroi.retry_policy import COMMIT_RETRIES, checked_retries
 from conroi.snapshots.deletions import affected_rows
 from conroi.snapshots.table_storage import TableStorage
 from conroi.storage.base_paths import allow_bases as name_bases

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from conroi.catalog.catalog import LakeTableStorage
 from conroi.catalog.manifest_store import ManifestStore
 from conroi.catalog.replica_store import ReplicaStore
+from conroi.catalog.tables import LakeTableStorage
 from conroi.errors import UnsupportedError
 from conroi.format.naming import is_detached
 from conroi.inserts import locks_of

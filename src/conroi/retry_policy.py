@@ -1,4 +1,4 @@
-"""Retry of a user function after conflicts."""
+"""Retry policy: how often and how long a commit, a verb or a user function is tried again, and the random back-off."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ import threading
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar, overload
 
-from conroi.commit.execution import checked_retries
-from conroi.commit.fairness import pause_s
 from conroi.environment import SYSTEM, Environment
 from conroi.errors import (
     ConroiError,
@@ -27,8 +25,40 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 DEFAULT_RETRIES = 10
+"""Default number of retries of a user function, of lake.run() and of the work of a verb."""
+COMMIT_RETRIES = 20
+"""Default number of retries of a table's commit after a lost race."""
+PUBLICATION_RETRIES = 5
+"""Default number of retries of a lake's commit after a concurrent commit to the same table."""
+PUBLICATION_TIMEOUT_S = 30.0
+"""Default time limit of a lake's retries, in seconds; begin(timeout=…) overrides it."""
 UNLIMITED = sys.maxsize
 """The number of retries where only a deadline counts."""
+FREE_RETRIES = 2
+"""Number of retries without a pause: most races are lost to one other writer that has already finished."""
+MOST_DOUBLINGS = 5
+LONGEST_S = 2.0
+"""Upper bound of a pause, in seconds. Only desynchronizes racing writers: a slow attempt does not justify a longer
+pause.
+"""
+
+
+def pause_s(environment: Environment, lost_attempts: int, attempt_s: float) -> float:
+    """The pause before the next attempt, in seconds: random, with exponential back-off."""
+    if lost_attempts <= FREE_RETRIES:
+        return 0.0
+    doublings = min(lost_attempts - FREE_RETRIES, MOST_DOUBLINGS)
+    return environment.uniform(0.0, min(attempt_s * (1 << doublings), LONGEST_S))
+
+
+def checked_retries(retries: int) -> int:
+    """Validate a number of retries."""
+    if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidInputError(
+            f"retries={retries!r} is not a number of retries.",
+            hint="Give 0 to fail at once, or how often to try again.",
+        )
+    return retries
 
 
 def checked_timeout(timeout: float) -> float:
@@ -49,18 +79,28 @@ class Budget:
         self.left = (DEFAULT_RETRIES if timeout is None else UNLIMITED) if retries is None else checked_retries(retries)
         """Remaining retries."""
         self.attempts = 0
+        self.conflicts = 0
+
+    @property
+    def waited_s(self) -> float:
+        return self._environment.monotonic() - self._started
 
     @property
     def timeout_s(self) -> float | None:
         """The remaining time, in seconds; None without a deadline."""
-        waited = self._environment.monotonic() - self._started
-        return None if self._timeout_s is None else max(0.0, self._timeout_s - waited)
+        return None if self._timeout_s is None else max(0.0, self._timeout_s - self.waited_s)
+
+    def lose(self, conflicts: int) -> bool:
+        """Count a lost attempt that had this many conflicts; whether another one is allowed."""
+        self.attempts += 1
+        self.conflicts += conflicts
+        self.left -= conflicts
+        return self.left >= 0 and self.timeout_s != 0.0
 
     def spend(self, conflict: ConroiError) -> bool:
         """Count a failed attempt; whether another one is allowed."""
-        self.attempts += 1
-        self.left -= 1 + (conflict.conflicts if isinstance(conflict, TooMuchContention) else 0)
-        return may_run_again(conflict) and self.left >= 0 and self.timeout_s != 0.0
+        more = conflict.conflicts if isinstance(conflict, TooMuchContention) else 0
+        return self.lose(1 + more) and may_run_again(conflict)
 
 
 def may_run_again(conflict: ConroiError) -> bool:

@@ -82,7 +82,7 @@ class Table(ReadableTable):
 
     def _at_head(self, head: Snapshot) -> TableVersion:
         """This handle, with its open resources, if it is pinned at the newest version."""
-        is_contended = self._files.publisher is None and self._files.kept(Turns).is_contended()
+        is_contended = not self._files.is_managed and self._files.kept(Turns).is_contended()
         if head is self._pinned.snapshot and not is_contended:
             return self._pinned
         return TableVersion(self._files, head, self._pinned, is_contended=is_contended)

@@ -8,8 +8,8 @@ from types import TracebackType
 
 from conroi.arguments import checked_calls
 from conroi.commit.attribution import naming_the_winner
-from conroi.commit.change import Change, CommitOptions
-from conroi.commit.execution import COMMIT_RETRIES, checked_retries, checked_texts
+from conroi.commit.change import CommitOptions
+from conroi.commit.execution import checked_texts
 from conroi.commit.idempotency import IDEMPOTENCY, AlreadyCommitted, IdempotencyKey
 from conroi.commit.loop import commit
 from conroi.environment import moment
@@ -18,10 +18,10 @@ from conroi.folding import Statements
 from conroi.format.naming import is_detached
 from conroi.format.transaction import COMMIT_MESSAGE_PROPERTY
 from conroi.maintenance.auto_compaction import compact_after
+from conroi.retry_policy import COMMIT_RETRIES, checked_retries
 from conroi.snapshots.snapshot import Snapshot
 from conroi.snapshots.table_storage import TableStorage
 from conroi.staged_table import Handle, TransactionState, TransactionTable, VersionsUpTo
-from conroi.verbs.plan import all_of
 from conroi.versions.leases import Lease
 
 
@@ -124,26 +124,19 @@ class TableTransaction(TransactionTable):
         change = plan.change(
             self._base,
             uuid=str(self._files.environment.new_uuid()),
-            properties=self._properties,
+            properties=self._properties if self._once is None else {**self._properties, IDEMPOTENCY: self._once.key},
             must_not_move=self._strict,
         )
-        change = replace(change, begun_at=self._begun_at)
+        change = replace(change, begun_at=self._begun_at, once=self._once)
         try:
             with naming_the_winner(self._files, change.staged.operation.name):
-                done = commit(self._files, self._with_key(change), self._options)
+                done = commit(self._files, change, self._options)
         except AlreadyCommitted as earlier:
             return TableTransactionResult(earlier.version, was_done_before=True)
         if self._once is not None:
             self._once.landed(done.version)
         compact_after(self._files, done)
         return TableTransactionResult(done.version, done.attempts, done.rebased_over)
-
-    def _with_key(self, change: Change) -> Change:
-        if self._once is None:
-            return change
-        guards = [self._once.guard] if change.guard is None else [self._once.guard, change.guard]
-        properties = {**change.properties, IDEMPOTENCY: self._once.key}
-        return replace(change, properties=properties, guard=all_of(guards))
 
     @property
     def result(self) -> TableTransactionResult:

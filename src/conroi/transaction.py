@@ -15,18 +15,19 @@ from typing import TYPE_CHECKING, Literal
 import pyarrow as pa
 
 from conroi.arguments import checked_calls
-from conroi.catalog.catalog import Catalog, LakeTableStorage, table_files
+from conroi.catalog.catalog import Catalog
 from conroi.catalog.folders import mark_created
 from conroi.catalog.names import known_id, object_id, parents, shown
 from conroi.catalog.participant import TableChange
 from conroi.catalog.preconditions import Expectation, ListingExpectation, TagsExpectation
-from conroi.catalog.publication import PATIENCE_S, RETRIES, LakePublisher, Publishing, PublishRequest
+from conroi.catalog.publication import Publishing, PublishRequest
 from conroi.catalog.renames import Named, Names
 from conroi.catalog.rows import Amendment, Row
 from conroi.catalog.state import CommitMetadata
 from conroi.catalog.store import Published
+from conroi.catalog.tables import LakeTableStorage, table_files
 from conroi.commit.change import Change
-from conroi.commit.execution import checked_retries, checked_texts
+from conroi.commit.execution import checked_texts
 from conroi.commit.idempotency import IDEMPOTENCY
 from conroi.data.remote_rows import in_spark
 from conroi.environment import Moment, moment
@@ -36,7 +37,7 @@ from conroi.format.fields import key_columns
 from conroi.format.schema import schema_from_fields
 from conroi.maintenance.auto_compaction import compact_after
 from conroi.query import QueryParams, QueryResult, query
-from conroi.retry_policy import UNLIMITED, checked_timeout
+from conroi.retry_policy import PUBLICATION_RETRIES, PUBLICATION_TIMEOUT_S, UNLIMITED, checked_retries, checked_timeout
 from conroi.snapshots.table_storage import version_in_use
 from conroi.staged_table import Handle, TransactionState, TransactionTable, VersionsUpTo
 from conroi.storage.parallel import stays_in_process
@@ -100,7 +101,6 @@ class Transaction(LowerLayer):
         if isolation not in ("snapshot", "serializable"):
             raise InvalidInputError(f"isolation={isolation!r} is not known.", hint='Give "snapshot" or "serializable".')
         self._catalog = catalog
-        self._publisher = LakePublisher(catalog)
         # What was written before it began counts as its work: collection may have gone over it since.
         self._begun_at = moment(catalog.environment) if begun_at is None else begun_at
         self._began_with = catalog.state()
@@ -109,8 +109,8 @@ class Transaction(LowerLayer):
         """Its snapshot: a table that the lake has not pinned yet is read as of this time."""
         self._notes = notes
         self._isolation = isolation
-        self._timeout_s = PATIENCE_S if timeout is None else checked_timeout(timeout)
-        by_default = RETRIES if timeout is None else UNLIMITED
+        self._timeout_s = PUBLICATION_TIMEOUT_S if timeout is None else checked_timeout(timeout)
+        by_default = PUBLICATION_RETRIES if timeout is None else UNLIMITED
         self._retries = by_default if retries is None else checked_retries(retries)
         self._uuid = str(catalog.environment.new_uuid())
         self._names = Names(self._base)
@@ -210,7 +210,7 @@ class Transaction(LowerLayer):
             except NotFoundError:
                 self._unwritten(key, row)
                 raise
-            files = table_files(self._catalog, row, self._publisher)
+            files = table_files(self._catalog, row)
             handle = self._new_handle(shown(key), row, files, Statements(files, snapshot))
             with self._lock:
                 self._life.check_open()
@@ -447,7 +447,7 @@ class Transaction(LowerLayer):
         """A read-only transaction: its preconditions are checked all the same."""
         publishing = Publishing(self._catalog, order)
         is_expecting = order.expects or order.tags or order.listing is not None
-        publishing.check(self._catalog.state() if is_expecting else self._began_with)
+        publishing.check_at(self._catalog.state() if is_expecting else self._began_with)
         return TransactionResult(self._base.version)
 
     def _order(self) -> PublishRequest:
@@ -457,7 +457,6 @@ class Transaction(LowerLayer):
                 change = self._change(handle.close())
             named = self._names.require(key)
             if change is not None:
-                assert isinstance(handle.files, LakeTableStorage)
                 tables.append(TableChange(key, named.was, handle.files, change, named.row))
         names = frozenset(row.object_id for row in self._base.tables()) if self._is_listed else frozenset[str]()
         is_serializable = self._isolation == "serializable"

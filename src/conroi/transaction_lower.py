@@ -8,13 +8,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from conroi.arguments import checked_calls
-from conroi.catalog.catalog import Catalog, LakeTableStorage, table_files
+from conroi.catalog.catalog import Catalog
 from conroi.catalog.folders import mark_created, new_row
 from conroi.catalog.names import object_id, shown
-from conroi.catalog.publication import LakePublisher
 from conroi.catalog.renames import Names
 from conroi.catalog.rows import Amendment, Row
 from conroi.catalog.state import CommitMetadata, LakeState
+from conroi.catalog.tables import LakeTableStorage, table_files
 from conroi.commit.change import Change
 from conroi.errors import about
 from conroi.folding import Statements
@@ -27,7 +27,6 @@ class LowerLayer:
     """Internal interface of a transaction: rows, properties and tables that do not come from a verb."""
 
     _catalog: Catalog
-    _publisher: LakePublisher
     _notes: CommitMetadata
     _names: Names
     _handles: dict[str, Handle]
@@ -79,7 +78,7 @@ class LowerLayer:
 
     def begin_table(self, row: Row, begun: Callable[[LakeTableStorage], Change]) -> None:
         """Create the table of such a row; `begun` says how it begins, and marks the folder before it writes."""
-        files = table_files(self._catalog, row, self._publisher)
+        files = table_files(self._catalog, row)
         name = shown(row.object_id)
         with about(name):
             statements = Statements(files, None).then(Plan(begun(files).staged))
@@ -91,7 +90,7 @@ class LowerLayer:
     def bring_table(self, row: Row, plan: Callable[[LakeTableStorage], Plan]) -> None:
         """Internal interface of merges: create a table that another branch has; `plan` gives its first version."""
         self._life.check_open()
-        files = table_files(self._catalog, row, self._publisher)
+        files = table_files(self._catalog, row)
         mark_created(self._catalog, row)
         statements = Statements(files, None).then(plan(files))
         with self._lock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import time
 from collections.abc import Iterator, Sequence
@@ -230,7 +231,7 @@ def test_control_what_is_done_one_after_the_other_is_counted_so(far: Far, monkey
         for task in tasks:
             task()
 
-    monkeypatch.setattr("conroi.catalog.publication.together", one_by_one)
+    monkeypatch.setattr(importlib.import_module("conroi.commit.loop"), "together", one_by_one)
     tx = far.lake.begin()
     stage(tx, 1)
     measured, took_s = timed_commit(far, tx)

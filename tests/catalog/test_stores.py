@@ -73,7 +73,7 @@ def pause_after_check(monkeypatch: pytest.MonkeyPatch, concurrently: Callable[[]
 
     Without `again` the check of a second attempt is left out, which is what a check apart from the put would be.
     """
-    real = Publishing.check
+    real = Publishing.check_at
     calls: list[object] = []
 
     def check(self: Publishing, state: object) -> None:
@@ -82,11 +82,11 @@ def pause_after_check(monkeypatch: pytest.MonkeyPatch, concurrently: Callable[[]
             return
         real(self, state)  # type: ignore[arg-type]
         if len(calls) == 1:
-            monkeypatch.setattr(Publishing, "check", real if again else _unchecked)
+            monkeypatch.setattr(Publishing, "check_at", real if again else _unchecked)
             concurrently()
-            monkeypatch.setattr(Publishing, "check", check)
+            monkeypatch.setattr(Publishing, "check_at", check)
 
-    monkeypatch.setattr(Publishing, "check", check)
+    monkeypatch.setattr(Publishing, "check_at", check)
 
 
 def _unchecked(_self: Publishing, _state: object) -> None:

@@ -1,12 +1,9 @@
-"""Fairness: turns and the priority token as pure rules, and a simulation of many writers in virtual time."""
+"""Turns and the priority token: the pure rules. tests/commit/test_fairness.py has the whole commit loop."""
 
 from __future__ import annotations
 
-import heapq
 import importlib
-import random
 import uuid
-from collections.abc import Callable, Generator
 
 import pytest
 
@@ -127,95 +124,6 @@ def test_a_priority_token_with_invalid_content_delays_writers_only_briefly(objec
     environment = SeededEnvironment(2)
     PriorityToken(objects, environment, "next").give_way(0.01)
     assert environment.monotonic() < 6.0
-
-
-# --------------------------------------------------------------------------------------------------- a simulation
-
-
-class World:
-    """A table, a clock, and writers that are generators: each yields how long its next step takes."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.log: list[str] = []
-
-    def run(self, writers: dict[str, Generator[float]], seconds: float) -> dict[str, int]:
-        queue = [(0.0, name) for name in sorted(writers)]
-        while queue and queue[0][0] < seconds:
-            self.now, name = heapq.heappop(queue)
-            heapq.heappush(queue, (self.now + next(writers[name]), name))
-        return {name: self.log.count(name) for name in writers}
-
-
-class WorldEnvironment(SeededEnvironment):
-    def __init__(self, world: World) -> None:
-        super().__init__(1)
-        self.world = world
-
-    def monotonic(self) -> float:
-        return self.world.now
-
-
-def polite(world: World, name: str, attempt_s: float, seed: int) -> Generator[float]:
-    """A writer that uses Turns, in the steps of the commit loop."""
-    chance, turns, seen = random.Random(seed), turns_of(name, WorldEnvironment(world)), 0
-    while True:
-        yield chance.uniform(0.5, 1.5) * 0.001  # its data files
-        while True:
-            for version in range(seen, len(world.log)):
-                turns.saw(version + 1, committed_by(world.log[version]))
-            seen = len(world.log)
-            places, waited = turns.places_to_wait(), 0.0
-            while places and len(world.log) < seen + places and waited < (1 + SLACK) * places * turns.turn_s():
-                yield turns.turn_s() / 2
-                waited += turns.turn_s() / 2
-            for version in range(seen, len(world.log)):
-                turns.saw(version + 1, committed_by(world.log[version]))
-            seen = len(world.log)
-            yield attempt_s * chance.uniform(0.9, 1.1)
-            turns.took(attempt_s)
-            if len(world.log) == seen:
-                world.log.append(name)
-                break
-
-
-def impatient(world: World, name: str, attempt_s: float, seed: int) -> Generator[float]:
-    """A writer that backs off at random, longer after each loss, as most do."""
-    chance = random.Random(seed)
-    while True:
-        yield chance.uniform(0.5, 1.5) * 0.001
-        losses = 0
-        while True:
-            seen = len(world.log)
-            yield attempt_s * chance.uniform(0.9, 1.1)
-            if len(world.log) == seen:
-                world.log.append(name)
-                break
-            losses += 1
-            yield chance.randrange(2 ** min(losses + 2, 12)) * attempt_s
-
-
-Policy = Callable[[World, str, float, int], Generator[float]]
-
-
-def shares(policy: Policy, seed: int) -> tuple[int, int]:
-    """The fewest and the most commits of eight equal writers in two simulated seconds."""
-    world = World()
-    writers = {name: policy(world, name, 0.0005, seed * 100 + n) for n, name in enumerate("abcdefgh")}
-    counts = world.run(writers, seconds=2.0).values()
-    return min(counts), max(counts)
-
-
-@pytest.mark.contract("T4")
-@pytest.mark.parametrize("seed", range(5))
-def test_eight_writers_that_take_turns_get_equal_shares(seed: int) -> None:
-    fewest, most = shares(polite, seed)
-    assert fewest > 50
-    assert fewest >= most / 2
-
-
-def test_control_writers_that_back_off_at_random_do_not() -> None:
-    assert any(fewest < most / 2 for fewest, most in (shares(impatient, seed) for seed in range(5)))
 
 
 # -------------------------------------------------------------------------------------- wasted attempts

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 import conroi
+from conroi.catalog import publication
 from conroi.catalog.publication import Publishing
 from conroi.testing.history import Append, Isolation, Operation, Outcome, Read, Transaction, check
 from tests.histories import workload
@@ -119,16 +120,16 @@ def test_tables_that_are_published_separately_are_seen_apart(
     script = Script(new_setting("local", "snapshot"))
     script.begin("a")
     script.do("a", Step(CELLS, "write", 0, 1), Step(LOG, "append", 0, 2))
-    publish, looks = Publishing._run, iter(("between", "after"))
+    publish, looks = publication.run, iter(("between", "after"))
 
-    def publish_and_look(self: Publishing) -> object:
-        done = publish(self)
+    def publish_and_look(of: Publishing) -> object:
+        done = publish(of)
         script.look(next(looks))  # which publishes nothing itself
         return done
 
-    monkeypatch.setattr(Publishing, "_run", publish_and_look)
+    monkeypatch.setattr(publication, "run", publish_and_look)
     script.commit("a")
-    monkeypatch.setattr(Publishing, "_run", publish)
+    monkeypatch.setattr(publication, "run", publish)
     assert script.kinds() == kinds
 
 

@@ -28,7 +28,6 @@ FRONT = {
     "pickles",
     "query",
     "reader",
-    "retry_policy",
     "staged_table",
     "stores",
     "table",
@@ -37,7 +36,7 @@ FRONT = {
     "transaction_lower",
 }  # lakes, tables and transactions as users see them; these import each other
 
-FOUNDATION = {"arguments", "environment", "errors", "old_paths", "version"}
+FOUNDATION = {"arguments", "environment", "errors", "old_paths", "retry_policy", "version"}
 PURE = {"format", "operations", "conflicts"}
 CORE = FOUNDATION | PURE
 LOWER = CORE | {"storage", "versions", "snapshots"}
@@ -49,6 +48,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "environment": set(),
     "errors": set(),
     "old_paths": set(),
+    "retry_policy": {"environment", "errors"},
     "version": set(),
     "format": {"errors"},
     "operations": {"errors", "format"},

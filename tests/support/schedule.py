@@ -24,6 +24,9 @@ from conroi.testing.instruments import Request
 
 T = TypeVar("T")
 LOOK_AT_LOCK_S = 0.0001
+START_NS = 4_000_000_000_000_000_000
+"""The time at which a schedule begins: later than what was made in real time before it, so that commits have distances.
+"""
 REAL_TIME_LIMIT_S = 300.0
 """A hand-over that takes longer is a deadlock: a writer that is not due holds a lock across a request."""
 
@@ -190,7 +193,7 @@ class ScheduledEnvironment(SeededEnvironment):
     """The clock of a schedule, with ids and randomness of the writer's own."""
 
     def __init__(self, schedule: Schedule, seed: int) -> None:
-        super().__init__(seed)
+        super().__init__(seed, start_ns=START_NS)
         self._schedule = schedule
 
     def now_ns(self) -> int:

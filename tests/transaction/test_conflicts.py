@@ -161,13 +161,13 @@ def test_two_publishers_of_the_next_version_the_second_is_refused_where_the_rule
 def checks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The version of the lake at every check of a publication."""
     seen: list[int] = []
-    check = Publishing.check
+    check = Publishing.check_at
 
     def counted(self: Publishing, state: Any) -> None:
         seen.append(state.version)
         check(self, state)
 
-    monkeypatch.setattr(Publishing, "check", counted)
+    monkeypatch.setattr(Publishing, "check_at", counted)
     return seen
 
 

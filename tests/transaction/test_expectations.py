@@ -135,13 +135,13 @@ def test_control_a_check_that_is_made_only_once_lets_it_through(
     lake: conroi.Lake, other: conroi.Lake, monkeypatch: pytest.MonkeyPatch
 ):
     """The same race with a publisher that checks first and then goes on, as a compare-and-swap of rows would."""
-    check = Publishing.check
+    check = Publishing.check_at
 
     def only_once(self: Publishing, state: object) -> None:
         if not self.checks:
             check(self, state)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Publishing, "check", only_once)
+    monkeypatch.setattr(Publishing, "check_at", only_once)
     mine, gate = paused_before_publication(lake.uri)
     tx = mine.begin(expect={"rates": 1})
     tx["orders"].append([ORDER])

@@ -26,7 +26,6 @@ from conroi.branches.transfer import Bringing
 from conroi.catalog.branches import BranchedLake
 from conroi.catalog.folders import brought_row, can_inherit, inherited_row
 from conroi.catalog.names import shown
-from conroi.commit.fairness import pause_s
 from conroi.errors import (
     AlreadyExistsError,
     ExpectedVersionMismatch,
@@ -36,6 +35,7 @@ from conroi.errors import (
     RetryableConflict,
     VersionExpired,
 )
+from conroi.retry_policy import pause_s
 from conroi.snapshots.branch_names import MAIN
 
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from conroi.catalog.catalog import Catalog, table_files
+from conroi.catalog.catalog import Catalog
 from conroi.catalog.names import shown
-from conroi.catalog.publication import LakePublisher
 from conroi.catalog.rows import Row
 from conroi.catalog.state import LakeState
+from conroi.catalog.tables import table_files
 from conroi.data.table_version import TableVersion
 from conroi.errors import about
 
@@ -37,7 +37,7 @@ class TableAtState:
     def pinned(self) -> TableVersion:
         with about(shown(self.row.object_id)):
             catalog = self.side.catalog
-            files = table_files(catalog, self.row, LakePublisher(catalog))
+            files = table_files(catalog, self.row)
             return TableVersion(files, catalog.snapshot(self.row))
 
     def is_same_version(self, other: TableAtState) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from conroi.catalog.branches import fork
-from conroi.catalog.catalog import Catalog, LakeTableStorage, SnapshotKey, snapshot_key
+from conroi.catalog.catalog import Catalog, SnapshotKey, snapshot_key
 from conroi.catalog.names import shown
 from conroi.catalog.rows import Row, new_lock_id
 from conroi.catalog.state import LakeState
@@ -25,6 +25,7 @@ from conroi.errors import (
 from conroi.snapshots.external_manifest import ForeignManifest, read_final, refuse_cleanup
 from conroi.snapshots.pin import Pin, finalize, forked, staged_path
 from conroi.snapshots.snapshot import Snapshot
+from conroi.snapshots.table_storage import TableStorage
 from conroi.versions.folder import ManifestRef
 
 _log = logging.getLogger(__name__)
@@ -38,7 +39,7 @@ class TableChange:
     """Its name after the publication."""
     was: str | None
     """Its name at the base; None for a new table."""
-    files: LakeTableStorage
+    files: TableStorage
     change: Change | None
     """None if other software has already built the next manifest."""
     row: Row

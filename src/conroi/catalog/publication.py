@@ -1,31 +1,26 @@
-"""Atomic multi-table commit by optimistic concurrency control: the publication.
+"""Atomic multi-table commit: the publication of a lake, in a `__manifest` table or in a SQL database.
 
-heads    read the newest state of the lake
-check    all preconditions, of tables written and of tables only read
-rebase   each table's change over concurrent commits to that table
-stage    the next manifest of each table, its transaction, and the files of the publication, in parallel
-put      the publication, if there was none since the heads were read: check and put are one compare-and-swap
-finalize each table's manifest under its final name
+conroi.commit.loop runs it. The preconditions and the put are one compare-and-swap: the put succeeds only if there was
+no publication since the state that was checked.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Generator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
-from conroi.catalog.catalog import Catalog, LakeTableStorage
+from conroi.catalog.catalog import Catalog
 from conroi.catalog.external_participant import PrebuiltPart
 from conroi.catalog.names import parents, shown
 from conroi.catalog.participant import Participant, TableChange
 from conroi.catalog.preconditions import Expectation, ListingExpectation, TagsExpectation
 from conroi.catalog.rows import NAMESPACE, Amendment, Row
 from conroi.catalog.state import CommitMetadata, LakeState
-from conroi.catalog.store import Published, Seen
-from conroi.commit.change import Change, CommitOptions, CommitResult
-from conroi.commit.fairness import pause_s
-from conroi.commit.loop import NEEDED_ROUNDS
+from conroi.catalog.store import Attempt, Published, Seen
+from conroi.commit.change import CommitOptions, CommitResult
+from conroi.commit.loop import run
 from conroi.commit.reservations import RESERVED_S
 from conroi.errors import (
     AlreadyExistsError,
@@ -39,21 +34,13 @@ from conroi.errors import (
     TooMuchContention,
     VersionExpired,
 )
-from conroi.snapshots.table_storage import TableStorage
+from conroi.retry_policy import PUBLICATION_RETRIES, PUBLICATION_TIMEOUT_S, Budget
 from conroi.storage.parallel import later, together
 
 _log = logging.getLogger(__name__)
 
-RETRIES = 5
-"""Default number of retries after a concurrent publication to the same table."""
-SLACK = 3.0
-"""Stop waiting for another publisher's turn after this multiple of its usual duration."""
-LOOKS_PER_TURN = 4
-"""Number of polls during one turn."""
 FOREIGN_WAIT_S = 0.1
 """Maximum wait of a client that builds manifests itself for another client's reservation, in seconds."""
-PATIENCE_S = 30.0
-"""Default time limit of a publication's retries, in seconds; begin(timeout=…) overrides it."""
 
 
 @dataclass(frozen=True)
@@ -76,8 +63,8 @@ class PublishRequest:
     amendments: Sequence[Amendment] = ()
     notes: CommitMetadata = field(default_factory=CommitMetadata)
     uuid: str = ""
-    retries: int = RETRIES
-    timeout_s: float = PATIENCE_S
+    retries: int = PUBLICATION_RETRIES
+    timeout_s: float = PUBLICATION_TIMEOUT_S
     """Seconds after which no further attempt is made."""
 
 
@@ -95,93 +82,44 @@ class Outcome:
 
 
 class Publishing:
-    """One run of the publication loop."""
+    """One publication: see conroi.commit.loop."""
 
     def __init__(self, catalog: Catalog, order: PublishRequest) -> None:
         _refuse_twice([wanted.object_id for wanted in order.tables])
+        self.environment = catalog.environment
+        self.turns = catalog.heads.turns
+        self.token = catalog.heads.baton()
+        self.options = CommitOptions(order.retries, order.timeout_s)
+        self.is_local = catalog.root.is_local
+        self.checks = 0
+        """How often the preconditions were checked."""
         self._catalog = catalog
         self._order = order
+        self._state = order.base
+        """The newest state seen."""
         self._parts: list[Participant | PrebuiltPart] = [
             Participant(catalog, wanted) if wanted.foreign is None else PrebuiltPart(catalog, wanted, wanted.foreign)
             for wanted in order.tables
         ]
         self._uuid = order.uuid or str(catalog.environment.new_uuid())
-        self._is_local = catalog.root.is_local
-        self._baton = catalog.heads.baton()
+        self._pinned: dict[str, Row] = {}
+        self._attempt: Attempt | None = None
         self._has_adopted = False
         """Whether the last attempt only adopted an out-of-band commit: that is no lost race."""
-        self.checks = 0
-        """How often the preconditions were checked."""
+        self._has_expired = False
 
     def run(self) -> Outcome:
         """Publish, or raise the conflict."""
-        try:
-            return self._run()
-        finally:
-            self._baton.pass_on()
+        return run(self)
 
-    def _run(self) -> Outcome:
-        environment = self._catalog.environment
-        turns = self._catalog.heads.turns
-        started = environment.monotonic()
-        state, conflicts, attempt = self._order.base, 0, 0
-        earlier = self._published_before()
-        while earlier is None:
-            attempt += 1
-            round_started = environment.monotonic()
-            with self._catalog.in_turn():
-                state, earlier = self._take_turn(state, is_first=attempt == 1)
-                if earlier is not None:
-                    break
-                attempt_started = environment.monotonic()
-                try:
-                    published = self._attempt(state)
-                except VersionExpired as error:
-                    self._raise_unless_superseded(error, state)
-                    published = None
-                turns.took(environment.monotonic() - attempt_started)
-            if published is not None:
-                return self._told(published, attempt)
-            state, earlier = self._refresh(state)
-            if earlier is None:
-                conflicts += self._lost_to_same_table(state) and not self._has_adopted
-                self._refuse_contention(conflicts, attempt, environment.monotonic() - started)
-            now = environment.monotonic()
-            self._baton.ask(turns.losses(attempt), NEEDED_ROUNDS * (now - round_started), turns.place_s())
-            if not self._baton.is_mine:
-                environment.sleep(pause_s(environment, min(attempt, 4), now - attempt_started))
-        if earlier.uuid == self._uuid:  # an earlier put of ours had succeeded
-            return replace(self._told(None, attempt), version=earlier.version)
-        return Outcome(earlier.version, {}, attempt, None, earlier)
+    # ------------------------------------------------------------------------ heads
 
-    def _lost_to_same_table(self, state: LakeState) -> bool:
-        """Whether the concurrent publication changed a table of ours too; raises if it conflicts with ours."""
-        try:
-            self.check(state)
-            self._catch_up(state)
-        except VersionExpired as error:
-            self._raise_unless_superseded(error, state)
-            return True
-        return any(part.moved for part in self._parts)
-
-    # ------------------------------------------------------------------------ what others did
-
-    def _take_turn(self, state: LakeState, *, is_first: bool) -> tuple[LakeState, Published | None]:
-        """The newest state; under contention, when it is our turn."""
-        turns = self._catalog.heads.turns
-        self._let_refused_pass()
-        is_newest_known = self._catalog.known_state().version <= state.version
-        if is_first and is_newest_known and not self._is_local and not turns.is_contended():
-            return state, None  # skip the request: the put detects a newer state
-        state, mine = self._refresh(state)
-        if mine is not None or not turns.is_contended() or self._baton.is_mine:
-            return state, mine
-        for part in self._parts:
-            part.get_ready()
-        state, mine = self._wait_for_turn(state)
-        self._baton.give_way(turns.place_s())
-        turns.is_awaited = False
-        return (state, mine) if mine is not None else self._refresh(state)
+    @contextlib.contextmanager
+    def in_turn(self) -> Generator[None]:
+        with self._catalog.queue.turn():
+            self._has_adopted = False
+            self._let_refused_pass()
+            yield
 
     def _let_refused_pass(self) -> None:
         """Avoid starvation of clients that build manifests themselves: yield to their reservations.
@@ -195,79 +133,43 @@ class Publishing:
                 [part.wanted.object_id for part in self._parts], FOREIGN_WAIT_S if is_foreign else RESERVED_S
             )
 
-    def _wait_for_turn(self, state: LakeState) -> tuple[LakeState, Published | None]:
-        """Wait until the publishers before us have published, or for as long as that should take."""
-        environment, turns = self._catalog.environment, self._catalog.heads.turns
-        places, turn_s = turns.places_to_wait(), turns.place_s()
-        until = environment.monotonic() + SLACK * places * turn_s
-        mine: Published | None = None
-        while places and mine is None and environment.monotonic() < until:
-            look_s = max(places - 1, 1 / LOOKS_PER_TURN) * turn_s
-            environment.sleep(look_s if self._is_local else places * turn_s)
-            if self._is_local and not self._catalog.heads.has_moved(state, 1):
-                continue
-            state, mine = self._refresh(state)
-            places = turns.places_to_wait() if self._is_local else 0
-        return state, mine
+    def is_head_known(self) -> bool:
+        is_newest_known = self._catalog.known_state().version <= self._state.version
+        return is_newest_known and not self.is_local and not self.turns.is_contended()
 
-    def _refresh(self, state: LakeState) -> tuple[LakeState, Published | None]:
-        seen = self._catalog.refresh(state)
-        return seen.state, self._mine_among(seen)
+    def heads(self) -> Published | None:
+        seen = self._catalog.refresh(self._state)
+        self._state = seen.state
+        return self._mine_among(seen)
 
     def _mine_among(self, seen: Seen) -> Published | None:
-        """A newer publication that is ours, or has our idempotency key."""
+        """A newer publication that is ours, or has our idempotency key; a transaction looks for an older one when it
+        begins.
+        """
         key = self._order.notes.idempotency_key
         for published in seen.commits:
             if published.uuid == self._uuid or (key is not None and published.notes.idempotency_key == key):
                 return published
-        return None if seen.is_complete else self._published_before()
+        return None if seen.is_complete or key is None else self._catalog.heads.published_as(key)
 
-    def _catch_up(self, state: LakeState) -> None:
+    def get_ready(self) -> None:
         for part in self._parts:
-            part.catch_up(state)
+            part.get_ready()
 
-    def _raise_unless_superseded(self, error: VersionExpired, state: LakeState) -> None:
-        """A version of this state was collected: raise, unless the lake has a newer state by now."""
-        if isinstance(error, BaseVersionExpired) or self._catalog.state().version == state.version:
+    def has_moved(self, versions: int) -> bool:
+        return self._catalog.heads.has_moved(self._state, versions)
+
+    def refuse_expired(self, error: VersionExpired) -> None:
+        if isinstance(error, BaseVersionExpired) or self._catalog.state().version == self._state.version:
             raise error
+        self._has_expired = True
 
-    def _published_before(self) -> Published | None:
-        key = self._order.notes.idempotency_key
-        return None if key is None else self._catalog.heads.published_as(key)
+    # ------------------------------------------------------------------------ check
 
-    # ------------------------------------------------------------------------ our turn
-
-    def _attempt(self, state: LakeState) -> LakeState | None:
-        """Check, build and put on this state; None for another attempt."""
-        self._has_adopted = False
-        pinned = self._pinned_by_check(state)
-        settled = state.with_rows(pinned)
-        self.check(settled)
-        self._catch_up(settled)
-        for part in self._parts:
-            part.build()
-        changes = {**pinned, **self._changes(settled)}
-        attempt = self._catalog.heads.build(state, changes, self._order.notes, self._uuid)
-        tasks = [task for part in self._parts for task in part.tasks()]
-        if self._is_local:  # the publication's own file is being written meanwhile
-            together(tasks, is_local=True)
-            tasks = []
-        tasks += attempt.tasks
-        if self._catalog.heads.turns.is_look_due():
-            tasks.append(self._look_for_waiting)
-        key = self._order.notes.idempotency_key
-        if key is not None:
-            tasks.append(lambda: self._catalog.heads.will_try(key, state.version + 1))
-        together(tasks, is_local=self._is_local)
-        for part in self._parts:
-            part.staged()
-        if any(part.is_taken for part in self._parts):
-            self._adopt(state)
-            return None
-        return attempt.put()
-
-    def _look_for_waiting(self) -> None:
-        self._catalog.heads.turns.is_awaited = self._baton.is_held()
+    def check(self) -> None:
+        self._has_expired = False
+        self._pinned = self._pinned_by_check(self._state)
+        self.check_at(self._state.with_rows(self._pinned))
 
     def _pinned_by_check(self, state: LakeState) -> dict[str, Row]:
         """Tables with a precondition that the lake has not pinned yet, pinned at their current version.
@@ -279,7 +181,7 @@ class Publishing:
         found = {key: self._catalog.pinned(state.rows[key]) for key in sorted(expected & state.unpinned)}
         return {key: row for key, row in found.items() if row.pin is not None}
 
-    def check(self, state: LakeState) -> None:
+    def check_at(self, state: LakeState) -> None:
         """Check all preconditions on this state."""
         self.checks += 1
         for expectation in self._order.expects:
@@ -342,6 +244,41 @@ class Publishing:
                     hint="Rename that table with lake.rename_table(), or leave it.",
                 )
 
+    # ------------------------------------------------------------------------ rebase, build, put
+
+    def rebase(self) -> None:
+        state = self._state.with_rows(self._pinned)
+        for part in self._parts:
+            part.catch_up(state)
+
+    def build(self) -> list[Callable[[], object]]:
+        for part in self._parts:
+            part.build()
+        state, heads = self._state, self._catalog.heads
+        changes = {**self._pinned, **self._changes(state.with_rows(self._pinned))}
+        self._attempt = heads.build(state, changes, self._order.notes, self._uuid)
+        tasks = [task for part in self._parts for task in part.tasks()]
+        if self.is_local:  # the publication's own file is being written meanwhile
+            together(tasks, is_local=True)
+            tasks = []
+        tasks += self._attempt.tasks
+        key = self._order.notes.idempotency_key
+        if key is not None:
+            tasks.append(lambda: heads.will_try(key, state.version + 1))
+        return tasks
+
+    def put(self) -> LakeState | None:
+        assert self._attempt is not None, "build() comes first"
+        for part in self._parts:
+            part.staged()
+        if any(part.is_taken for part in self._parts):
+            self._adopt(self._state)
+            return None
+        return self._attempt.put()
+
+    def conflicts(self) -> int:
+        return int((self._has_expired or any(part.moved for part in self._parts)) and not self._has_adopted)
+
     @property
     def _leaving(self) -> set[str]:
         return {*self._order.leaving, *(object_id for object_id, row in self._order.rows.items() if row is None)}
@@ -394,12 +331,15 @@ class Publishing:
                 Publishing(self._catalog, PublishRequest(self._catalog.known_state(), [adopted], notes=notes)).run()
                 self._has_adopted = True
 
-    # ------------------------------------------------------------------------ published
+    # ------------------------------------------------------------------------ finalize
 
-    def _told(self, state: LakeState | None, attempts: int) -> Outcome:
-        """The result of a successful publication. A failure from here on must not raise a conflict."""
+    def finalize(self, done: LakeState | Published, attempts: int) -> Outcome:
+        if isinstance(done, Published) and done.uuid != self._uuid:
+            return Outcome(done.version, {}, attempts, None, done)
         try:
-            return self._published(state or self._catalog.state(), attempts)
+            if isinstance(done, Published):  # an earlier put of ours had succeeded
+                return replace(self._published(self._catalog.state(), attempts), version=done.version)
+            return self._published(done, attempts)
         except ConroiError as error:
             raise CommitStateUnknown(
                 f"It was published, but what became of it could not be read: {error.message}",
@@ -411,7 +351,7 @@ class Publishing:
     def _published(self, state: LakeState, attempts: int) -> Outcome:
         self._catalog.saw(state)
         results = {part.wanted.object_id: part.published(attempts) for part in self._parts}
-        if not self._is_local:
+        if not self.is_local:
             for part in self._parts:
                 self._finalize_later(part)
         _log.debug("published version %d of %s in %d attempts", state.version, self._catalog.uri, attempts)
@@ -422,20 +362,21 @@ class Publishing:
         finalizing[part.key] = running = later(part.finalize)
         running.when_done(lambda: finalizing.pop(part.key, None))
 
-    def _refuse_contention(self, conflicts: int, attempts: int, waited_s: float) -> None:
-        is_late = waited_s >= self._order.timeout_s
-        if conflicts <= self._order.retries and not is_late:
-            return
+    def contention(self, budget: Budget) -> TooMuchContention:
+        is_late = budget.timeout_s == 0.0
         names = ", ".join(part.name for part in self._parts)
-        raise TooMuchContention(
-            f"{attempts} attempts in {waited_s:.1f} s to publish {names or 'a change'} lost to other writers; nothing "
-            "was committed.",
+        return TooMuchContention(
+            f"{budget.attempts} attempts in {budget.waited_s:.1f} s to publish {names or 'a change'} lost to other "
+            "writers; nothing was committed.",
             table=names or None,
-            attempts=attempts,
-            conflicts=conflicts,
+            attempts=budget.attempts,
+            conflicts=budget.conflicts,
             hint=f"Allow {'more time, begin(timeout=…)' if is_late else 'more retries'}, write bigger batches, or use "
             "an insert lock. lake.run(function, timeout=…) does the work again until then.",
         )
+
+    def release(self) -> None:
+        self.token.pass_on()
 
 
 def _refuse_twice(names: Sequence[str]) -> None:
@@ -459,7 +400,7 @@ def _refuse_table(parent: str, row: Row | None) -> None:
 
 def pin_tables(catalog: Catalog) -> None:
     """Publish the versions of all tables that other software listed and wrote, and that have no pin yet."""
-    for _ in range(RETRIES):
+    for _ in range(PUBLICATION_RETRIES):
         state = catalog.state()
         rows = [row for row in map(catalog.pinned, map(state.rows.__getitem__, state.unpinned)) if row.pin is not None]
         if not rows:
@@ -468,19 +409,3 @@ def pin_tables(catalog: Catalog) -> None:
         notes = CommitMetadata(f"pin {len(rows)} tables that were written past the lake")
         with contextlib.suppress(ExpectedVersionMismatch):  # concurrent write: look again
             Publishing(catalog, PublishRequest(state, expects=expects, notes=notes)).run()
-
-
-class LakePublisher:
-    """Commits the verbs of a lake's tables: each is a publication of one table."""
-
-    def __init__(self, catalog: Catalog) -> None:
-        self._catalog = catalog
-
-    def publish(self, files: TableStorage, change: Change, options: CommitOptions) -> CommitResult:
-        assert isinstance(files, LakeTableStorage)
-        base = self._catalog.known_state()
-        row = files.row(base)
-        wanted = TableChange(files.object_id, files.object_id, files, change, row)
-        notes = CommitMetadata.of(change.properties)
-        order = PublishRequest(base, [wanted], notes=notes, retries=options.retries)
-        return Publishing(self._catalog, order).run().tables[files.object_id]

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 
 from conroi.arguments import checked_call
-from conroi.catalog.catalog import LakeTableStorage
 from conroi.catalog.rows import new_lock_id
+from conroi.catalog.tables import LakeTableStorage
 from conroi.clickhouse import tables
 from conroi.clickhouse.engine import Engine, Target, parse
 from conroi.clickhouse.rows import alike

@@ -75,6 +75,8 @@ class Pending:
         self.met: list[int] = []
         self._rebase = Rebase(change.staged)
         self._winners: list[ConcurrentCommit] = []
+        self._unmet: list[tuple[Snapshot, Transaction | None]] = []
+        """Versions that were read, but not rebased over yet."""
         self._made: tuple[Operation, Transaction, bytes] | None = None
         """The transaction as last written, with its operation."""
         self._attempt_files: list[str] = []
@@ -86,22 +88,17 @@ class Pending:
 
     # ------------------------------------------------------------------ what others did
 
-    def catch_up(self, newest: ManifestRef, known: Snapshot | None = None) -> Snapshot | None:
-        """Rebase over every version after `seen`; returns our own, if an earlier put of ours succeeded.
+    def catch_up(self, newest: ManifestRef, known: Snapshot | None = None) -> None:
+        """Check and rebase over every version up to this one; `known` is a version that was read already."""
+        if self.read(newest, known) is None:
+            self.check()
+            self.rebase()
 
-        `known` is a version that was read already.
-        """
+    def read(self, newest: ManifestRef, known: Snapshot | None = None) -> Snapshot | None:
+        """Read every version after `seen`; returns our own, if an earlier put of ours succeeded."""
         assert self.seen is not None
-        before = self.seen
-        found = self._caught_up(newest, known)
-        is_recent = is_recent_for_versions(self.files, self.change.begun_at)
-        if found is None and newest.version > before.version and not is_recent:
-            refuse_collected_between(self.files, before)
-        return found
-
-    def _caught_up(self, newest: ManifestRef, known: Snapshot | None) -> Snapshot | None:
-        assert self.seen is not None
-        new = range(self.seen.version + 1, newest.version + 1)
+        last = self._unmet[-1][0] if self._unmet else self.seen
+        new = range(last.version + 1, newest.version + 1)
         for first in new[::READ_AT_ONCE]:
             some = [
                 newest if version == newest.version else self.located(version)
@@ -113,10 +110,32 @@ class Pending:
                     continue
                 snapshot = loaded.get(located) or self._load(located)
                 transaction = load_transaction(self.files.objects, snapshot)
-                if transaction is not None and transaction.uuid == self.change.uuid:
-                    return snapshot
-                self.meet(snapshot, transaction)
+                if transaction is not None:
+                    if transaction.uuid == self.change.uuid:
+                        return snapshot
+                    self.files.kept(Turns).saw(snapshot.version, transaction, snapshot.timestamp_ns)
+                self._unmet.append((snapshot, transaction))
         return None
+
+    def check(self) -> None:
+        """Preconditions on the versions that were read: strict and expect refuse any, an idempotency key its own."""
+        for snapshot, transaction in self._unmet:
+            if self.change.once is not None and transaction is not None:
+                self.change.once.refuse_repeated(snapshot.version, transaction)
+            if self.change.must_not_move and transaction is not None:
+                raise self._moved(snapshot, transaction)
+
+    def rebase(self) -> None:
+        """Rebase over the versions that were read, oldest first, or raise the conflict."""
+        if not self._unmet:
+            return
+        assert self.seen is not None
+        before = self.seen
+        for snapshot, transaction in self._unmet:
+            self.meet(snapshot, transaction)
+        self._unmet.clear()
+        if not is_recent_for_versions(self.files, self.change.begun_at):
+            refuse_collected_between(self.files, before)
 
     def _loaded_together(self, some: Sequence[ManifestRef], known: Snapshot | None) -> dict[ManifestRef, Snapshot]:
         """Read these versions in parallel, where each takes a request, so that a writer does not fall behind by
@@ -145,10 +164,7 @@ class Pending:
                 version=snapshot.version,
                 hint="Start again from the newest version.",
             )
-        if self.change.must_not_move:
-            raise self._moved(snapshot, transaction)
         self.met.append(snapshot.version)
-        self.files.kept(Turns).saw(snapshot.version, transaction, snapshot.timestamp_ns)
         mine = self.change.staged.operation.name
         if self.change.guard is not None or not are_unrelated(mine, transaction.operation_name):
             winner = ConcurrentCommit.of(snapshot.manifest, transaction, operations.of(transaction))
@@ -159,7 +175,7 @@ class Pending:
 
     def _passes_over(self, located: ManifestRef) -> bool:
         """Whether this version, which is not the newest, is unrelated to our change, by its transaction alone."""
-        if self.change.guard is not None or self.change.must_not_move:
+        if self.change.guard is not None or self.change.once is not None or self.change.must_not_move:
             return False
         try:
             transaction = load_only_transaction(self.files.objects, located)
@@ -267,12 +283,11 @@ class Pending:
             self._refuse_conflict(Verdict(Outcome.RETRYABLE, reason), seen.version)
 
     def write_first_transaction(self) -> None:
-        """Write the transaction file early, while there is no commit since our base, so that the put need not wait for
-        it.
+        """Write the transaction file early, as it is without concurrent commits, so that the put need not wait for it.
 
         Not for one that is made on the newest version, whichever that will be.
         """
-        if self.change.base is not None and not self.change.staged.unwritten:
+        if self.change.base is not None and not self.change.staged.unwritten and not self._written_transactions:
             self.write_transaction(*self._transaction(self.change.staged.operation, self.base_version))
 
     def write_transaction(self, transaction: Transaction, encoded: bytes) -> None:
@@ -396,7 +411,7 @@ class Pending:
             assert found is not None, "every version of ours has its transaction"
             transaction = found
         self.files.kept(Turns).saw(snapshot.version, transaction, snapshot.timestamp_ns)
-        return CommitResult(snapshot, transaction, attempts, tuple(self.met), tuple(self._orphans))
+        return CommitResult(snapshot, transaction, attempts, tuple(sorted(self.met)), tuple(self._orphans))
 
 
 def _new_fragments(operation: Operation) -> Sequence[DataFragment]:

@@ -6,11 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from conroi.commit.fairness import PriorityToken
+from conroi.commit.idempotency import IdempotencyKey
 from conroi.conflicts import ConcurrentCommit, Staged
 from conroi.environment import Moment
 from conroi.errors import InvalidInputError, UnsupportedError
 from conroi.format.naming import DETACHED_BIT, ManifestNaming
 from conroi.format.transaction import Transaction
+from conroi.retry_policy import COMMIT_RETRIES
 from conroi.snapshots.snapshot import Snapshot
 from conroi.snapshots.table_storage import TableStorage
 
@@ -44,6 +46,8 @@ class Change:
     """Create a version outside the table's linear history, on the base as it is: no race, no rebase."""
     baton: PriorityToken | None = None
     """The priority token of a verb that may be executed again: it is held until the verb ends."""
+    once: IdempotencyKey | None = None
+    """The idempotency key of this commit, of a table that is not in a lake."""
     begun_at: Moment | None = None
     """When the work began, before its base was looked up; None: possibly long ago."""
     new_table_naming: ManifestNaming = ManifestNaming.V2
@@ -54,7 +58,7 @@ class Change:
 class CommitOptions:
     """Retry limits of a commit."""
 
-    retries: int = 20
+    retries: int = COMMIT_RETRIES
     timeout_s: float | None = None
     """Time limit in seconds, however many retries are left."""
 

@@ -14,16 +14,14 @@ from conroi.commit.loop import commit
 from conroi.environment import Moment, moment
 from conroi.errors import ExpectedVersionMismatch, InvalidInputError, RetryableConflict
 from conroi.format.transaction import COMMIT_MESSAGE_PROPERTY
+from conroi.retry_policy import COMMIT_RETRIES, DEFAULT_RETRIES, checked_retries
 from conroi.snapshots.snapshot import Snapshot, load_transaction
 from conroi.snapshots.table_storage import TableStorage, version_in_use
 
 _log = logging.getLogger(__name__)
 
-COMMIT_RETRIES = 20
 REPEATED_WORK_MAY_TAKE = 3.0
 """Other writers are asked to yield for this multiple of the duration of the wasted work."""
-EXECUTIONS = 10
-"""Maximum number of executions of a verb's work after retryable conflicts."""
 
 
 class WriteOptions(TypedDict, total=False):
@@ -107,7 +105,7 @@ def _head_in_turn(
     """The newest version; if our last work was wasted by a conflict, after waiting for our turn."""
     head = files.newest(known)
     turns = files.kept(Turns)
-    if baton.is_mine or files.publisher is not None or not turns.works_in_vain():
+    if baton.is_mine or files.is_managed or not turns.works_in_vain():
         return head
     _note_writer(files, head)
     places = turns.places_to_wait()
@@ -179,16 +177,6 @@ def _check_expected(expected: int | None, head: Snapshot, table: str) -> None:
         )
 
 
-def checked_retries(retries: int) -> int:
-    """Validate a number of retries."""
-    if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidInputError(
-            f"retries={retries!r} is not a number of retries.",
-            hint="Give 0 to fail at once, or how often to try again.",
-        )
-    return retries
-
-
 def checked_texts(texts: Mapping[str, str]) -> dict[str, str]:
     """Validate a message, properties or settings: all must be strings."""
     for key, value in texts.items():
@@ -219,7 +207,7 @@ def _settings(how: WriteOptions) -> _Settings:
     return _Settings(
         properties=checked_texts(properties),
         options=CommitOptions(retries=COMMIT_RETRIES if retries is None else retries),
-        executions=EXECUTIONS if retries is None else retries,
+        executions=DEFAULT_RETRIES if retries is None else retries,
         strict=how.get("strict", False) or how.get("expect") is not None,
         expect=how.get("expect"),
         is_detached=how.get("detached", False),

@@ -1,4 +1,4 @@
-"""Fair ordering of concurrent writers, which bounds starvation: turns, the priority token, and random back-off.
+"""Fair ordering of concurrent writers, which bounds starvation: turns and the priority token.
 
 Each commit records its writer's id, and contending writers take turns in ring order. A writer that keeps losing creates
 the priority token (the baton), to which the others yield until it is released or expires. All of it is advisory: the
@@ -82,6 +82,10 @@ class Turns:
             self._uncontended += 1
             return self._uncontended % LOOK_EVERY == 0 and not self._others_active()
 
+    def look(self, token: PriorityToken) -> None:
+        """Check for a priority token of another writer."""
+        self.is_awaited = token.is_held()
+
     def are_many(self) -> bool:
         """Whether there are more active writers than processors."""
         return len(self._others()) + 1 > PROCESSORS
@@ -98,6 +102,19 @@ class Turns:
             return 0
         ring = sorted([self.me, *others])
         return (ring.index(self.me) - ring.index(last) - 1) % len(ring) if others else 0
+
+    def places_before(self, *, is_first: bool, is_local: bool) -> int:
+        """How many other writers to let commit first; 0 if that wait was done before the work.
+
+        With more writers than processors most of them are not running, and the next in turn may be one of those. Then
+        an occasional lost race costs less than waiting. Only a writer that had its turn just now lets another one
+        through.
+        """
+        if self.works_in_vain():
+            return 0
+        if is_first and is_local and self.are_many():
+            return int(self.is_ahead())
+        return self.places_to_wait()
 
     def took(self, seconds: float) -> None:
         """Record the duration of an attempt of ours, from the build to the storage's response."""
@@ -271,20 +288,3 @@ def _asked_for(held: bytes) -> float:
 def _seconds(noted: object) -> float:
     is_number = isinstance(noted, int | float) and not isinstance(noted, bool) and 0 <= noted < LONGEST_COURTESY_S
     return float(noted) if is_number else LONGEST_COURTESY_S if noted is not None else 0.0  # pyright: ignore[reportArgumentType]
-
-
-FREE_RETRIES = 2
-"""Number of retries without a pause: most races are lost to one other writer that has already finished."""
-MOST_DOUBLINGS = 5
-LONGEST_S = 2.0
-"""Upper bound of a pause, in seconds. Only desynchronizes racing writers: a slow attempt does not justify a longer
-pause.
-"""
-
-
-def pause_s(environment: Environment, lost_attempts: int, attempt_s: float) -> float:
-    """The pause before the next attempt, in seconds."""
-    if lost_attempts <= FREE_RETRIES:
-        return 0.0
-    doublings = min(lost_attempts - FREE_RETRIES, MOST_DOUBLINGS)
-    return environment.uniform(0.0, min(attempt_s * (1 << doublings), LONGEST_S))

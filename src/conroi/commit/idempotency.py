@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Sequence
 
-from conroi.conflicts import ConcurrentCommit
 from conroi.errors import CommitStateUnknown, InvalidInputError, StoreError
 from conroi.format.transaction import Transaction
-from conroi.snapshots.snapshot import Snapshot, load_snapshot, load_transaction
+from conroi.snapshots.snapshot import load_snapshot, load_transaction
 from conroi.snapshots.table_storage import TableStorage
 from conroi.versions.folder import ManifestRef
 
@@ -36,7 +34,7 @@ class IdempotencyKey:
     """The idempotency key of one commit to one table."""
 
     def __init__(self, files: TableStorage, key: str) -> None:
-        if files.publisher is not None:
+        if files.is_managed:
             raise InvalidInputError(
                 "This table belongs to a lake, which keeps the keys of its commits.",
                 table=files.root,
@@ -79,12 +77,14 @@ class IdempotencyKey:
 
     # ------------------------------------------------------------------------ while it is committed
 
-    def guard(self, head: Snapshot, winners: Sequence[ConcurrentCommit]) -> None:
-        """Just before a put: check that no concurrent commit has the key, and write the record for this put."""
-        for winner in winners:
-            if self._is_mine(winner.transaction):
-                raise AlreadyCommitted(winner.version)
-        self._files.objects.put(f"{self._folder}/{head.version + 1}", _TRIED)
+    def refuse_repeated(self, version: int, transaction: Transaction) -> None:
+        """AlreadyCommitted if this concurrent commit has the key."""
+        if self._is_mine(transaction):
+            raise AlreadyCommitted(version)
+
+    def will_try(self, version: int) -> None:
+        """Record that a commit with this key is about to be put as this version."""
+        self._files.objects.put(f"{self._folder}/{version}", _TRIED)
 
     def landed(self, version: int) -> None:
         """Record the commit beyond the life of its version; without this, it is known only while the version exists."""

@@ -1,184 +1,204 @@
-"""Optimistic concurrency control: the commit loop of one table in a folder.
+"""Optimistic concurrency control: the one commit loop, of a table in a folder, of a lake and of a SQL store.
 
-heads   read the versions that were committed since our base
-rebase  our operation over each of them, oldest first; raise a conflict where that is impossible
-build   the next manifest, and write the transaction file
-put     the manifest, put-if-absent. Name taken: next attempt. Response lost: read back before sending again
+heads     read the newest state of the store; under contention, when it is our turn
+check     all preconditions, of tables that are written and of tables that were only read
+rebase    each table's change over the commits since its base; raise a conflict where that is impossible
+build     the next manifest of each table, and write what may exist before the commit is visible, in parallel
+put       one compare-and-swap. Lost: next attempt. Response lost: read back before sending again
+finalize  each table's manifest under its final name; a table in a folder was put under it
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable
-from functools import partial
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, TypeVar
 
-from conroi.commit.attempt import Pending
 from conroi.commit.change import DEFAULT_OPTIONS, Change, CommitOptions, CommitResult
-from conroi.commit.conditional_put import Putting
-from conroi.commit.fairness import PriorityToken, Turns, pause_s
-from conroi.errors import AlreadyExistsError, CommitStateUnknown, ConroiError, TooMuchContention
-from conroi.snapshots.snapshot import Snapshot
+from conroi.commit.fairness import PriorityToken, Turns
+from conroi.commit.folder_commit import FolderCommit
+from conroi.environment import Environment
+from conroi.errors import TooMuchContention, VersionExpired
+from conroi.retry_policy import Budget, pause_s
 from conroi.snapshots.table_storage import TableStorage
 from conroi.storage.parallel import together
 
-_log = logging.getLogger(__name__)
-
 NEEDED_ROUNDS = 2
 """A starving writer asks the others to yield for this multiple of its last attempt's duration."""
+
+Done = TypeVar("Done")
+Result_co = TypeVar("Result_co", covariant=True)
+
+
+class Commit(Protocol[Done, Result_co]):
+    """One commit to one store: its tables, and the newest state of the store that it has seen.
+
+    `Done` is a commit that exists: this one, or an earlier one with the same idempotency key.
+    """
+
+    environment: Environment
+    turns: Turns
+    token: PriorityToken
+    options: CommitOptions
+    is_local: bool
+
+    def in_turn(self) -> AbstractContextManager[object]:
+        """Serialize the attempts of the threads of one client."""
+        ...
+
+    def is_head_known(self) -> bool:
+        """Whether the first attempt skips the look-up of the newest state: its put detects a newer one."""
+        ...
+
+    def heads(self) -> Done | None:
+        """Read the newest state; returns this commit, if an earlier put of it succeeded, or one with its key."""
+        ...
+
+    def get_ready(self) -> None:
+        """Do what can be done before our turn."""
+        ...
+
+    def has_moved(self, versions: int) -> bool:
+        """Whether this many commits came after the state; asked only where that costs nothing."""
+        ...
+
+    def check(self) -> None: ...
+
+    def rebase(self) -> None: ...
+
+    def build(self) -> list[Callable[[], object]]:
+        """Build the commit; returns what is to be written before the put, in any order."""
+        ...
+
+    def put(self) -> Done | None:
+        """Make the commit visible by compare-and-swap; None if a concurrent commit was faster."""
+        ...
+
+    def refuse_expired(self, error: VersionExpired) -> None:
+        """A version of the state was collected: raise, unless the store has a newer state by now."""
+        ...
+
+    def conflicts(self) -> int:
+        """Number of retries that the lost attempt counts for: 0 if it lost to a commit to other tables."""
+        ...
+
+    def contention(self, budget: Budget) -> TooMuchContention:
+        """The error when no retries are left."""
+        ...
+
+    def finalize(self, done: Done, attempts: int) -> Result_co:
+        """The result of a commit that is visible. A failure from here on must not raise a conflict."""
+        ...
+
+    def release(self) -> None:
+        """Release the priority token, however the commit ended."""
+        ...
+
+
+def run(commit: Commit[Done, Result_co]) -> Result_co:
+    """Commit, or raise the conflict."""
+    monotonic = commit.environment.monotonic
+    budget = Budget(commit.environment, commit.options.retries, commit.options.timeout_s)
+    done: Done | None = None
+    try:
+        while done is None:
+            round_started = monotonic()
+            with commit.in_turn():
+                done = _heads(commit, is_first=budget.attempts == 0)
+                attempt_started = monotonic()
+                if done is None:
+                    done = _attempt(commit)
+                    commit.turns.took(monotonic() - attempt_started)
+            if done is None:
+                attempt_s = monotonic() - attempt_started
+                done = _catch_up(commit)  # a conflict with the concurrent commit is the better error
+                if done is None and not budget.lose(commit.conflicts()):
+                    raise commit.contention(budget)
+                if done is None:
+                    _back_off(commit, budget.attempts, attempt_s, monotonic() - round_started)
+        return commit.finalize(done, budget.attempts + 1)
+    finally:
+        commit.release()
+
+
+def _heads(commit: Commit[Done, object], *, is_first: bool) -> Done | None:
+    """Read the newest state; under contention, when it is our turn. Advisory only: the put decides who wins."""
+    turns = commit.turns
+    if is_first and commit.is_head_known():
+        return None
+    done = commit.heads()
+    if done is not None or not turns.is_contended() or commit.token.is_mine:
+        return done
+    commit.get_ready()
+    places = turns.places_before(is_first=is_first, is_local=commit.is_local)
+    if places:
+        turns.wait(places, commit.has_moved if commit.is_local else None)
+    commit.token.give_way(turns.place_s())
+    turns.is_awaited = False
+    return commit.heads()
+
+
+def _attempt(commit: Commit[Done, object]) -> Done | None:
+    """Check, rebase, build and put on the newest state seen; None if a concurrent commit was faster."""
+    try:
+        commit.check()
+        commit.rebase()
+        tasks = commit.build()
+        if commit.turns.is_look_due():
+            tasks.append(lambda: commit.turns.look(commit.token))
+        together(tasks, is_local=commit.is_local)
+        return commit.put()
+    except VersionExpired as error:
+        commit.refuse_expired(error)
+        return None
+
+
+def _catch_up(commit: Commit[Done, object]) -> Done | None:
+    """After a lost race: check and rebase over the concurrent commit."""
+    done = commit.heads()
+    if done is not None:
+        return done
+    try:
+        commit.check()
+        commit.rebase()
+    except VersionExpired as error:
+        commit.refuse_expired(error)
+    return None
+
+
+def _back_off(commit: Commit[Any, object], lost: int, attempt_s: float, round_s: float) -> None:
+    """After several lost races ask for the priority token; without it, pause for a random time."""
+    turns, environment = commit.turns, commit.environment
+    commit.token.ask(turns.losses(lost), NEEDED_ROUNDS * round_s, turns.place_s())
+    if not commit.token.is_mine:
+        environment.sleep(pause_s(environment, lost, attempt_s))
+
+
+# ---------------------------------------------------------------------------- one table
+
+
+class TableResults(Protocol):
+    """The result of a commit to a catalog."""
+
+    @property
+    def tables(self) -> Mapping[str, CommitResult]: ...
+
+
+class ManagedStorage(TableStorage, ABC):
+    """Storage of a table whose versions are committed with the state of a catalog."""
+
+    is_managed = True
+    object_id: str
+
+    @abstractmethod
+    def committing(self, change: Change, options: CommitOptions) -> Commit[Any, TableResults]:
+        """The commit of one change to this table alone."""
 
 
 def commit(files: TableStorage, change: Change, options: CommitOptions = DEFAULT_OPTIONS) -> CommitResult:
     """Commit the change as the table's next version, rebased over concurrent commits, or raise the conflict."""
     files.refuse_past()
-    if files.publisher is not None and not change.is_detached:
-        return files.publisher.publish(files, change, options)
-    return _Commit(files, change, options).run()
-
-
-class _Commit:
-    """One run of the loop."""
-
-    def __init__(self, files: TableStorage, change: Change, options: CommitOptions) -> None:
-        self.files = files
-        self.change = change
-        self.options = options
-        self.pending = Pending(files, change)
-        self.baton = change.baton or PriorityToken(files.objects, files.environment, files.kept(Turns).me)
-        self.putting = Putting(files, change.uuid)
-
-    def run(self) -> CommitResult:
-        try:
-            return self._run()
-        finally:
-            if self.change.baton is None:
-                self.baton.pass_on()
-
-    def _run(self) -> CommitResult:
-        environment = self.files.environment
-        started = environment.monotonic()
-        self.pending.write_first_transaction()
-        attempt = 0
-        for attempt in range(1, self.options.retries + 2):
-            round_started = environment.monotonic()
-            mine = self._take_turn(is_first=attempt == 1)
-            if mine is not None:
-                return self._landed(mine, attempt)
-            attempt_started = environment.monotonic()
-            landed = self._attempt()
-            now = environment.monotonic()
-            self.files.kept(Turns).took(now - attempt_started)
-            if landed is not None:
-                return self._landed(landed, attempt)
-            if self.options.timeout_s is not None and now - started > self.options.timeout_s:
-                break
-            if attempt <= self.options.retries:
-                self._lose(attempt, now - attempt_started, now - round_started)
-        mine = self._catch_up()  # a conflict with the last concurrent commit is the better error
-        if mine is not None:
-            return self._landed(mine, attempt)
-        raise self._contention(attempt)
-
-    def _lose(self, attempt: int, attempt_s: float, round_s: float) -> None:
-        turns = self.files.kept(Turns)
-        self.baton.ask(turns.losses(attempt), NEEDED_ROUNDS * round_s, turns.place_s())
-        if not self.baton.is_mine:
-            self.files.environment.sleep(pause_s(self.files.environment, attempt, attempt_s))
-
-    # ------------------------------------------------------------------ what others did
-
-    def _take_turn(self, *, is_first: bool) -> Snapshot | None:
-        """Catch up with concurrent commits; under contention, until it is our turn."""
-        turns = self.files.kept(Turns)
-        if is_first and self.change.base_is_fresh and not self._is_local and not turns.is_contended():
-            return None  # skip the request: the put detects a newer version
-        mine = self._catch_up()
-        if mine is not None or self.pending.seen is None or self.change.is_detached or self.baton.is_mine:
-            return mine
-        if not turns.is_contended():
-            return None
-        places = self._places_to_wait(is_first=is_first)
-        if places:
-            turns.wait(places, self._has_moved if self._is_local else None)
-        self.baton.give_way(turns.place_s())
-        turns.is_awaited = False
-        return self._catch_up()
-
-    def _places_to_wait(self, *, is_first: bool) -> int:
-        """How many other writers to let commit first; 0 if that wait was done before the work.
-
-        With more writers than processors most of them are not running, and the next in turn may be one of those. Then
-        an occasional lost race costs less than waiting. Only a writer that had its turn just now lets another one
-        through.
-        """
-        turns = self.files.kept(Turns)
-        if turns.works_in_vain():
-            return 0
-        if is_first and self._is_local and turns.are_many():
-            return int(turns.is_ahead())
-        return turns.places_to_wait()
-
-    @property
-    def _is_local(self) -> bool:
-        return self.files.objects.is_local
-
-    def _has_moved(self, versions: int) -> bool:
-        """Whether this many versions were committed since we last caught up."""
-        assert self.pending.seen is not None
-        located = self.pending.located(self.pending.seen.version + versions)
-        return self.files.objects.head(located.path) is not None
-
-    def _catch_up(self) -> Snapshot | None:
-        """Rebase over every new version; returns our own, if an earlier put of ours succeeded."""
-        if self.pending.seen is None or self.change.is_detached:
-            return None
-        latest = self.files.versions.latest()
-        return None if latest is None else self.pending.catch_up(latest, self.putting.taken)
-
-    # ------------------------------------------------------------------------ our turn
-
-    def _attempt(self) -> Snapshot | None:
-        """Build on the newest seen version and put; None if a concurrent writer was faster."""
-        is_new = self.pending.seen is None
-        built = self.pending.build()
-        tasks: list[Callable[[], None]] = [
-            partial(self.pending.write_transaction, built.transaction, built.encoded_transaction)
-        ]
-        if self.files.kept(Turns).is_look_due():
-            tasks.append(self._look_for_waiting)
-        together(tasks, is_local=self._is_local)
-        self.pending.confirm(built)
-        snapshot = self.putting.put(built.located, built.data, built.file)
-        if snapshot is None and is_new and self.putting.taken is not None:
-            raise AlreadyExistsError(
-                f"There is a table at {self.files.root} already.",
-                table=self.files.root,
-                hint="Open it with conroi.open_table(uri), or choose another path.",
-            )
-        return snapshot
-
-    def _look_for_waiting(self) -> None:
-        self.files.kept(Turns).is_awaited = self.baton.is_held()
-
-    def _landed(self, snapshot: Snapshot, attempts: int) -> CommitResult:
-        _log.debug("committed version %d of %s in %d attempts", snapshot.version, self.files.root, attempts)
-        try:
-            return self.pending.landed(snapshot, attempts)
-        except ConroiError as error:  # the commit has succeeded: a failure from here on must not raise
-            raise CommitStateUnknown(
-                f"Version {snapshot.version} is committed, but could not be read back: {error.message}",
-                table=self.files.root,
-                version=snapshot.version,
-                transaction_uuid=self.change.uuid,
-                hint="Look for the transaction id in history() before doing the work again.",
-            ) from error
-
-    def _contention(self, attempts: int) -> TooMuchContention:
-        seen = self.pending.seen
-        return TooMuchContention(
-            f"{attempts} attempts to commit lost to other writers; nothing was committed.",
-            table=self.files.root,
-            version=None if seen is None else seen.version,
-            base_version=self.pending.base_version,
-            attempts=attempts,
-            hint="Allow more retries, write bigger batches, or use an insert lock.",
-        )
+    if isinstance(files, ManagedStorage) and not change.is_detached:
+        return run(files.committing(change, options)).tables[files.object_id]
+    return run(FolderCommit(files, change, options))

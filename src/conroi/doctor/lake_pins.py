@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 
 from conroi.catalog.branches import BranchedLake, table_of
-from conroi.catalog.catalog import Catalog, table_files
+from conroi.catalog.catalog import Catalog
 from conroi.catalog.names import shown
 from conroi.catalog.participant import TableChange
 from conroi.catalog.preconditions import refuse_duplicate_keys
-from conroi.catalog.publication import LakePublisher, Publishing, PublishRequest
+from conroi.catalog.publication import Publishing, PublishRequest
 from conroi.catalog.rows import Row
 from conroi.catalog.state import CommitMetadata
+from conroi.catalog.tables import table_files
 from conroi.doctor.lake_history import LIST, LakeHistory, PinUse, place_of
 from conroi.doctor.lines import Line
 from conroi.doctor.subject import Examination, Subject
@@ -234,11 +235,10 @@ MOST_VERSIONS = 1000
 
 def adopt(catalog: Catalog, object_id: str) -> int:
     """Publish out-of-band versions, one by one, as the next commit to the table would; returns how many."""
-    publisher = LakePublisher(catalog)
     for count in range(MOST_VERSIONS):
         state = catalog.state()
         row = catalog.row(object_id, state)
-        files = table_files(catalog, row, publisher)
+        files = table_files(catalog, row)
         foreign = read_final(files.objects, catalog.version_of(row) + 1, catalog.naming(row))
         if foreign is None:
             return count

@@ -63,7 +63,7 @@ def chosen(versions: Sequence[Aged], cutoff_ns: int, keep: int, held: Set[int]) 
 
 def refuse_lake_table(files: TableStorage, verb: str) -> None:
     """The versions of a lake's table are retained by the lake."""
-    if files.publisher is not None:
+    if files.is_managed:
         raise InvalidInputError(
             f"This table belongs to a lake, whose versions need its versions, so {verb}() is not done for it alone.",
             table=files.root,

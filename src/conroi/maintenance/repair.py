@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from conroi import operations
-from conroi.catalog.catalog import Catalog, LakeTableStorage, table_files
+from conroi.catalog.catalog import Catalog
 from conroi.catalog.names import shown
 from conroi.catalog.preconditions import Expectation, refuse_duplicate_keys
-from conroi.catalog.publication import LakePublisher, Publishing, PublishRequest
+from conroi.catalog.publication import Publishing, PublishRequest
 from conroi.catalog.rows import Row
 from conroi.catalog.state import CommitMetadata
+from conroi.catalog.tables import LakeTableStorage, table_files
 from conroi.commit.attempt import Built, Pending
 from conroi.commit.change import Change
 from conroi.conflicts import Staged, facts
@@ -145,7 +146,7 @@ class _Mending:
 
     @property
     def _files(self) -> LakeTableStorage:
-        return table_files(self.catalog, self.row, LakePublisher(self.catalog))
+        return table_files(self.catalog, self.row)
 
 
 REPLAYED_IN_A_ROW = (Append, Delete, Update, UpdateConfig)

@@ -10,16 +10,17 @@ from typing import Protocol
 from lance_namespace import PermissionDeniedError
 
 from conroi.catalog.branches import fork
-from conroi.catalog.catalog import Catalog, LakeTableStorage, location_of, table_files
+from conroi.catalog.catalog import Catalog, location_of
 from conroi.catalog.external_participant import current_version
 from conroi.catalog.lance_tags import protection_of
 from conroi.catalog.names import parents, shown
 from conroi.catalog.participant import TableChange
 from conroi.catalog.preconditions import Expectation
-from conroi.catalog.publication import LakePublisher, Outcome, Publishing, PublishRequest
+from conroi.catalog.publication import Outcome, Publishing, PublishRequest
 from conroi.catalog.rows import Row
 from conroi.catalog.state import CommitMetadata, LakeState
 from conroi.catalog.store import Published
+from conroi.catalog.tables import LakeTableStorage, table_files
 from conroi.errors import CommitStateUnknown, ConflictError
 from conroi.namespace.requests import no_namespace, no_table
 
@@ -71,7 +72,7 @@ class View:
                 raise no_namespace(parent)
 
     def files(self, row: Row) -> LakeTableStorage:
-        return table_files(self.catalog, row, LakePublisher(self.catalog))
+        return table_files(self.catalog, row)
 
     def uri(self, row: Row) -> str:
         """The table's URI for pylance; on a branch, its manifest must exist there too."""

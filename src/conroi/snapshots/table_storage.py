@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from conroi.environment import Environment, utc_time
 from conroi.errors import BaseVersionExpired, ConroiError, CorruptionError, NotFoundError, VersionExpired
@@ -15,17 +15,7 @@ from conroi.storage.objects import Objects
 from conroi.versions.folder import VersionStore
 from conroi.versions.retention import collected_at_ns
 
-if TYPE_CHECKING:
-    from conroi.commit.change import Change, CommitOptions, CommitResult
-
-
 Kept = TypeVar("Kept")
-
-
-class Publisher(Protocol):
-    """Commits for a table whose versions are published together with those of other tables."""
-
-    def publish(self, files: TableStorage, change: Change, options: CommitOptions) -> CommitResult: ...
 
 
 @dataclass(frozen=True)
@@ -35,8 +25,8 @@ class TableStorage:
     objects: Objects
     versions: VersionStore
     environment: Environment
-    publisher: Publisher | None = None
-    """Commits through a lake; None for a standalone table."""
+    is_managed: ClassVar[bool] = False
+    """Whether a catalog commits its versions, together with those of other tables."""
 
     @cached_property
     def _kept(self) -> dict[object, Any]:

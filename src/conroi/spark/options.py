@@ -7,10 +7,10 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
-from conroi.catalog.catalog import LakeTableStorage
 from conroi.catalog.folder_kinds import content_of
 from conroi.catalog.folders import created_in
 from conroi.catalog.names import shown
+from conroi.catalog.tables import LakeTableStorage
 from conroi.errors import CorruptionError, InvalidInputError, NotFoundError
 from conroi.format.json import parse_json
 from conroi.pickles import NOT_SECRET

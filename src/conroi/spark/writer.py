@@ -11,9 +11,8 @@ from uuid import uuid4
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from conroi.catalog.catalog import table_files
 from conroi.catalog.folders import mark_created
-from conroi.catalog.publication import LakePublisher
+from conroi.catalog.tables import table_files
 from conroi.data.casts import checked_columns
 from conroi.data.writer import DataWriter
 from conroi.environment import LONG_AGO, moment
@@ -92,7 +91,7 @@ class ConroiWriter(DataSourceArrowWriter):
         tx = lake.begin()
         row = tx.new_row(name)
         tx.rollback()
-        files = table_files(lake.catalog, row, LakePublisher(lake.catalog))
+        files = table_files(lake.catalog, row)
         task = self._new_task(files, name)
         mark_created(lake.catalog, row)
         self._row = row
