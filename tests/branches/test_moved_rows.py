@@ -92,6 +92,65 @@ def test_equal_rows_that_both_brought_are_two(lake: conroi.Lake) -> None:
     assert rows(lake) == [(1, "a"), (2, "b"), (3, "c"), (4, "d"), (9, "z"), (9, "z")]
 
 
+@pytest.mark.parametrize("change", ["nothing", "retyped above", "retyped below", "renamed"])
+def test_deleted_rows_that_both_restored_are_not_doubled(lake: conroi.Lake, change: str) -> None:
+    """Seed 9001210: they are in the same files on both sides, and came on both since the base."""
+    version = lake["t"].version
+    lake["t"].delete("n < 4")
+    lake.branches.create("next")
+    branch = lake.branch("next")
+    for each in (lake, branch):
+        each["t"].restore(version)
+    branch["t"].append([{"n": 5, "s": "e"}])
+    if change.startswith("retyped"):
+        (branch if change == "retyped above" else lake)["t"].alter_columns({"n": {"type": pa.float64()}})
+    if change == "renamed":
+        lake["t"].rename_columns({"s": "z"})
+
+    merged = lake.merge("next")
+
+    assert rows(lake) == [(1, "a"), (2, "b"), (3, "c"), (4, "d"), (5, "e")]
+    brought = 0 if change == "retyped above" else 1  # there main's rows are put on top of the branch's
+    assert [(each.inserted, each.updated, each.deleted) for each in merged.tables] == [(brought, 0, 0)]
+    assert not lake.merge("next", dry_run=True).has_changes
+
+
+@pytest.mark.parametrize("compacted", ["main", "next"])
+@pytest.mark.parametrize(("prefer", "expected"), [("source", [1, 2, 3, 4, 5]), ("target", [1, 2, 3, 4])])
+def test_deleted_rows_that_both_restored_and_one_side_rewrote_are_a_conflict(
+    lake: conroi.Lake, compacted: str, prefer: Any, expected: list[int]
+) -> None:
+    """They may be the same rows, or other ones with the same values: neither is taken for granted."""
+    version = lake["t"].version
+    lake["t"].delete("n < 4")
+    lake.branches.create("next")
+    branch = lake.branch("next")
+    for each in (lake, branch):
+        each["t"].restore(version)
+    branch["t"].append([{"n": 5, "s": "e"}])
+    (lake if compacted == "main" else branch)["t"].compact()
+
+    assert [each.kind for each in lake.merge("next", dry_run=True).conflicts] == ["rows"]
+    lake.merge("next", prefer=prefer)
+
+    assert [n for n, _ in rows(lake)] == expected
+
+
+def test_a_restored_row_that_one_side_changed_is_another_row(lake: conroi.Lake) -> None:
+    """Without a key an updated row is a new row: the row as it was and as it is now are both there."""
+    version = lake["t"].version
+    lake["t"].delete("n < 3")
+    lake.branches.create("next")
+    branch = lake.branch("next")
+    for each in (lake, branch):
+        each["t"].restore(version)
+    branch["t"].update({"s": "'B'"}, "n = 2", mode="columns")
+
+    lake.merge("next")
+
+    assert rows(lake) == [(1, "a"), (2, "B"), (2, "b"), (3, "c"), (4, "d")]
+
+
 def test_a_column_that_got_its_own_type_again_is_no_change_of_the_columns(lake: conroi.Lake) -> None:
     dev = lake.branch("dev")
     lake["t"].alter_columns({"n": {"type": pa.int32()}})

@@ -90,6 +90,16 @@ class Comparison:
         then, now = self.before.manifest.fragments_by_id, self.after.manifest.fragments_by_id
         return bool(self._moved(then[number], now[self.pairs[number]])[1])
 
+    def unchanged(self, number: int) -> BitMap:
+        """The offsets of rows of a fragment of `before` that `after` has in the same file, with the same values."""
+        if number not in self.pairs:
+            return BitMap()
+        earlier = self.before.manifest.fragments_by_id[number]
+        later = self.after.manifest.fragments_by_id[self.pairs[number]]
+        both = _live(earlier) - _deleted(self.before, earlier) - _deleted(self.after, later)
+        rewritten = self._rewritten(earlier, later)
+        return both - self._changed(earlier, later, rewritten) if rewritten else both
+
     def _rewritten(self, earlier: pb.DataFragment, later: pb.DataFragment) -> list[str]:
         """The columns, as they are called after, whose values are in other files, or are only now visible.
 
@@ -359,3 +369,18 @@ def count_rows_in(pinned: TableVersion, rows: Rows) -> int:
         known[number].physical_rows - known[number].deletion_file.num_deleted_rows if offsets is None else len(offsets)
         for number, offsets in rows.items()
     )
+
+
+def live_offsets(pinned: TableVersion, number: int, offsets: BitMap | None) -> BitMap:
+    """These rows of a fragment; None means all that are there."""
+    if offsets is not None:
+        return offsets
+    fragment = pinned.manifest.fragments_by_id[number]
+    return _live(fragment) - _deleted(pinned, fragment)
+
+
+def is_among(places: Places, rows: Rows) -> Flags:
+    """Which of the places are among the rows."""
+    none = BitMap()
+    found = ((rows.get(number, none), offset) for number, offset in places.tolist())
+    return np.fromiter((offsets is None or offset in offsets for offsets, offset in found), bool, len(places))

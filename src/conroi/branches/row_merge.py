@@ -21,7 +21,9 @@ from conroi.branches.row_differences import (
     Rows,
     by_fragment,
     count_rows_in,
+    is_among,
     keyed_changes,
+    live_offsets,
     read_rows,
     same_rows,
     take,
@@ -267,35 +269,53 @@ def _key_of(row: Mapping[str, Any], key: Sequence[str]) -> dict[str, Any]:
     return values
 
 
+def _restored(changes: Comparison, came: Rows) -> Rows:
+    """Of the rows that came those that are older than the base, by the number of their fragment."""
+    newest = changes.before.manifest.head.max_fragment_id
+    known = set(changes.pairs.values())
+    return {number: offsets for number, offsets in came.items() if number <= newest or number in known}
+
+
 class PlacedRows:
     """The rows of one side, put on top of the other: some are taken out where they are, others are brought."""
 
     def __init__(self, three: ThreeVersions) -> None:
         self._three = three
         gone, self._came, _ = three.changes_above.changed
-        self._out = {number: self._offsets(number, offsets) for number, offsets in gone.items()}
+        self._out = {number: live_offsets(three.base, number, offsets) for number, offsets in gone.items()}
         """What is taken out, by fragment of the base."""
-
-    def _offsets(self, number: int, offsets: BitMap | None) -> BitMap:
-        """The rows of a fragment of the base; None means all that are there."""
-        if offsets is not None:
-            return offsets
-        base = self._three.base
-        fragment = base.manifest.fragments_by_id[number]
-        return BitMap(range(fragment.physical_rows)) - load_deletions(base.files.objects, base.manifest, fragment)
 
     # ------------------------------------------------------------------------ what stands in the way
 
     @cached_property
     def conflict(self) -> str | None:
-        """Both sides removed the same rows, one of them possibly by an update; None if they did not."""
+        """Both sides removed the same rows, one of them possibly by an update, or restored them; None if neither."""
         gone, came, _ = self._three.changes_below.changed
         if not self._came and not came:
             return None  # both only deleted
-        twice = sum(len(self._out[n] & self._offsets(n, gone[n])) for n in self._out.keys() & gone.keys())
-        if not twice:
-            return None
-        return f"both branches changed the same rows ({twice:,}), and it has no key by which to tell them apart"
+        twice = sum(
+            len(self._out[n] & live_offsets(self._three.base, n, gone[n])) for n in self._out.keys() & gone.keys()
+        )
+        if twice:
+            return f"both branches changed the same rows ({twice:,}), and it has no key by which to tell them apart"
+        restored = self._restored_and_moved
+        if restored:
+            return f"both branches may have restored the same rows ({restored:,}), and it has no key by which to tell"
+        return None
+
+    @property
+    def _restored_and_moved(self) -> int:
+        """How many deleted rows one side restored, where the other side added equal rows in other files.
+
+        They may be the same rows, which were rewritten since, or other ones.
+        """
+        three, came_below = self._three, self._three.changes_below.changed[1]
+        above, below = _restored(three.changes_above, self._coming), _restored(three.changes_below, came_below)
+        if not self._coming or not came_below or not (above or below) or not three.carry.pairs:
+            return 0
+        _, _, (here, there) = Comparison(three.above, three.below, three.carry).changed
+        is_new = is_among(here, self._coming) & is_among(there, came_below)
+        return int(np.count_nonzero(is_new & (is_among(here, above) | is_among(there, below))))
 
     @cached_property
     def problem(self) -> str | None:
@@ -324,6 +344,21 @@ class PlacedRows:
     # ------------------------------------------------------------------------ what is done
 
     @cached_property
+    def _coming(self) -> Rows:
+        """The rows that came on top, without those that came below too.
+
+        Rows that the base deleted and both sides restored are the same rows: they are in the same files.
+        """
+        compared = Comparison(self._three.above, self._three.below, self._three.carry)
+        left: dict[int, BitMap | None] = {}
+        for number, offsets in self._came.items():
+            shared = compared.unchanged(number)
+            rest = live_offsets(self._three.above, number, offsets) - shared if shared else offsets
+            if rest is None or rest:
+                left[number] = rest
+        return left
+
+    @cached_property
     def _whole(self) -> dict[int, pb.DataFragment]:
         """Fragments that can be brought with their files, which goes on telling the next merge that they are the same.
 
@@ -333,14 +368,14 @@ class PlacedRows:
         if not has_same_ids(columns_of(above), columns_of(below)):
             return {}
         known = above.manifest.fragments_by_id
-        whole = {number: known[number] for number, offsets in self._came.items() if offsets is None}
+        whole = {number: known[number] for number, offsets in self._coming.items() if offsets is None}
         return {n: each for n, each in whole.items() if not each.HasField("deletion_file") and not each.overlays}
 
     @cached_property
     def _brought(self) -> tuple[pa.Table, Flags]:
         """The rows that are brought by value, in the columns below; and which of them do not fit there."""
         three = self._three
-        rest: Rows = {number: offsets for number, offsets in self._came.items() if number not in self._whole}
+        rest: Rows = {number: offsets for number, offsets in self._coming.items() if number not in self._whole}
         if three.carry.pairs:
             return three.carry.carried(read_rows(three.above, rest, three.carry.here))
         first = columns_of(three.below)[0]  # they have no column in common: rows of nulls
@@ -353,7 +388,7 @@ class PlacedRows:
 
     @property
     def is_empty(self) -> bool:
-        return not self._out and not self._came
+        return not self._out and not self._coming
 
     @property
     def counts(self) -> tuple[int, int, int]:

@@ -120,7 +120,7 @@ def check_conflicts(found: Iterable[Any], expected: list[Conflict], columns: Map
 
     def assign(wanted: int, seen: set[int]) -> bool:
         for place, each in enumerate(listed):
-            if place in seen or not _is_same(expected[wanted], each):
+            if place in seen or not _is_same(expected[wanted], each, columns.get(each.table)):
                 continue
             seen.add(place)
             if place not in taken or assign(taken[place], seen):
@@ -141,9 +141,12 @@ def check_conflicts(found: Iterable[Any], expected: list[Conflict], columns: Map
         _check_conflict_rows(expected[wanted], raw[place], columns.get(listed[place].table))
 
 
-def _is_same(conflict: Conflict, each: Reported) -> bool:
+def _is_same(conflict: Conflict, each: Reported, table: Table | None) -> bool:
+    """Tables that swapped their names may have conflicts about the same key: their rows have different fields."""
     is_key = each.kind != "row" or each.key == conflict.key
-    return conflict.fits_kind(each.kind) and each.table in conflict.names and is_key
+    known = [row for row in conflict.rows or () if row is not None]
+    is_table = table is None or all(row.keys() == table.fids for row in known)
+    return conflict.fits_kind(each.kind) and each.table in conflict.names and is_key and is_table
 
 
 def _check_conflict_rows(conflict: Conflict, raw: Any, table: Table | None) -> None:

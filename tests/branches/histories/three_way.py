@@ -497,6 +497,18 @@ class TableMerge:
         b, s, t = set(self._b.rows), set(self._s.rows), set(self._t.rows)
         return bool((b - s) & (b - t)) and bool((s - b) or (t - b))
 
+    def _is_equal_on_both(self, shape: tuple[Column, ...]) -> bool:
+        """Whether both sides have a row that the base has not: the same one, or equal ones."""
+        added = [{uid: row for uid, row in side.rows.items() if uid not in self._b.rows} for side in (self._s, self._t)]
+        if added[0].keys() & added[1].keys():
+            return True
+        common = [column.fid for column in shape if column.fid in self._s.fids & self._t.fids]
+        values = list[set[Any]]()
+        for side, rows in zip((self._s, self._t), added, strict=True):
+            projected = [self._in(shape, row, None, side.columns) for row in rows.values()]
+            values.append({tuple(row[fid] for fid in common) for row in projected})
+        return bool(values[0] & values[1])
+
     def _with_changes(self, side: Table, shape: tuple[Column, ...]) -> Table:
         """Rows that have other values in their place count as replaced.
 
@@ -546,6 +558,8 @@ class TableMerge:
         shape, result = columns.columns, dict[int, Row]()
         self._s, self._t = (self._without_moves(self._with_changes(side, shape), shape) for side in (self._s, self._t))
         if self._is_overlapping():
+            return None
+        if self._settling.may("rows", self._listed_as) and self._is_equal_on_both(shape):
             return None
         b, s, t = self._b, self._s, self._t
         for uid in set(s.rows) | set(t.rows):
