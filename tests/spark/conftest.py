@@ -1,4 +1,4 @@
-"""One Spark for all these tests. They stand first in the order, so that one test process takes them all."""
+"""One Spark session for these tests; `tests/support/order_plugin.py` keeps them in one test process."""
 
 from __future__ import annotations
 
@@ -11,13 +11,6 @@ from pyspark.sql import SparkSession
 import conroi.spark
 from tests.spark.support import FAST_START, quiet
 from tests.support.source import REPOSITORY
-
-HERE = Path(__file__).parent
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A Java machine takes long to start, so it is started in one test process, and early."""
-    items.sort(key=lambda item: not item.path.is_relative_to(HERE))
 
 
 @pytest.fixture(scope="session")

@@ -119,7 +119,7 @@ def test_opens_are_at_most_the_tables_touched(tmp_path: Any):
         tx = lake.begin()
     assert begin.requests() == 1, begin
     with meter.measure() as work:
-        for number in range(5):  # each of them changes rows; what pylance asks for is in test_wire_costs
+        for number in range(5):  # each of them changes rows; what pylance asks for is in test_wire_requests
             assert tx["orders"].schema.names == ["id", "n"]
             assert tx["rates"].schema.names == ["name", "rate"]
             tx["orders"].update({"n": f"n + {number + 1}"}, where="id = 1")
