@@ -13,7 +13,7 @@ import pytest
 import conroi
 from conroi.environment import SystemEnvironment
 from conroi.storage.parallel import ThreadQueue
-from conroi.testing import call_before
+from conroi.testing import call_before, connect_through
 from tests.support.lakes import faulty, lake_with, rows
 from tests.support.servers import S3Server
 
@@ -35,11 +35,16 @@ class Clock(SystemEnvironment):
         self.seconds += seconds
 
 
+def rival_of(lake: conroi.Lake) -> conroi.Lake:
+    """A concurrent writer in virtual time: it waits for its turn without a pause."""
+    return connect_through(lake.uri, lambda objects: objects, environment=Clock())
+
+
 def rivalled(lake: conroi.Lake, table: str, times: int, **options: Any) -> conroi.Lake:
     """The lake of a writer that loses so many races in a row to one that publishes to this table."""
-    rival = conroi.connect(lake.uri)
+    rival = rival_of(lake)
     hook = call_before(lambda _: rival[table].append([{"n": 7}]), *PUT, times=times)
-    return faulty(lake.uri, [hook], only="__manifest", **options)
+    return faulty(lake.uri, [hook], only="__manifest", **{"environment": Clock(), **options})
 
 
 def append(tx: Any) -> None:
@@ -67,7 +72,7 @@ def test_a_publication_that_ran_out_of_time_is_done_again_in_a_new_transaction(t
     """Only the number of the lake was lost, to another table, until the default patience was over."""
     lake = lake_with(tmp_path / "lake", "a", "b")
     clock = Clock()
-    rival = conroi.connect(lake.uri)
+    rival = rival_of(lake)
 
     def concurrent_commit(_request: object) -> None:
         clock.seconds += 10
@@ -84,7 +89,7 @@ def test_a_publication_that_ran_out_of_time_is_done_again_in_a_new_transaction(t
 def test_a_deadline_bounds_the_attempts_and_nothing_else_does(tmp_path: Path, how: str) -> None:
     lake = lake_with(tmp_path / "lake", "a")
     clock = Clock()
-    rival = conroi.connect(lake.uri)
+    rival = rival_of(lake)
 
     def concurrent_commit(_request: object) -> None:
         clock.seconds += 10
@@ -144,7 +149,7 @@ def test_threads_have_their_turns_in_the_order_in_which_they_came() -> None:
                 at_once += 1
                 most = max(most, at_once)
                 order.append(number)
-            time.sleep(0.3)
+            time.sleep(0.1)
             with lock:
                 at_once -= 1
 
@@ -155,7 +160,7 @@ def test_threads_have_their_turns_in_the_order_in_which_they_came() -> None:
             threads[-1].start()
             while len(queue._waiting) <= number:  # pyright: ignore[reportPrivateUsage]
                 time.sleep(0.0001)
-        queue._longest_s = 3.0  # pyright: ignore[reportPrivateUsage]  # less than all turns, much more than one
+        queue._longest_s = 1.0  # pyright: ignore[reportPrivateUsage]  # less than all turns, much more than one
     for thread in threads:
         thread.join()
     assert order == list(range(12))

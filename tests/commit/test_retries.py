@@ -135,10 +135,11 @@ def test_a_conflict_is_not_tried_again_by_the_loop(table: conroi.Table) -> None:
 
 def test_time_runs_out_too(table: conroi.Table) -> None:
     clock = SeededEnvironment(1)
+    rival = table_on(table._files.objects, environment=SeededEnvironment(2))
 
     def be_faster(_request: object) -> None:
         clock.sleep(1.0)
-        table.reserve_fragments(1)
+        rival.reserve_fragments(1)
 
     faulty = FaultyObjects(table._files.objects, [call_before(be_faster, "put_if_absent", times=None)])
     writer = table_on(faulty, environment=clock)

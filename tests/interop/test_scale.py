@@ -97,7 +97,7 @@ def thousand_files(root: Path, each: int) -> None:
     lance.write_dataset(rows(np.arange(1000 * each)), str(root), max_rows_per_file=each, max_rows_per_group=each)
 
 
-@pytest.mark.parametrize("make", [thousand_appends, thousand_files])
+@pytest.mark.parametrize("make", [pytest.param(thousand_appends, marks=pytest.mark.soak), thousand_files])
 def test_a_thousand_fragments(tmp_path: Path, make: Callable[[Path, int], None]) -> None:
     root, each = tmp_path / "table", 4
     make(root, each)

@@ -18,7 +18,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A local Spark with two cores, on which a task is tried twice."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(REPOSITORY))  # the workers run functions of the tests
-        settings = FAST_START | {"spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))}
+        settings = FAST_START | {
+            "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+            "spark.python.daemon.module": "tests.spark.preloaded_daemon",
+        }
         session = conroi.spark.session("tests", master="local[2,2]", config=settings)
     quiet(session)
     yield session

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import boto3 as boto3
-import lance.file
-import obstore.store as obstore_store
-import psycopg as psycopg
-import pyarrow.compute as pc
+import importlib
 
 import conroi
-import conroi.testing
-from conroi.merge.builder import MergeBuilder
-from conroi.namespace.namespace import ConroiNamespace
-from tests.support import instruments
 
-__all__ = [
-    "ConroiNamespace", "MergeBuilder", "boto3", "conroi", "instruments", "lance", "obstore_store", "pc", "psycopg",
-]  # fmt: skip
+MODULES = (
+    "boto3", "lance.file", "obstore.store", "psycopg", "pyarrow.compute", "conroi.merge.builder",
+    "conroi.namespace.namespace", "conroi.testing", "tests.support.instruments",
+)  # fmt: skip
 
-for _name in conroi.__all__:  # public names are imported when they are first asked for
+for _module in MODULES:
+    importlib.import_module(_module)
+for _name in dir(conroi):  # public names are imported when they are first asked for
     getattr(conroi, _name)

@@ -1,16 +1,15 @@
-"""A sample of a large product of parameters: some cases in `make test`, all of them in `make soak`.
+"""A sample of many parameters: some cases in `make test`, all of them in `make soak`.
 
 The sample is deterministic for a seed, and the seed is the day, so that every case has its turn. The header of a run
-prints it; `CONROI_SAMPLE_SEED` repeats a run of another day. Each value of each dimension is in the sample.
+prints it; `CONROI_SAMPLE_SEED` repeats the sample of another day. A sample covers each value of each parameter.
 """
 
 from __future__ import annotations
 
 import os
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from itertools import product
 from typing import Any
 
 import pytest
@@ -23,29 +22,42 @@ def seed() -> str:
     return os.environ.setdefault(SEED, datetime.now(UTC).date().isoformat())
 
 
-def sampled(name: str, *dimensions: Sequence[Any], least: int = 0) -> list[Any]:
-    """The product of the dimensions as parameters. Those outside of the sample are marked `soak`.
+def sampled(
+    name: str,
+    cases: Sequence[tuple[Any, ...]],
+    *,
+    least: int = 0,
+    covers: bool = True,
+    label: Callable[[Any], str] = str,
+) -> list[Any]:
+    """The cases as parameters of a test. Those outside of the sample are marked `soak`.
 
-    `name` tells the samples of several tests apart; `least` is the smallest number of cases in the sample.
+    `name` tells the samples of several tests apart; `least` is the smallest number of cases in a sample, and the number
+    if it need not cover all values; `label` gives each value its part of the test's id, which must tell values apart.
     """
-    chance = random.Random(f"{seed()} {name}")
-    cases = list(product(*(range(len(values)) for values in dimensions)))
-    chosen = set(_covering([len(values) for values in dimensions], chance))
-    others = [case for case in cases if case not in chosen]
-    chosen.update(chance.sample(others, min(len(others), max(0, least - len(chosen)))))
-    return [_case(dimensions, case, is_sampled=case in chosen) for case in cases]
+    labels = [tuple(label(value) for value in case) for case in cases]
+    chosen = _covering(labels if covers else [()] * len(cases), random.Random(f"{seed()} {name}"), least)
+    return [
+        pytest.param(*case, id="-".join(labels[number]), marks=() if number in chosen else pytest.mark.soak)
+        for number, case in enumerate(cases)
+    ]
 
 
-def _covering(sizes: Sequence[int], chance: random.Random) -> list[tuple[int, ...]]:
-    """As many cases as the longest dimension has values, in which each value of each dimension occurs."""
-    columns: list[list[int]] = []
-    for size in sizes:
-        values = [index % size for index in range(max(sizes))]
-        chance.shuffle(values)
-        columns.append(values)
-    return list(zip(*columns, strict=True))
+def seeds_of_the_day(name: str, first: int, count: int) -> range:
+    """So many seeds of random histories, others each day; the soak runs many more."""
+    block = random.Random(f"{seed()} {name}").randrange(1000)
+    return range(first + block * count, first + (block + 1) * count)
 
 
-def _case(dimensions: Sequence[Sequence[Any]], case: tuple[int, ...], *, is_sampled: bool) -> Any:
-    values = [dimension[index] for dimension, index in zip(dimensions, case, strict=True)]
-    return pytest.param(*values, marks=() if is_sampled else pytest.mark.soak)
+def _covering(labels: Sequence[tuple[str, ...]], chance: random.Random, least: int) -> set[int]:
+    """Cases in random order, of which each has a value that the ones before it lack; then others up to `least`."""
+    order = list(range(len(labels)))
+    chance.shuffle(order)
+    seen, chosen = set[tuple[int, str]](), list[int]()
+    for number in order:
+        values = set(enumerate(labels[number]))
+        if not values <= seen:
+            seen |= values
+            chosen.append(number)
+    others = [number for number in order if number not in set(chosen)]
+    return {*chosen, *others[: max(0, least - len(chosen))]}

@@ -127,14 +127,14 @@ _plans = st.lists(_transaction, min_size=1, max_size=4)
 
 
 @pytest.mark.contract("T22", "K6")
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(plan=_plans, stable_row_ids=st.booleans())
 def test_any_transactions_on_a_table(plan: Any, stable_row_ids: bool) -> None:
     check_table(plan, stable_row_ids)
 
 
 @pytest.mark.contract("T22", "K6")
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(plan=_plans, stable_row_ids=st.booleans())
 def test_any_transactions_in_a_lake(plan: Any, stable_row_ids: bool) -> None:
     check_lake(plan, stable_row_ids)
