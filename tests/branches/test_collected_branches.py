@@ -15,6 +15,7 @@ from conroi.storage.local_folders import settable_times
 from conroi.storage.objects import Objects
 from conroi.testing import CountingObjects, Meter, WrappedObjects, connect_through
 from tests.support.aging import files_below, make_older
+from tests.support.sampling import sampled
 
 pytestmark = pytest.mark.contract("M7")
 
@@ -91,7 +92,7 @@ def test_a_deleted_branch_goes_as_a_whole(tmp_path: Path) -> None:
     merge_another(lake, "next")
 
 
-@pytest.mark.parametrize("nth", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("nth", sampled("killed collectors", [(1,), (2,), (3,), (5,), (8,)], least=2, covers=False))
 def test_a_killed_collector_breaks_no_merge(tmp_path: Path, nth: int) -> None:
     """F7: killed at its n-th deletion in the remains of a branch, one file at a time."""
     lake = lake_with_branch(tmp_path / "lake")

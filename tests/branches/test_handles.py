@@ -10,7 +10,6 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,12 +18,10 @@ import pyarrow as pa
 import pytest
 
 import conroi
-from tests.support.sampling import sampled
 
 pytestmark = pytest.mark.contract("B12", "B13")
 
 Kind = Literal["plain", "rich"]
-KINDS: tuple[Kind, ...] = ("plain", "rich")
 NAMES = {1: "one", 2: "two", 3: "three", 4: "four", 5: "five", 6: "six"}
 
 
@@ -285,13 +282,9 @@ def a_new_one(case: Case) -> conroi.Lake:
 HANDLES: list[Callable[[Case], conroi.Lake]] = [the_one_that_wrote, one_opened_before, a_new_one]
 
 
-def label(value: Any) -> str:
-    return value if isinstance(value, str) else value.__name__
-
-
-@pytest.mark.parametrize(
-    ("way", "handle", "kind"), sampled("handles", list(product(WAYS, HANDLES, KINDS)), least=32, label=label)
-)
+@pytest.mark.parametrize("kind", ["plain", "rich"])
+@pytest.mark.parametrize("handle", HANDLES, ids=lambda handle: handle.__name__)
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 def test_every_handle_reads_the_same(
     way: Callable[[Case], None], handle: Callable[[Case], conroi.Lake], kind: Kind
 ) -> None:
@@ -306,7 +299,8 @@ def test_every_handle_reads_the_same(
         assert sorted(tx[case.table].to_arrow()["id"].to_pylist()) == newest
 
 
-@pytest.mark.parametrize(("way", "kind"), sampled("by path", list(product(WAYS, KINDS)), label=label))
+@pytest.mark.parametrize("kind", ["plain", "rich"])
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 def test_pylance_reads_the_same_by_path(way: Callable[[Case], None], kind: Kind) -> None:
     """Every version that is in the branch's own folder; one that was never written there is read where it is."""
     case = made(way, kind)
@@ -329,7 +323,8 @@ def test_doctor_finds_nothing(way: Callable[[Case], None]) -> None:
     assert [each for each in found if each.severity in ("error", "warning")] == []
 
 
-@pytest.mark.parametrize(("way", "kind"), sampled("moved lakes", list(product(WAYS, KINDS)), label=label))
+@pytest.mark.parametrize("kind", ["plain", "rich"])
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 def test_a_lake_that_was_moved_reads_and_writes_the_same(
     way: Callable[[Case], None], kind: Kind, tmp_path: Path
 ) -> None:

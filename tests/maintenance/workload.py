@@ -6,6 +6,7 @@ import random
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -28,6 +29,11 @@ class Job:
     seed: int
     seconds: float
     kind: str
+
+    @property
+    def found(self) -> Path:
+        """This file ends a negative control as soon as a reader noticed what it is about."""
+        return Path(f"{self.uri}.found")
 
 
 @dataclass
@@ -61,7 +67,7 @@ def live(job: Job, meet: Meet) -> Diary:
         lake = conroi.connect(job.uri)
         meet()
         until = time.monotonic() + job.seconds
-        while time.monotonic() < until:
+        while time.monotonic() < until and not job.found.exists():
             work = {"writer": write, "reader": read, "collector": collect, "careless": collect_carelessly}
             work[job.kind](job, lake, chance, diary)
     return diary
@@ -141,6 +147,7 @@ def _read_tagged(job: Job, lake: conroi.Lake, chance: random.Random, diary: Diar
                 diary.done["tagged reads"] += 1
     except conroi.ConroiError as error:
         diary.problems.append(f"tagged version {version}: {error}")
+        job.found.touch()
     lake.tags.delete(name)
 
 

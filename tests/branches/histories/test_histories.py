@@ -46,7 +46,7 @@ def test_histories_of_the_day(part: int) -> None:
 
 @seed(TODAY)
 @settings(
-    max_examples=12,
+    max_examples=6,
     deadline=None,
     database=None,
     suppress_health_check=list(HealthCheck),
