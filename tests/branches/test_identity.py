@@ -104,7 +104,7 @@ def _create(job: tuple[str, int], meet: Meet) -> list[str]:
 
 
 @pytest.mark.contract("B5", "B1")
-def test_of_eight_who_make_one_name_one_succeeds(tmp_path: Path) -> None:
+def test_of_eight_processes_that_make_one_name_one_succeeds(tmp_path: Path) -> None:
     rounds = 6
     lake = conroi.connect(tmp_path / "lake")
     lake.create_table("orders", [{"id": 1, "n": 1}], key="id")

@@ -112,7 +112,7 @@ def _move(job: tuple[str, bool, int], meet: Meet) -> int:
 
 @pytest.mark.contract("B4")
 @pytest.mark.parametrize("is_careless", [False, True])
-def test_of_those_who_move_a_tag_from_one_version_one_succeeds(tmp_path: Path, is_careless: bool) -> None:
+def test_of_concurrent_moves_of_a_tag_from_one_version_one_succeeds(tmp_path: Path, is_careless: bool) -> None:
     rounds = 10
     lake = conroi.connect(tmp_path / "lake")
     lake.create_table("orders", [{"id": 1}], key="id")
@@ -139,7 +139,7 @@ def _create(job: tuple[str, int], meet: Meet) -> int:
 
 
 @pytest.mark.contract("B4")
-def test_of_eight_who_create_one_tag_one_succeeds(tmp_path: Path) -> None:
+def test_of_eight_processes_that_create_one_tag_one_succeeds(tmp_path: Path) -> None:
     rounds = 10
     lake = conroi.connect(tmp_path / "lake")
     lake.create_table("orders", [{"id": 1}], key="id")

@@ -211,7 +211,7 @@ def merged(case: Case, answer: Choice | None) -> tuple[State, list[tuple[str, st
 
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.contract("B6")
-def test_the_plan(name: str) -> None:
+def test_the_plan_of_each_case_is_the_one_written_by_hand(name: str) -> None:
     case = CASES[name]
     state, asked = merged(case, "source")
     assert state == case.source_wins

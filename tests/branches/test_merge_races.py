@@ -48,7 +48,7 @@ def test_a_conflict_that_arises_under_the_merge_is_found(lake: conroi.Lake, dev:
     assert (numbers(lake)[1], texts(lake)) == (12, ["a", "b"])
 
 
-def test_who_merges_what_was_merged_meanwhile_has_nothing_to_do(lake: conroi.Lake, dev: conroi.Lake) -> None:
+def test_a_merge_of_what_was_merged_concurrently_has_nothing_to_do(lake: conroi.Lake, dev: conroi.Lake) -> None:
     upsert(dev, {1: 11})
     writer, gate = paused_before_publication(lake.uri)
     outcome = while_paused(gate, lambda: writer.merge("dev"), lambda: lake.merge("dev"))
@@ -90,7 +90,7 @@ def _work_and_merge(job: tuple[str, int], meet: Meet) -> list[int]:
 
 
 @pytest.mark.contract("B3", "P1")
-def test_eight_who_merge_and_write_lose_nothing(tmp_path: Path) -> None:
+def test_eight_processes_that_merge_and_write_lose_nothing(tmp_path: Path) -> None:
     lake = conroi.connect(tmp_path / "lake")
     with lake.begin() as tx:
         tx.create_table("orders", [{"id": 1, "n": 1}], key="id")

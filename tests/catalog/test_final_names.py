@@ -87,7 +87,7 @@ def test_who_may_only_read_reads_it_all_the_same(is_cloud: bool, tmp_path: Path)
 
 
 @BOTH
-def test_two_who_finish_it_at_once_are_one(is_cloud: bool, tmp_path: Path) -> None:
+def test_two_clients_that_finalize_at_once_write_one_name(is_cloud: bool, tmp_path: Path) -> None:
     lake = lake_with(tmp_path / "lake", "t", "u")
     path = str(tmp_path / "lake" / "t.lance")
     dead_after_publishing(lake.uri, 1)

@@ -190,7 +190,7 @@ def test_a_table_on_an_object_store_is_repaired_too(tmp_path: Path) -> None:
     assert 31 in rows_by_path(path)
 
 
-def test_two_who_mend_at_once_mend_once(tmp_path: Path) -> None:
+def test_two_concurrent_repairs_repair_once(tmp_path: Path) -> None:
     lake, path = forked(tmp_path / "lake", append(20), append(30))
     hook = call_before(lambda _: conroi.connect(lake.uri).mend("t"), "put_if_absent", "_versions/*")
     faulty(lake.uri, [hook], only="__manifest").mend("t")

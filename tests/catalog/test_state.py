@@ -120,7 +120,7 @@ def test_followed_states_are_the_states_read_in_full_for_long(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("idle_s", [0.0, 61.0])
-def test_versions_that_were_collected_meanwhile_hide_no_newer_one(idle_s: float, tmp_path: Path) -> None:
+def test_versions_that_were_collected_hide_no_newer_one(idle_s: float, tmp_path: Path) -> None:
     """A reader looks for the version after the one it knows; what is younger than a minute is never collected."""
     environment = SeededEnvironment(1)
     lake = lake_with(tmp_path / "lake", "t")

@@ -35,7 +35,7 @@ pytestmark = pytest.mark.contract("C1")
         ("struct<a: int64, b: list<double>>", pa.struct({"a": pa.int64(), "b": pa.list_(pa.float64())})),
     ],
 )
-def test_types(text: str, type_: pa.DataType) -> None:
+def test_a_type_is_parsed(text: str, type_: pa.DataType) -> None:
     assert parsed_type(text) == type_
 
 

@@ -70,7 +70,7 @@ def test_a_table_is_shown_with_its_columns(cli: Run, lake: conroi.Lake) -> None:
     assert cli("show", "lake/orders@1", "--json").json["rows"] == 10
 
 
-def test_schema(cli: Run, lake: conroi.Lake) -> None:
+def test_schema_lists_columns_types_and_the_key(cli: Run, lake: conroi.Lake) -> None:
     lines = cli("schema", "lake/orders").out.splitlines()
     assert lines[1].split() == ["id", "int64", "not", "null", "key"]
     assert lines[2].split() == ["amount", "double"]
@@ -86,7 +86,7 @@ def test_head_shows_rows_and_says_them_as_json_lines(cli: Run, lake: conroi.Lake
     assert cli("head", "lake/orders", "--where", "id > 99").out == "There are no rows.\n"
 
 
-def test_count(cli: Run, lake: conroi.Lake) -> None:
+def test_count_counts_rows_by_condition_and_version(cli: Run, lake: conroi.Lake) -> None:
     assert cli("count", "lake/orders").out == "9\n"
     assert cli("count", "lake/orders", "--where", "amount > 2").out == "5\n"
     assert cli("count", "lake/orders@1", "--json").json == {"name": "orders", "version": 1, "rows": 10}

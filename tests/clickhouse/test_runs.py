@@ -310,7 +310,7 @@ def died_after_its_rows(target: str) -> int:
 
 
 @pytest.mark.contract("L10")
-def test_of_two_who_export_at_once_without_a_lock_none_breaks_the_others_run(
+def test_of_two_concurrent_exports_without_a_lock_none_breaks_the_run_of_the_other(
     local: conroi.Lake, new_target: NewTarget
 ) -> None:
     """The second takes the first for dead; the first finds out."""
@@ -359,7 +359,7 @@ def test_who_looked_for_the_next_number_before_another_export_is_refused(
 
 
 @pytest.mark.contract("L10")
-def test_who_died_before_it_looked_does_not_take_the_rows_of_others_with_it(
+def test_a_worker_that_died_before_its_first_read_removes_no_rows_of_others(
     local: conroi.Lake, new_target: NewTarget
 ) -> None:
     target, at = new_target("shared"), parse(new_target("shared"))

@@ -63,7 +63,7 @@ def test_a_number_that_is_always_taken_is_too_much(table: conroi.Table) -> None:
         table_on(table._files.objects, environment=Repeating(5, 5, 5)).append([{"id": 4}], detached=True, retries=2)
 
 
-def test_others_may_commit_what_they_like_meanwhile(table: conroi.Table) -> None:
+def test_concurrent_commits_do_not_conflict_with_a_detached_one(table: conroi.Table) -> None:
     writer = interrupted(table, lambda: table.overwrite([{"id": 100}]))
     assert ids(writer.delete("id = 1", detached=True)) == [2]
     assert ids(table.latest()) == [100]

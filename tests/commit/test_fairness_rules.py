@@ -151,7 +151,7 @@ def test_writers_are_many_if_not_all_of_them_can_run_at_once(monkeypatch: pytest
     assert turns.are_many()
 
 
-def test_who_has_committed_just_now_is_ahead_of_the_others_until_a_quarter_of_them_have() -> None:
+def test_a_writer_that_just_committed_is_ahead_until_a_quarter_of_the_others_have() -> None:
     turns = turns_of("b")
     for version, writer in enumerate(["a", "c", "d", "e", "f", "g", "h", "i", "b"], start=2):
         turns.saw(version, committed_by(writer))

@@ -115,7 +115,7 @@ def entries(found: pb.IndexMetadata) -> list[int]:
     return [entry.dataset_version for entry in details.inline.versions]
 
 
-def test_tidying_the_reuse_index_keeps_what_a_compaction_added_meanwhile() -> None:
+def test_tidying_the_reuse_index_keeps_what_a_concurrent_compaction_added() -> None:
     """Mine dropped entry 1 and kept 2; theirs has 1, 2 and a new one, 3."""
     mine = create(reuse_index(8, 2), drop=(reuse_index(7, 1, 2),))
     rebase = Rebase(staged(mine)).over(winner(with_reuse(rewrite(0, 1), reuse_index(9, 1, 2, 3))))
@@ -134,7 +134,7 @@ def test_tidying_the_reuse_index_keeps_what_a_compaction_added_meanwhile() -> No
     [((1, 2), [1, 2, 3]), ((2,), [2, 3]), ((), [3])],
     ids=["nothing dropped", "the oldest dropped", "all dropped"],
 )
-def test_a_compaction_drops_the_entries_that_a_tidying_dropped_meanwhile(
+def test_a_compaction_drops_the_entries_that_a_concurrent_tidying_dropped(
     theirs: tuple[int, ...], kept: list[int]
 ) -> None:
     mine = with_reuse(rewrite(0, 1), reuse_index(8, 1, 2, 3))
@@ -171,7 +171,7 @@ TIDIED = create(reuse_index(9, 2), drop=(reuse_index(7, 1, 2),))
         (with_reuse(rewrite(0, 1), reuse_index(8, 3)), create(index("by_b", 1, [B], [1, 2])), "reuse/straddles"),
     ],
 )
-def test_reuse_index(mine: ops.Operation, theirs: ops.Operation, expected: str | None) -> None:
+def test_a_reuse_index_conflicts_by_the_rules(mine: ops.Operation, theirs: ops.Operation, expected: str | None) -> None:
     assert rule(meet(mine, theirs)) == expected
 
 

@@ -51,7 +51,7 @@ def test_deleted_rows_are_found_where_the_compaction_put_them(compaction: tuple[
 
 
 @given(compactions())
-def test_as_many_rows_are_marked_as_were_deleted_meanwhile(compaction: tuple[list[Source], list[int]]) -> None:
+def test_as_many_rows_are_marked_as_were_deleted_concurrently(compaction: tuple[list[Source], list[int]]) -> None:
     sources, new_rows = compaction
     marked = sum(len(rows) for rows in translate_deletions(sources, new_rows))
     assert marked == sum(len(source.deleted_since - source.deleted_before) for source in sources)

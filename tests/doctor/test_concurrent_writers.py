@@ -182,7 +182,7 @@ def test_an_insert_under_way_is_not_called_unfinished(lake: Path) -> None:
     assert kinds(damage.examine(lake)) == {"incomplete-insert"}
 
 
-def test_versions_that_were_collected_meanwhile_are_not_missing(lake: Path) -> None:
+def test_versions_that_a_concurrent_collector_removed_are_not_missing(lake: Path) -> None:
     """Old versions are deleted, as by a collector, after the lake was listed."""
 
     def collect() -> None:

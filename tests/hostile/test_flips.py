@@ -11,7 +11,7 @@ from tests.hostile.flips import run
 pytestmark = pytest.mark.contract("I3", "T14")
 
 
-def test_flips(tmp_path: Path) -> None:
+def test_a_flipped_byte_is_refused_or_changes_nothing(tmp_path: Path) -> None:
     outcomes, bad = run(tmp_path, 150, seed=17)
     assert bad == []
     assert sum(outcomes.values()) == 150
@@ -21,7 +21,7 @@ def test_flips(tmp_path: Path) -> None:
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", range(5))
-def test_many_flips(tmp_path: Path, seed: int) -> None:
+def test_thousands_of_flipped_bytes_are_refused_or_change_nothing(tmp_path: Path, seed: int) -> None:
     outcomes, bad = run(tmp_path, 1000, seed)
     assert bad == []
     assert sum(outcomes.values()) == 1000

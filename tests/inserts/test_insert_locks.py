@@ -126,7 +126,7 @@ def test_a_lock_is_held_for_one_insert_on_a_connection_of_its_own(lake: conroi.L
 
 
 @pytest.mark.contract("L5")
-def test_async_works_and_who_is_cancelled_no_longer_waits(lake: conroi.Lake, uri: str, address: str) -> None:
+def test_async_works_and_a_cancelled_task_no_longer_waits(lake: conroi.Lake, uri: str, address: str) -> None:
     async def hold() -> None:
         async with conroi.connect(uri, locks=address).insert_lock("shared"):
             raise AssertionError("it is taken")

@@ -209,7 +209,7 @@ def test_pylance_gives_all_its_answers_here(arena: Arena) -> None:
     assert not agree(Outcome.COMPATIBLE, retry)
 
 
-def test_pylance_breaks_a_table_that_loses_an_indexed_column_meanwhile(arena: Arena) -> None:
+def test_pylance_breaks_a_table_that_concurrently_loses_an_indexed_column(arena: Arena) -> None:
     """Why we refuse an index on a column that was dropped: pylance commits it, and then cannot filter any more."""
     root = first_committed(arena, "drop c")
     commit(root, arena.prepared.cases["index by_c over 2 and 3"], arena.prepared.version)

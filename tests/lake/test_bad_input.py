@@ -117,7 +117,7 @@ def test_what_cannot_be_done_is_refused_with_the_remedy(
     assert conroi.connect(lake.uri).catalog.state().rows == before
 
 
-def test_a_table_dropped_meanwhile_is_named(lake: conroi.Lake, other: conroi.Lake):
+def test_a_concurrently_dropped_table_is_named(lake: conroi.Lake, other: conroi.Lake):
     table = lake["orders"]
     other.drop_table("orders")
     with pytest.raises(conroi.NotFoundError) as caught:

@@ -174,7 +174,7 @@ def test_of_two_that_rename_one_table_the_second_is_refused(lake: conroi.Lake, o
     assert lake.tables() == ["a", "rates"]
 
 
-def test_a_writer_of_a_table_that_was_renamed_meanwhile_is_told(lake: conroi.Lake, other: conroi.Lake):
+def test_a_writer_of_a_concurrently_renamed_table_is_told(lake: conroi.Lake, other: conroi.Lake):
     tx = lake.begin()
     tx["orders"].append([{"id": 4, "n": 40}])
     other.rename_table("orders", "sales")
@@ -221,7 +221,7 @@ def test_a_drop_beside_a_writer_drops_what_it_published(lake: conroi.Lake, other
     assert ids(lake.at(version=tx.result.version - 1), "orders") == [1, 2, 3, 4]
 
 
-def test_a_writer_of_a_table_that_was_dropped_meanwhile_is_refused(lake: conroi.Lake, other: conroi.Lake):
+def test_a_writer_of_a_concurrently_dropped_table_is_refused(lake: conroi.Lake, other: conroi.Lake):
     tx = lake.begin()
     tx["orders"].append([{"id": 4, "n": 40}])
     other.drop_table("orders")
@@ -230,7 +230,7 @@ def test_a_writer_of_a_table_that_was_dropped_meanwhile_is_refused(lake: conroi.
     assert lake.tables() == ["rates"]
 
 
-def test_a_drop_does_not_take_a_table_that_was_made_again_meanwhile(lake: conroi.Lake, other: conroi.Lake):
+def test_a_drop_does_not_take_a_table_that_was_recreated_concurrently(lake: conroi.Lake, other: conroi.Lake):
     tx = lake.begin()
     tx.drop_table("orders")
     tx.rename_table("rates", "orders")

@@ -40,7 +40,7 @@ def test_matched_update_computes_from_both_sides(table: conroi.Table) -> None:
     assert (ns(done), counts(done)) == ({1: 10, 2: 220, 3: None}, (0, 2, 0))
 
 
-def test_matched_delete(table: conroi.Table) -> None:
+def test_matched_delete_deletes_the_matching_rows(table: conroi.Table) -> None:
     done = merge(table).when_matched_delete().execute()
     assert (ns(done), counts(done)) == ({1: 10}, (0, 0, 2))
 

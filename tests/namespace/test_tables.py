@@ -55,7 +55,7 @@ def test_a_declared_table_is_listed_and_has_no_version_until_it_is_written(
     assert (described.properties, described.is_only_declared) == ({"owner": "ada"}, False)
 
 
-def test_of_two_who_create_a_table_one_succeeds(lake: conroi.Lake, namespace: ConroiNamespace) -> None:
+def test_of_two_concurrent_creations_one_succeeds(lake: conroi.Lake, namespace: ConroiNamespace) -> None:
     lance.write_dataset(rows(3), namespace_client=namespace, table_id=["new"], mode="create")
     with pytest.raises(ln.TableAlreadyExistsError, match="Hint: "):
         lance.write_dataset(rows(4), namespace_client=namespace, table_id=["new"], mode="create")

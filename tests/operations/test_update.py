@@ -140,7 +140,7 @@ def test_changed_rows_that_cannot_be_are_refused(named: dict[int, tuple[int, ...
         built(base, Update((), (old,), update_mode=REWRITE_COLUMNS, updated_fragment_offsets=named))
 
 
-def test_an_overlay_that_came_meanwhile_is_not_lost() -> None:
+def test_a_concurrent_overlay_is_not_lost() -> None:
     current = fragment(0)
     current.overlays.append(b"overlay")
     after = built(manifest(current), Update((), (fragment(0, deleted=1),)))

@@ -242,7 +242,7 @@ def test_work_that_is_done_again_reads_only_what_changed(
 
 
 @pytest.mark.contract("S3")
-def test_new_columns_are_computed_for_rows_that_came_meanwhile(
+def test_new_columns_are_computed_for_concurrent_rows(
     spark: SparkSession, uri: str, monkeypatch: pytest.MonkeyPatch, started: Started
 ):
     table = made(uri)

@@ -66,7 +66,7 @@ def test_a_new_table_of_a_lake_is_made_by_the_commit_and_once(tmp_path: Path):
 
 
 @pytest.mark.contract("S12")
-def test_a_name_that_is_taken_meanwhile_stays_with_its_table(tmp_path: Path):
+def test_a_name_that_is_taken_concurrently_stays_with_its_table(tmp_path: Path):
     lake = conroi.connect(tmp_path / "lake")
     writer, messages = written(lake.uri, TWO, table="new")
     lake.create_table("new", [{"id": 9}])

@@ -298,7 +298,7 @@ def test_a_merge_is_put_on_top_of_what_others_committed(
 
 @pytest.mark.contract("S3", "K2")
 @pytest.mark.parametrize("way", ON_EXECUTORS)
-def test_a_key_that_others_insert_meanwhile_is_updated(
+def test_a_concurrently_inserted_key_is_updated(
     spark: SparkSession, uri: str, tmp_path: Path, way: Way, monkeypatch: pytest.MonkeyPatch
 ):
     table = made(uri)
@@ -314,7 +314,7 @@ def test_a_key_that_others_insert_meanwhile_is_updated(
 
 @pytest.mark.contract("S3", "T8")
 @pytest.mark.parametrize("way", ON_EXECUTORS)
-def test_a_row_that_others_change_meanwhile_is_merged_again(
+def test_a_concurrently_changed_row_is_merged_again(
     spark: SparkSession, uri: str, way: Way, monkeypatch: pytest.MonkeyPatch
 ):
     table = made(uri)

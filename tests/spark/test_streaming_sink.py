@@ -193,7 +193,7 @@ def test_only_the_last_batch_may_come_again(tmp_path: Path, kind: str):
 
 @pytest.mark.contract("S5")
 @pytest.mark.parametrize("kind", ["lake", "table"])
-def test_a_batch_that_lost_to_others_is_worked_out_again(tmp_path: Path, kind: str):
+def test_a_batch_is_computed_again_after_a_conflict(tmp_path: Path, kind: str):
     target, uri = lake_or_table(kind, tmp_path)
     run_once(target, "query", 0, append_one)
     seen: list[int] = []
@@ -231,7 +231,7 @@ def test_a_batch_without_a_query_is_refused_since_it_could_not_be_known_again(sp
         writer.commit([writer.write(iter(ONE.to_batches()))], 0)
 
 
-def test_rows_written_for_columns_that_changed_meanwhile_are_refused(uri: str):
+def test_rows_written_for_concurrently_changed_columns_are_refused(uri: str):
     table = conroi.create_table(uri, ONE)
     writer = ConroiStreamWriter(Options({"path": uri}), COLUMNS, overwrite=False)
     written = writer.write(iter(ONE.to_batches()))

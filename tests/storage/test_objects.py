@@ -20,7 +20,7 @@ def test_what_is_put_is_read_back(objects: Objects) -> None:
     assert objects.get("_versions/1.manifest") == b"\x00one\xff"
 
 
-def test_put_replaces(objects: Objects) -> None:
+def test_a_put_replaces_the_content(objects: Objects) -> None:
     objects.put("a", b"a longer first one")
     objects.put("a", b"second")
     assert objects.get("a") == b"second"

@@ -68,7 +68,7 @@ def test_two_people_at_once_lose_nothing(lake: conroi.Lake):
 
 
 @pytest.mark.contract("P2")
-def test_a_rate_that_must_not_change_meanwhile(lake: conroi.Lake):
+def test_a_rate_that_must_not_change_during_the_transaction(lake: conroi.Lake):
     tx = lake.begin("convert")
     tx["orders"].update({"amount": "amount * 2"})
     tx.expect("totals")

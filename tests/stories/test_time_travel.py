@@ -29,7 +29,7 @@ def shop(uri: str) -> conroi.Table:
     return shop.update({"price": "price * 10"})  # Wednesday, 9:00, and a typing error
 
 
-def test_looking_back(shop: conroi.Table) -> None:
+def test_a_past_version_is_read_by_number_time_and_tag(shop: conroi.Table) -> None:
     assert prices(shop) == {"tea": 20.0, "cake": 30.0}
 
     # By number: versions count from 1.
@@ -43,7 +43,7 @@ def test_looking_back(shop: conroi.Table) -> None:
     assert prices(shop.at(tag="before-the-slip")) == {"tea": 2.0, "cake": 3.0}
 
 
-def test_going_back(shop: conroi.Table) -> None:
+def test_a_restore_makes_a_new_version_with_the_old_content(shop: conroi.Table) -> None:
     # Restore makes a new version with the old content. The slip stays in the history, where it belongs.
     shop = shop.restore(2, message="undo the tenfold prices")
     assert (shop.version, prices(shop)) == (4, {"tea": 2.0, "cake": 3.0})
@@ -51,7 +51,7 @@ def test_going_back(shop: conroi.Table) -> None:
     assert [(commit.version, commit.operation) for commit in shop.history(2)] == [(4, "Restore"), (3, "Update")]
 
 
-def test_trying_something_out_without_anybody_seeing_it(shop: conroi.Table) -> None:
+def test_a_detached_version_is_invisible_until_it_is_restored(shop: conroi.Table) -> None:
     # A detached version is off the table's line of versions: only a reader with its number sees it.
     draft = shop.delete("item = 'tea'", detached=True)
     assert prices(draft) == {"cake": 30.0}

@@ -143,7 +143,7 @@ def test_a_delete_beside_a_restore_is_refused_and_not_retried(table: conroi.Tabl
 
 
 @pytest.mark.contract("T9")
-def test_an_append_to_a_table_that_was_overwritten_meanwhile_is_refused_too(table: conroi.Table) -> None:
+def test_an_append_beside_a_concurrent_overwrite_is_refused_too(table: conroi.Table) -> None:
     ann = table
     bob = interrupted(table, lambda: ann.overwrite([{"id": 100, "amount": 1}]))
 

@@ -42,7 +42,7 @@ def test_on_an_empty_table_of_a_branch_and_in_a_transaction(tmp_path: Path) -> N
     assert lake["t"].schema.names == ["n", "s"]
 
 
-def test_rows_that_come_meanwhile_have_the_column(tmp_path: Path) -> None:
+def test_concurrent_rows_have_the_column(tmp_path: Path) -> None:
     """The column is never null, and rows without it came first: the work is done again on them."""
     table = conroi.create_table(str(tmp_path / "t"), SCHEMA)
     tx = table.begin()

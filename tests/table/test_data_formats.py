@@ -106,7 +106,7 @@ def test_counts_come_from_metadata_unless_there_is_a_filter(uri: str) -> None:
     assert (table.count_rows(), len(table), table.count_rows("id % 2 = 0")) == (7, 7, 3)
 
 
-def test_reading_is_of_the_pinned_version_whatever_is_committed_meanwhile(uri: str) -> None:
+def test_a_read_is_of_the_pinned_version_beside_concurrent_commits(uri: str) -> None:
     table = conroi.create_table(uri, pa.table({"id": [1]}))
     batches = table.to_batches()
     table.overwrite(pa.table({"id": [2]}))

@@ -151,7 +151,7 @@ def test_a_concurrent_append_is_widened_too(lake: conroi.Lake):
     assert sorted(after.to_arrow()["v"].to_pylist()) == [1, 2, 1000]
 
 
-def test_the_id_of_a_column_that_was_dropped_meanwhile_is_not_used_again(lake: conroi.Lake):
+def test_the_id_of_a_concurrently_dropped_column_is_not_used_again(lake: conroi.Lake):
     """A column that another writer added and dropped has data in the files under its id."""
     table = lake.create_table("t", [{"id": 1}])
     other = conroi.connect(lake.uri)

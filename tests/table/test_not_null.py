@@ -46,7 +46,7 @@ def test_rows_without_a_new_column_that_is_never_null_are_not_committed(tmp_path
     assert table.latest().to_arrow()["one"].to_pylist() == [1, 1]
 
 
-def test_such_a_column_is_not_added_beside_rows_that_came_meanwhile(tmp_path: Path) -> None:
+def test_such_a_column_is_not_added_beside_concurrent_rows(tmp_path: Path) -> None:
     table = new_table(tmp_path)
     tx = table.begin()
     tx.add_columns({"one": "1"})

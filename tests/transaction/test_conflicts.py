@@ -64,7 +64,7 @@ def test_changes_of_the_same_rows_are_refused_and_the_other_ones_stay(
     ids=["overwrite", "restore", "strict delete", "strict append"],
 )
 @pytest.mark.parametrize("before", [0, 1], ids=["alone", "after another statement"])
-def test_what_must_not_meet_others_is_refused_when_the_table_moved(
+def test_a_change_that_cannot_be_rebased_is_refused_when_the_table_moved(
     lake: conroi.Lake, other: conroi.Lake, stage: Stage, before: int
 ):
     tx = lake.begin()

@@ -8,7 +8,7 @@ import conroi
 
 
 @pytest.mark.contract("W1")
-def test_a_transaction_reads_its_base_whatever_others_publish(lake: conroi.Lake, other: conroi.Lake):
+def test_a_transaction_reads_its_base_beside_concurrent_publications(lake: conroi.Lake, other: conroi.Lake):
     tx = lake.begin()
     assert tx["orders"].count_rows() == 3
     other["orders"].append([{"id": 4, "n": 40}])
@@ -22,7 +22,7 @@ def test_a_transaction_reads_its_base_whatever_others_publish(lake: conroi.Lake,
 
 
 @pytest.mark.contract("W1")
-def test_a_table_dropped_meanwhile_can_still_be_read(lake: conroi.Lake, other: conroi.Lake):
+def test_a_concurrently_dropped_table_can_still_be_read(lake: conroi.Lake, other: conroi.Lake):
     tx = lake.begin()
     other.drop_table("rates")
     assert "rates" in tx
@@ -32,7 +32,7 @@ def test_a_table_dropped_meanwhile_can_still_be_read(lake: conroi.Lake, other: c
 
 
 @pytest.mark.contract("W1")
-def test_a_table_made_meanwhile_is_not_there(lake: conroi.Lake, other: conroi.Lake):
+def test_a_concurrently_created_table_is_not_there(lake: conroi.Lake, other: conroi.Lake):
     tx = lake.begin()
     other.create_table("new", [{"a": 1}])
     assert "new" not in tx

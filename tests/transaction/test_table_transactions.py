@@ -80,7 +80,7 @@ def test_one_statement_of_any_kind_is_fine(table: conroi.Table, name: str):
 
 
 @pytest.mark.contract("W1", "W3")
-def test_others_in_between_are_kept_and_not_seen(table: conroi.Table):
+def test_concurrent_commits_are_kept_and_not_seen(table: conroi.Table):
     with table.begin() as tx:
         tx.update({"v": "v + 1"}, where="id = 1")
         table.append([row_of(9)])

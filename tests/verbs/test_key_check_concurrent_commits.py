@@ -176,7 +176,7 @@ def test_half_of_a_composite_key_in_common_is_nothing_in_common(root: str, execu
 # ------------------------------------------------------------------------- what is said
 
 
-def test_fail_fast_names_the_key_and_who_brought_it(root: str) -> None:
+def test_fail_fast_names_the_key_and_the_concurrent_commit(root: str) -> None:
     table = keyed(root)
 
     def concurrent_commit() -> None:
@@ -218,7 +218,7 @@ def test_a_key_that_came_and_went_is_no_conflict(root: str, executions: list[int
     assert (counts(done), executions, written_by(root, 5)) == ((1, 0, 0), [1], [2])
 
 
-def test_a_key_that_was_deleted_meanwhile_is_inserted(root: str) -> None:
+def test_a_concurrently_deleted_key_is_inserted(root: str) -> None:
     table = keyed(root)
     done = upsert(interrupted(table, lambda: table.delete("id = 1")), numbers(1, n=2))
     assert (counts(done), written_by(root, 1)) == ((1, 0, 0), [2])

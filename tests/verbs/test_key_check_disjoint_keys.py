@@ -104,7 +104,7 @@ def test_what_was_looked_at_is_not_looked_at_again(root: str, monkeypatch: pytes
     assert sorted(looked_at) == list(range(1, 11)), "fragment 0 was there at the base, each other one is read once"
 
 
-def test_a_compaction_meanwhile_costs_no_look_at_all(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_concurrent_compaction_costs_no_look_at_all(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from conroi.verbs import key_check as module
 
     table = keyed(root).append(numbers(2)).append(numbers(3))

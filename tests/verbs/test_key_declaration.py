@@ -206,14 +206,14 @@ def test_an_overwrite_keeps_it(data: pa.Table, root: str) -> None:
         table.overwrite(doubled)
 
 
-def test_an_overwrite_that_wins_takes_over_a_key_declared_meanwhile(root: str) -> None:
+def test_an_overwrite_that_wins_takes_over_a_concurrently_declared_key(root: str) -> None:
     table = conroi.create_table(root, unmarked(1))
     interrupted(table, lambda: table.declare_key("id")).overwrite(unmarked(7, 8), if_moved="win")
     assert (key_of(root), lance.dataset(root).to_table()["id"].to_pylist()) == (["id"], [7, 8])
 
 
 @pytest.mark.parametrize("change", ["compact", "rename", "restore", "clone"])
-def test_it_survives(change: str, root: str) -> None:
+def test_a_declared_key_survives_every_change_of_the_table(change: str, root: str) -> None:
     table = keyed(root).append(numbers(2)).delete("id = 1")
     if change == "compact":
         table = table.compact()

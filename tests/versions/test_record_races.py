@@ -214,7 +214,7 @@ def test_control_a_store_that_looks_and_then_puts_lets_it_move(empty_store: str)
 
 
 @pytest.mark.contract("P3", "X6")
-def test_in_postgres_who_moves_an_expected_table_waits_for_the_one_that_expects_it(postgres: PostgresServer) -> None:
+def test_in_postgres_a_writer_of_an_expected_table_waits_for_the_one_that_expects_it(postgres: PostgresServer) -> None:
     """A is stopped in the very middle, after its check: by a row that another writer is about to insert."""
     address = postgres.new_address()
     namespace = address.rpartition("%3D")[2]

@@ -51,7 +51,7 @@ def test_a_table_goes_under_a_store_and_out_again_with_everything_intact(table: 
     assert attach(table.uri, store) == 5
 
 
-def test_attaching_twice_is_fine_and_catches_up_with_who_wrote_past_the_store(table: conroi.Table, store: str) -> None:
+def test_attaching_twice_is_fine_and_catches_up_with_out_of_band_writes(table: conroi.Table, store: str) -> None:
     attach(table.uri, store)
     table.append([{"row": 4}]).append([{"row": 5}])
     assert attach(table.uri, store) == 5

@@ -141,7 +141,7 @@ def test_manifests_with_old_names_can_be_renamed_under_a_store(store: str, tmp_p
     assert rows_by_pylance(uri) == (3, [1, 2, 3])
 
 
-def test_control_who_puts_the_final_name_without_a_condition_loses_the_other_commit(uri: Path, store: str) -> None:
+def test_control_a_final_name_put_without_a_condition_loses_the_other_commit(uri: Path, store: str) -> None:
     """What an unconditional copy would do, as other implementations have it."""
 
     class Overwriting:
