@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 import pyarrow as pa
 
 from conroi.arguments import checked_call, checked_calls
-from conroi.catalog.branches import table_of
+from conroi.catalog.branch_rows import table_of
 from conroi.catalog.catalog import Catalog
 from conroi.catalog.names import known_id, object_id, shown
 from conroi.catalog.opening import open_catalog

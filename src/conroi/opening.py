@@ -11,12 +11,11 @@ import pyarrow as pa
 
 from conroi import operations
 from conroi.arguments import checked_table_call
-from conroi.catalog.branches import table_of
+from conroi.catalog.branch_rows import table_of
 from conroi.catalog.opening import split_inside
-from conroi.commit.attribution import naming_the_winner
 from conroi.commit.change import Change, CommitOptions, CommitResult
 from conroi.commit.execution import checked_texts
-from conroi.commit.loop import commit as commit_change
+from conroi.commit.table_commit import commit as commit_change
 from conroi.conflicts import Staged
 from conroi.data.incoming import Data
 from conroi.data.writer import Progress
@@ -31,7 +30,7 @@ from conroi.retry_policy import COMMIT_RETRIES, checked_retries
 from conroi.snapshots.deletions import affected_rows
 from conroi.snapshots.table_storage import TableStorage
 from conroi.storage.base_paths import allow_bases as name_bases
-from conroi.storage.objects import open_objects
+from conroi.storage.factory import open_objects
 from conroi.table import Table
 from conroi.verbs.create import DEFAULT_DATA_FORMAT, check_same_table, create
 from conroi.versions.addresses import open_records, split_uri
@@ -371,8 +370,7 @@ def commit(
     with about(files.root):
         change = replace(_change_of(files, transaction), is_detached=detached)
         options = CommitOptions(retries=checked_retries(retries))
-        with naming_the_winner(files, change.staged.operation.name):
-            return commit_change(files, change, options)
+        return commit_change(files, change, options)
 
 
 def _change_of(files: TableStorage, transaction: Transaction) -> Change:

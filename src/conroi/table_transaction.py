@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 
 from conroi.arguments import checked_calls
-from conroi.commit.attribution import naming_the_winner
 from conroi.commit.change import CommitOptions
 from conroi.commit.execution import checked_texts
 from conroi.commit.idempotency import IDEMPOTENCY, AlreadyCommitted, IdempotencyKey
-from conroi.commit.loop import commit
+from conroi.commit.table_commit import commit
 from conroi.environment import moment
 from conroi.errors import ClosedError, about
 from conroi.folding import Statements
@@ -129,8 +128,7 @@ class TableTransaction(TransactionTable):
         )
         change = replace(change, begun_at=self._begun_at, once=self._once)
         try:
-            with naming_the_winner(self._files, change.staged.operation.name):
-                done = commit(self._files, change, self._options)
+            done = commit(self._files, change, self._options)
         except AlreadyCommitted as earlier:
             return TableTransactionResult(earlier.version, was_done_before=True)
         if self._once is not None:

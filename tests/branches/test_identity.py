@@ -9,7 +9,7 @@ import pytest
 
 import conroi
 from conroi.snapshots.branch_names import Cell, Cells, Value
-from conroi.storage.objects import open_objects
+from conroi.storage.factory import open_objects
 from tests.branches.conftest import numbers
 from tests.support.paused_commits import paused_before_publication, while_paused
 from tests.support.together import Meet, together
@@ -73,7 +73,7 @@ def test_the_tables_of_a_new_branch_are_not_in_the_folders_of_the_old_one(lake: 
 
 
 def test_a_deletion_that_was_interrupted_can_be_finished(lake: conroi.Lake, dev: conroi.Lake) -> None:
-    from conroi.catalog.branches import DELETED
+    from conroi.catalog.branch_rows import DELETED
     from conroi.table import Table
 
     assert dev._manifest is not None

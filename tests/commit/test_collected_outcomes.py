@@ -16,8 +16,9 @@ import conroi
 from conroi import CommitStateUnknown, StoreError, StoreUnavailable
 from conroi.commit.conditional_put import Putting
 from conroi.format.naming import ManifestNaming
+from conroi.storage.factory import open_objects
 from conroi.storage.local_folders import settable_times
-from conroi.storage.objects import Objects, open_objects
+from conroi.storage.objects import Objects
 from conroi.testing import Fault, FaultyObjects, Script, call_after, call_before, connect_through
 from tests.support.aging import make_older
 from tests.support.external_tables import faulty_table

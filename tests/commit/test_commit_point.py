@@ -15,7 +15,8 @@ import pytest
 import conroi
 from conroi import CommitStateUnknown, CorruptionError, StoreUnavailable
 from conroi.storage import cloud
-from conroi.storage.objects import ObjectExists, Objects, open_objects
+from conroi.storage.factory import open_objects
+from conroi.storage.objects import ObjectExists, Objects
 from conroi.testing import FaultyObjects, Script, call_after, call_before, connect_through
 from tests.support.external_crashes import FINAL
 from tests.support.external_tables import faulty_table
@@ -159,7 +160,7 @@ def test_a_new_table_whose_name_was_busy_is_made(tmp_path: Path) -> None:
     from tests.support.instruments import files_on
 
     files = files_on(FaultyObjects(open_objects(tmp_path / "t"), [call_before(say_taken, *PUT)]))
-    from conroi.commit.loop import commit
+    from conroi.commit.table_commit import commit
     from conroi.format.naming import ManifestNaming
 
     change = create(

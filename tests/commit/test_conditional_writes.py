@@ -11,7 +11,7 @@ import conroi
 from conroi.errors import StoreUnavailable, UnsupportedError
 from conroi.locks.file import FileLock
 from conroi.storage import cloud
-from conroi.storage.objects import open_objects
+from conroi.storage.factory import open_objects
 from conroi.table import Table
 from conroi.testing import CountingObjects, FaultyObjects, fail, lose_answer
 from tests.support.instruments import CloudLike, files_on, table_on

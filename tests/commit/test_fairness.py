@@ -15,7 +15,8 @@ import pyarrow as pa
 import pytest
 
 import conroi
-from conroi.storage.objects import Objects, open_objects
+from conroi.storage.factory import open_objects
+from conroi.storage.objects import Objects
 from conroi.testing import connect_through
 from tests.support.instruments import CloudLike, table_on
 from tests.support.schedule import Schedule, ScheduledEnvironment, ScheduledObjects, scheduled

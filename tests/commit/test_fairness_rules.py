@@ -11,7 +11,8 @@ from conroi import operations
 from conroi.commit.fairness import BATON_PATH, SLACK, WRITER_PROPERTY, PriorityToken, Turns
 from conroi.format.transaction import Transaction
 from conroi.operations import ReserveFragments
-from conroi.storage.objects import Objects, open_objects
+from conroi.storage.factory import open_objects
+from conroi.storage.objects import Objects
 from conroi.testing import SeededEnvironment
 
 

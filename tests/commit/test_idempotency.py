@@ -11,7 +11,7 @@ import pytest
 
 import conroi
 from conroi.commit.idempotency import KEYS_DIR
-from conroi.storage.objects import open_objects
+from conroi.storage.factory import open_objects
 from conroi.testing import CountingObjects
 from tests.support.instruments import table_on
 

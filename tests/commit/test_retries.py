@@ -10,7 +10,7 @@ import conroi
 from conroi import IncompatibleConflict, RetryableConflict, TooMuchContention
 from conroi.commit.change import CommitOptions
 from conroi.commit.fairness import BATON_PATH
-from conroi.commit.loop import commit
+from conroi.commit.table_commit import commit
 from conroi.retry_policy import FREE_RETRIES, LONGEST_S, MOST_DOUBLINGS, pause_s
 from conroi.testing import CountingObjects, FaultyObjects, SeededEnvironment, call_before
 from conroi.verbs import Appending

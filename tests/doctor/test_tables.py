@@ -12,7 +12,7 @@ import pytest
 
 import conroi
 from conroi.doctor import Diagnosis
-from conroi.storage.objects import open_objects
+from conroi.storage.factory import open_objects
 from conroi.versions.addresses import open_records
 from conroi.versions.records import Record
 from tests.doctor import damage

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import conroi
-from conroi.storage.objects import open_objects
+from conroi.storage.factory import open_objects
 from tests.support.instruments import CloudLike, table_on
 
 pytestmark = pytest.mark.contract("T26")

@@ -9,7 +9,7 @@ import lance
 import pytest
 
 import conroi
-from conroi.storage.objects import open_objects
+from conroi.storage.factory import open_objects
 from conroi.testing import CountingObjects
 from conroi.versions.addresses import open_records
 from tests.catalog.conftest import Connect, connect  # noqa: F401  (a fixture)

@@ -18,14 +18,11 @@ PACKAGES_THAT_IMPORT_PYLANCE = {"data", "verbs"}
 
 # (module, code): why this is not a commit by pylance. An entry that nothing needs any more fails the test.
 EXCEPTIONS: dict[tuple[str, str], str] = {
-    ("conroi.catalog.folders", "home.delete"): "files of our own storage",
     ("conroi.cli.graph", "columns.insert"): "a list",
-    ("conroi.inserts.fence", "row.insert"): "a note in a row of our own catalog",
     ("conroi.maintenance.collection", "own.update"): "a set",
     ("conroi.maintenance.collection", "place.objects.delete"): "files of our own storage",
     ("conroi.maintenance.collection", "self._needed.update"): "a set",
     ("conroi.maintenance.expiry", "objects.delete"): "files of our own storage",
-    ("conroi.maintenance.places", "self._numbers.update"): "a dict",
     ("conroi", "getattr(front, name)"): "the public names of conroi",
     ("conroi.branches.branches", "self._branched.create"): "our own branches",
     ("conroi.branches.branches", "self._lake.tags.delete"): "our own tags",

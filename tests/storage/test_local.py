@@ -14,7 +14,8 @@ import pytest
 
 from conroi.errors import InvalidInputError, NotFoundError, StoreError, StoreUnavailable
 from conroi.storage import local_folders
-from conroi.storage.objects import ObjectExists, Objects, open_objects
+from conroi.storage.factory import open_objects
+from conroi.storage.objects import ObjectExists, Objects
 
 Events = list[tuple[str, str]]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import conroi
 from conroi.environment import SYSTEM
 from conroi.snapshots.table_storage import TableStorage
-from conroi.storage.objects import open_objects
+from conroi.storage.factory import open_objects
 from conroi.table import Table
 from conroi.testing import Fault, FaultyObjects, FaultyRecords, Request, call_after, call_before
 from conroi.versions.addresses import open_records

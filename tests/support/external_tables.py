@@ -11,7 +11,7 @@ import lance
 import conroi
 from conroi.environment import SYSTEM
 from conroi.snapshots.table_storage import TableStorage
-from conroi.storage.objects import open_objects
+from conroi.storage.factory import open_objects
 from conroi.table import Table
 from conroi.testing import Fault, FaultyObjects, FaultyRecords
 from conroi.versions.addresses import open_records

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from conroi.storage.objects import Objects, open_objects
+from conroi.storage.factory import open_objects
+from conroi.storage.objects import Objects
 
 __all__ = ["STORES", "new_objects", "objects"]
 

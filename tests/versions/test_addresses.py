@@ -13,7 +13,7 @@ import pytest
 import conroi
 from conroi.errors import InvalidInputError, UnsupportedError
 from conroi.storage.dynamodb import dynamo_table
-from conroi.storage.objects import open_objects
+from conroi.storage.factory import open_objects
 from conroi.versions.addresses import open_records, split_uri
 from conroi.versions.records import bucketless_key, full_key
 from conroi.versions.sql_records import SqliteRecords

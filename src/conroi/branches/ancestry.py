@@ -14,7 +14,8 @@ from typing import TypeAlias, TypeVar
 
 from conroi.branches.contents import has_same_rows, is_same_content
 from conroi.branches.states import Side, TableAtState
-from conroi.catalog.branches import LINEAGE, BranchedLake
+from conroi.catalog.branch_rows import LINEAGE
+from conroi.catalog.branches import BranchedLake
 from conroi.catalog.catalog import Catalog
 from conroi.catalog.folder_kinds import MANIFEST
 from conroi.catalog.rows import NAMESPACE, Row

@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
 from conroi.arguments import checked_calls
-from conroi.catalog.branches import DELETED, LINEAGE, BranchedLake
+from conroi.catalog.branch_rows import DELETED, LINEAGE
+from conroi.catalog.branches import BranchedLake
 from conroi.catalog.lance_tags import protection_of
 from conroi.catalog.publication import pin_tables
 from conroi.errors import InvalidInputError, NotFoundError

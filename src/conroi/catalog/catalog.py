@@ -8,22 +8,31 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from conroi.catalog.branch_rows import is_own, table_of
 from conroi.catalog.names import shown
 from conroi.catalog.rows import Row
 from conroi.catalog.state import LakeState
 from conroi.catalog.store import CatalogStore, Seen
 from conroi.commit.reservations import Reservations
 from conroi.environment import Environment
-from conroi.errors import ConroiError, CorruptionError, NotFoundError, VersionExpired
+from conroi.errors import (
+    ConroiError,
+    CorruptionError,
+    NotFoundError,
+    StoreError,
+    UnsupportedError,
+    VersionExpired,
+)
 from conroi.format.fields import has_dictionaries
 from conroi.format.naming import ManifestNaming, check_relative_path
 from conroi.history import newest_at
-from conroi.snapshots.branch_names import MAIN_BRANCH, Branch
-from conroi.snapshots.branch_storage import Origin, forked_objects
+from conroi.snapshots.branch_names import MAIN_BRANCH, Branch, write_lance_ref
+from conroi.snapshots.branch_storage import Origin, forked_objects, write_fork
 from conroi.snapshots.pin import Pin, finalize, load_pinned, pin_of
 from conroi.snapshots.snapshot import Snapshot, load_snapshot, load_transaction
 from conroi.snapshots.table_storage import TableStorage
-from conroi.storage.objects import Objects, open_objects, reach_of
+from conroi.storage.factory import open_objects
+from conroi.storage.objects import Objects, reach_of
 from conroi.storage.parallel import ProcessLock, Running, ThreadQueue
 from conroi.versions.folder import FolderVersions, ManifestRef
 
@@ -234,10 +243,37 @@ class Catalog:
                 return known
         loaded = self._completed(row, row.pin, load_pinned(self.objects_of(row), row.pin))
         if row.is_inherited and _is_looked_up(loaded):
-            from conroi.catalog.branches import fork_to_read
-
-            fork_to_read(self, row, loaded)
+            self._fork_to_read(row, loaded)
         return self.keep(row, row.pin, loaded)
+
+    def _fork_to_read(self, row: Row, seen: Snapshot) -> None:
+        """Create the branch folder of a table with indices at its first read: pylance looks for them in the manifest
+        file.
+
+        Best effort, since a reader may lack write permission: then it is read without its indices.
+        """
+        try:
+            self.fork(row, seen)
+        except StoreError as error:
+            _log.debug("%s is not forked: %s", row.location, error)
+
+    def fork(self, row: Row, seen: Snapshot) -> None:
+        """Before the first version of a table on a branch: make the branch's folder a Lance branch of the table."""
+        assert self.branch is not None
+        if row.pin is None and not is_own(self.branch, row):
+            raise UnsupportedError(
+                f"The lake does not manage table {shown(row.object_id)!r} yet, so no branch can write it.",
+                table=shown(row.object_id),
+                hint="Change it once on the main branch, and make the branch again.",
+            )
+        if not row.lineage or seen.version > row.lineage[0][1]:
+            return
+        if seen.is_final:  # otherwise its finalization does it
+            write_fork(self.objects_of(row), seen.located.path)
+        table, parent = table_of(location_of(row)), row.lineage[0][0]
+        is_branch = parent != table and table_of(parent) == table
+        parent_branch = parent.rpartition("/")[2] if is_branch else None
+        write_lance_ref(self.objects(table), self.branch, parent_branch, seen.version, self.environment)
 
     def newest(self, find: Callable[[LakeState], Row]) -> tuple[Row, Snapshot]:
         """A table of the newest state; looked up again if its version was collected between look-up and load."""

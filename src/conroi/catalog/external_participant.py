@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
-from conroi.catalog.branches import fork
 from conroi.catalog.catalog import Catalog, SnapshotKey, snapshot_key
 from conroi.catalog.names import shown
 from conroi.catalog.participant import TableChange
@@ -17,7 +16,6 @@ from conroi.catalog.rows import Row
 from conroi.catalog.state import LakeState
 from conroi.catalog.store import Task
 from conroi.commit.change import CommitResult
-from conroi.commit.gc_safety import is_recent_for_files
 from conroi.environment import moment
 from conroi.errors import (
     ConroiError,
@@ -32,6 +30,7 @@ from conroi.snapshots.pin import Pin, finalize
 from conroi.snapshots.snapshot import Snapshot
 from conroi.storage.objects import Objects
 from conroi.versions.folder import ManifestRef
+from conroi.versions.retention import is_recent_for_files
 
 _log = logging.getLogger(__name__)
 
@@ -140,13 +139,13 @@ class PrebuiltPart:
         if before is not None and before.pin is not None:
             tasks.append(lambda: make_final(self._catalog, before))
             if self._catalog.branch is not None:
-                tasks.append(lambda: fork(self._catalog, before, self._catalog.snapshot(before)))
+                tasks.append(lambda: self._catalog.fork(before, self._catalog.snapshot(before)))
         return tasks
 
     def staged(self) -> None:
         """Other software staged it; if that was long ago, it may have been collected."""
         pin = self._foreign.pin
-        may_be_gone = pin.is_staged and not is_recent_for_files(self.wanted.files, self._begun_at)
+        may_be_gone = pin.is_staged and not is_recent_for_files(self._catalog.environment, self._begun_at)
         if may_be_gone and self._objects.head(pin.manifest) is None:
             raise RetryableConflict(
                 f"The staged manifest {pin.manifest} was collected before it could be published.",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from urllib.parse import quote, unquote
 
-from conroi.catalog.branches import seen_on, table_of
+from conroi.catalog.branch_rows import seen_on, table_of
 from conroi.catalog.catalog import Catalog, location_of
 from conroi.catalog.names import folder_name, shown
 from conroi.catalog.rows import TABLE, Row, new_table_row

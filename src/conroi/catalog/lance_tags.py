@@ -22,7 +22,8 @@ from urllib.parse import quote, unquote
 from weakref import WeakKeyDictionary
 
 from conroi.arguments import checked_calls
-from conroi.catalog.branches import DELETED, BranchedLake, table_of
+from conroi.catalog.branch_rows import DELETED, table_of
+from conroi.catalog.branches import BranchedLake
 from conroi.catalog.catalog import Catalog
 from conroi.catalog.rows import Row
 from conroi.errors import ConroiError, NotFoundError, StoreError

@@ -26,8 +26,9 @@ from conroi.format.manifest import Manifest
 from conroi.format.naming import DATA_DIR, deletion_path
 from conroi.snapshots.snapshot import Snapshot
 from conroi.snapshots.table_storage import TableStorage
+from conroi.storage.factory import open_objects
 from conroi.storage.memory import process_folder
-from conroi.storage.objects import Objects, open_objects
+from conroi.storage.objects import Objects
 from conroi.storage.parallel import aside
 
 KEY = "object_id"

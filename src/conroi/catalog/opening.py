@@ -16,13 +16,14 @@ from conroi.catalog.sql_store import SqlStore
 from conroi.catalog.sql_tables import LakeQueries, LakeTables, WrapStore, open_lake_tables, unwrapped_store
 from conroi.catalog.store import CatalogStore
 from conroi.commit.execution import run
-from conroi.commit.loop import commit
+from conroi.commit.table_commit import commit
 from conroi.data.table_version import TableVersion
 from conroi.environment import SYSTEM, Environment
 from conroi.errors import AlreadyExistsError, InvalidInputError, NotFoundError, about
 from conroi.snapshots.table_storage import TableStorage
 from conroi.storage.base_paths import allow_bases as name_bases
-from conroi.storage.objects import Objects, open_objects, reach_of
+from conroi.storage.factory import open_objects
+from conroi.storage.objects import Objects, reach_of
 from conroi.verbs.create import create
 from conroi.verbs.key_declaration import declare_key
 from conroi.versions.addresses import store_kind

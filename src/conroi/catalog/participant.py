@@ -6,7 +6,6 @@ import logging
 from dataclasses import dataclass, replace
 from functools import partial
 
-from conroi.catalog.branches import fork
 from conroi.catalog.catalog import Catalog, SnapshotKey, snapshot_key
 from conroi.catalog.names import shown
 from conroi.catalog.rows import Row, new_lock_id
@@ -14,7 +13,6 @@ from conroi.catalog.state import LakeState
 from conroi.catalog.store import Task
 from conroi.commit.attempt import Built, Pending
 from conroi.commit.change import Change, CommitResult
-from conroi.commit.gc_safety import is_recent_for_files, is_recent_for_versions
 from conroi.environment import Moment, moment
 from conroi.errors import (
     AlreadyExistsError,
@@ -27,6 +25,7 @@ from conroi.snapshots.pin import Pin, finalize, forked, staged_path
 from conroi.snapshots.snapshot import Snapshot
 from conroi.snapshots.table_storage import TableStorage
 from conroi.versions.folder import ManifestRef
+from conroi.versions.retention import is_recent_for_files, is_recent_for_versions
 
 _log = logging.getLogger(__name__)
 
@@ -53,6 +52,9 @@ class Participant:
 
     def __init__(self, catalog: Catalog, wanted: TableChange) -> None:
         self.wanted = wanted
+        self.is_new = wanted.was is None
+        self.name = shown(wanted.object_id)
+        self._objects = wanted.files.objects
         self._catalog = catalog
         assert wanted.change is not None, "what is built already is no part of this kind"
         self._pending = Pending(wanted.files, wanted.change)
@@ -66,14 +68,6 @@ class Participant:
         """Whether the next final name was found to exist already."""
         self.moved = False
         """Whether a concurrent commit changed this table."""
-
-    @property
-    def is_new(self) -> bool:
-        return self.wanted.was is None
-
-    @property
-    def name(self) -> str:
-        return shown(self.wanted.object_id)
 
     # ------------------------------------------------------------------------ what others did
 
@@ -172,7 +166,7 @@ class Participant:
 
     def build(self) -> None:
         """Build the next manifest, unless the one that is staged still fits."""
-        is_recent = is_recent_for_files(self.wanted.files, self._built_at)
+        is_recent = is_recent_for_files(self._catalog.environment, self._built_at)
         if self._next is not None and self._built_on is self._pending.seen and is_recent:
             return
         self._built_at = moment(self._catalog.environment)
@@ -192,7 +186,7 @@ class Participant:
         tasks: list[Task] = [self._probe]
         seen = self._pending.seen
         if seen is not None and self._catalog.branch is not None:
-            tasks.append(partial(fork, self._catalog, self.wanted.row, seen))
+            tasks.append(partial(self._catalog.fork, self.wanted.row, seen))
         if seen is not None and not seen.is_final:
             tasks.append(self._finalize_before)
         if not self._is_staged:
@@ -246,7 +240,7 @@ class Participant:
         """Put the manifest under its final name; False if that is impossible, which the next writer detects."""
         try:
             # After a while others may have made it final and collected it: the staged file says so by being gone.
-            is_recent = is_recent_for_versions(self.wanted.files, self._built_at)
+            is_recent = is_recent_for_versions(self._catalog.environment, self._built_at)
             finalize(self._objects, self._pin, self._catalog.environment, self._built.data if is_recent else None)
         except ConroiError as error:
             _log.warning("version %d of %s is published but not final: %s", self._pin.version, self.name, error)
@@ -258,10 +252,6 @@ class Participant:
     def key(self) -> SnapshotKey:
         """The key by which other threads find a running finalization."""
         return snapshot_key(self.wanted.row, self._pin)
-
-    @property
-    def _objects(self):
-        return self.wanted.files.objects
 
 
 def _uuid_of(snapshot: Snapshot) -> str:

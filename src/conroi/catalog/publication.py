@@ -85,7 +85,6 @@ class Publishing:
     """One publication: see conroi.commit.loop."""
 
     def __init__(self, catalog: Catalog, order: PublishRequest) -> None:
-        _refuse_twice([wanted.object_id for wanted in order.tables])
         self.environment = catalog.environment
         self.turns = catalog.heads.turns
         self.token = catalog.heads.baton()
@@ -101,6 +100,9 @@ class Publishing:
             Participant(catalog, wanted) if wanted.foreign is None else PrebuiltPart(catalog, wanted, wanted.foreign)
             for wanted in order.tables
         ]
+        self._written = [wanted.object_id for wanted in order.tables]
+        _refuse_twice(self._written)
+        self._leaving = {*order.leaving, *(object_id for object_id, row in order.rows.items() if row is None)}
         self._uuid = order.uuid or str(catalog.environment.new_uuid())
         self._pinned: dict[str, Row] = {}
         self._attempt: Attempt | None = None
@@ -127,11 +129,9 @@ class Publishing:
         Looking costs nothing on local disk; elsewhere it is a request, sent once in a while. Such clients wait only
         briefly for each other: how long Lance waits before its retry depends on how long its first attempt took.
         """
-        is_foreign = any(part.wanted.foreign is not None for part in self._parts)
         if self._parts and self._catalog.reservations.is_due():
-            self._catalog.reservations.let_pass(
-                [part.wanted.object_id for part in self._parts], FOREIGN_WAIT_S if is_foreign else RESERVED_S
-            )
+            is_foreign = any(isinstance(part, PrebuiltPart) for part in self._parts)
+            self._catalog.reservations.let_pass(self._written, FOREIGN_WAIT_S if is_foreign else RESERVED_S)
 
     def is_head_known(self) -> bool:
         is_newest_known = self._catalog.known_state().version <= self._state.version
@@ -168,7 +168,7 @@ class Publishing:
 
     def check(self) -> None:
         self._has_expired = False
-        self._pinned = self._pinned_by_check(self._state)
+        self._pinned = self._pinned_by_check(self._state) if self._state.unpinned else {}
         self.check_at(self._state.with_rows(self._pinned))
 
     def _pinned_by_check(self, state: LakeState) -> dict[str, Row]:
@@ -197,7 +197,8 @@ class Publishing:
     def _check_rows(self, state: LakeState) -> None:
         """Names that are removed must exist, names that are added must be free."""
         leaving = self._leaving
-        self._check_leaving(leaving, state)
+        if leaving:
+            self._check_leaving(leaving, state)
         for object_id, row in self._order.unchanged.items():
             if state.rows.get(object_id) != row:
                 raise RetryableConflict(
@@ -214,7 +215,9 @@ class Publishing:
                     hint="Open it with lake[name], or choose another name.",
                 )
         arriving = [self._order.rows.get(object_id) for object_id in new]
-        self._check_folders({row.location for row in arriving if row is not None and row.is_table}, leaving, state)
+        folders = {row.location for row in arriving if row is not None and row.is_table}
+        if folders:
+            self._check_folders(folders, leaving, state)
 
     def _check_leaving(self, leaving: Set[str], state: LakeState) -> None:
         for object_id in sorted(leaving):
@@ -236,7 +239,7 @@ class Publishing:
 
     def _check_folders(self, arriving: Set[str | None], leaving: Set[str], state: LakeState) -> None:
         """A folder holds one table of the lake, not two."""
-        for object_id, row in state.rows.items() if arriving else ():
+        for object_id, row in state.rows.items():
             if row.location in arriving and row.is_table and object_id not in leaving:
                 raise AlreadyExistsError(
                     f"The folder {row.location!r} is the table {shown(object_id)!r} of the lake already.",
@@ -278,10 +281,6 @@ class Publishing:
 
     def conflicts(self) -> int:
         return int((self._has_expired or any(part.moved for part in self._parts)) and not self._has_adopted)
-
-    @property
-    def _leaving(self) -> set[str]:
-        return {*self._order.leaving, *(object_id for object_id, row in self._order.rows.items() if row is None)}
 
     def _changes(self, state: LakeState) -> dict[str, Row | None]:
         changes: dict[str, Row | None] = {}

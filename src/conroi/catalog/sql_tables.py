@@ -21,6 +21,7 @@ from conroi.environment import SYSTEM, Environment
 from conroi.storage.postgres import PostgresDatabase
 from conroi.storage.sql_schema import Schema
 from conroi.storage.sqlite import DatabaseBusy, SqliteDatabase
+from conroi.versions.addresses import sqlite_path
 
 _SQLITE_NOW_NS = (
     "(CAST(strftime('%s', 'now') AS INTEGER) * 1000 + CAST(substr(strftime('%f', 'now'), 4) AS INTEGER)) * 1000000"
@@ -422,7 +423,5 @@ SELECT timestamp_ns FROM noted
 
 def open_lake_tables(address: str, environment: Environment = SYSTEM) -> LakeTables:
     """The tables at the address of a store."""
-    from conroi.versions.addresses import sqlite_path
-
     path = sqlite_path(address)
     return PostgresLakeTables(address, environment) if path is None else SqliteLakeTables(path, environment)

@@ -11,7 +11,7 @@ from conroi.catalog.publication import Publishing, PublishRequest
 from conroi.catalog.rows import Row
 from conroi.catalog.state import CommitMetadata, LakeState
 from conroi.commit.change import Change, CommitOptions
-from conroi.commit.loop import ManagedStorage
+from conroi.commit.table_commit import ManagedStorage
 from conroi.environment import LONG_AGO, Moment
 from conroi.errors import InvalidInputError, NotFoundError
 from conroi.format.naming import ManifestNaming

@@ -14,8 +14,6 @@ from conroi import operations
 from conroi.commit.change import Change, CommitResult, detached_version
 from conroi.commit.fairness import WRITER_PROPERTY, Turns
 from conroi.commit.gc_safety import (
-    is_recent_for_files,
-    is_recent_for_versions,
     refuse_collected_between,
     refuse_forgotten,
     refuse_swept,
@@ -35,7 +33,7 @@ from conroi.format.fields import fields_by_path, never_null_and_missing
 from conroi.format.flags import require_writable
 from conroi.format.lance_pb2 import DataFragment
 from conroi.format.manifest_file import ManifestFile, lay_out
-from conroi.format.naming import TRANSACTIONS_DIR, ManifestNaming, version_after
+from conroi.format.naming import TRANSACTIONS_DIR, version_after
 from conroi.format.transaction import BASE_PROPERTY, Transaction, encode_transaction
 from conroi.operations import Operation, Step
 from conroi.snapshots.deletions import load_deletions, write_deletions
@@ -44,6 +42,7 @@ from conroi.snapshots.table_storage import TableStorage
 from conroi.storage.parallel import together
 from conroi.version import WRITER
 from conroi.versions.folder import ManifestRef
+from conroi.versions.retention import is_recent_for_files, is_recent_for_versions
 
 READ_AT_ONCE = 32
 """Number of concurrent versions that are read in parallel."""
@@ -72,6 +71,7 @@ class Pending:
         self.files = files
         self.change = change
         self.seen = change.base
+        self.base_version = 0 if change.base is None else change.base.version
         self.met: list[int] = []
         self._rebase = Rebase(change.staged)
         self._winners: list[ConcurrentCommit] = []
@@ -134,7 +134,7 @@ class Pending:
         for snapshot, transaction in self._unmet:
             self.meet(snapshot, transaction)
         self._unmet.clear()
-        if not is_recent_for_versions(self.files, self.change.begun_at):
+        if not is_recent_for_versions(self.files.environment, self.change.begun_at):
             refuse_collected_between(self.files, before)
 
     def _loaded_together(self, some: Sequence[ManifestRef], known: Snapshot | None) -> dict[ManifestRef, Snapshot]:
@@ -241,7 +241,8 @@ class Pending:
             require_writable(seen.manifest.head)
             if self.change.guard is not None:
                 self.change.guard(seen, self._winners)
-            self._refuse_changed_columns(seen)
+            if seen is not self.change.base:
+                self._refuse_changed_columns(seen)
         try:
             operation, read_version = self._rebased(seen)
             transaction, encoded = self._transaction(operation, read_version)
@@ -266,7 +267,7 @@ class Pending:
         That is so for a column that was concurrently replaced by one of the same name, and for a new non-nullable one.
         """
         base = self.change.base
-        if base is None or seen is base or base.manifest.fields == seen.manifest.fields:
+        if base is None or base.manifest.fields == seen.manifest.fields:
             return
         fragments = _new_fragments(self.change.staged.operation)
         written = {number for fragment in fragments for file in fragment.files for number in file.fields}
@@ -302,7 +303,7 @@ class Pending:
         if self.change.restored is not None:
             refuse_forgotten(self.files, self.change.restored)
         now = moment(self.files.environment)
-        if is_recent_for_files(self.files, self._confirmed_at):
+        if is_recent_for_files(self.files.environment, self._confirmed_at):
             return
         self.files.objects.put(f"{TRANSACTIONS_DIR}/{built.transaction.file_name}", built.encoded_transaction)
         bases = built.file.manifest.head.base_paths
@@ -329,8 +330,8 @@ class Pending:
 
         Deletion vectors that concurrent commits changed too are merged into new files.
         """
-        if seen is None:
-            return self.change.staged.operation, 0
+        if seen is None or (seen is self.change.base and self._rebase.is_settled):
+            return self.change.staged.operation, self.base_version
         needed = self._rebase.needs(seen.manifest)
         vectors = {vector_key(f): load_deletions(self.files.objects, seen.manifest, f) for f in needed}
         merged = self._rebase.merge(seen.manifest, vectors)
@@ -349,13 +350,15 @@ class Pending:
             source=None if change.cloned is None else change.cloned.manifest,
             read=None if change.base is None else change.base.manifest,
         )
+        # Never before the previous version: clocks of different hosts differ.
+        earliest_ns = 0 if self.seen is None else self.seen.timestamp_ns + 1
         try:
             manifest = operations.build(
                 None if self.seen is None else self.seen.manifest,
                 transaction,
                 operation,
                 step,
-                timestamp_ns=self._timestamp_ns(),
+                timestamp_ns=max(self.files.environment.now_ns(), earliest_ns),
                 writer_version=WRITER,
             )
         except InvalidInputError as error:
@@ -374,20 +377,12 @@ class Pending:
             hint="Run the work again on the newest version.",
         )
 
-    def _timestamp_ns(self) -> int:
-        """The current time, but never before the previous version: clocks of different hosts differ."""
-        now = self.files.environment.now_ns()
-        return now if self.seen is None else max(now, self.seen.timestamp_ns + 1)
-
     # ----------------------------------------------------------------------- the facts
 
     def located(self, version: int) -> ManifestRef:
         """The location of a version of this table under its final name."""
-        return ManifestRef(version, self._naming.path(version), self._naming)
-
-    @property
-    def base_version(self) -> int:
-        return 0 if self.change.base is None else self.change.base.version
+        naming = self.change.new_table_naming if self.seen is None else self.seen.naming
+        return ManifestRef(version, naming.path(version), naming)
 
     @property
     def next_version(self) -> int:
@@ -397,10 +392,6 @@ class Pending:
         if self.seen is None:
             return 1 if self.change.cloned is None else self.change.cloned.version
         return version_after(self.seen.version)
-
-    @property
-    def _naming(self) -> ManifestNaming:
-        return self.change.new_table_naming if self.seen is None else self.seen.naming
 
     def landed(self, snapshot: Snapshot, attempts: int) -> CommitResult:
         """The result of a successful commit."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator
 
 from conroi import operations
 from conroi.conflicts import ConcurrentCommit, Reason
@@ -17,18 +16,11 @@ RULES: dict[type[ConflictError], str] = {
 }
 
 
-@contextlib.contextmanager
-def naming_the_winner(files: TableStorage, mine: str = "") -> Generator[None]:
-    """Context manager that adds author and time of the concurrent commit to a conflict; `mine` is the operation that
-    lost.
-    """
-    try:
-        yield
-    except (ExpectedVersionMismatch, TooMuchContention) as error:
-        if error.reason is None and error.version is not None and error.version > (error.base_version or 0):
-            with contextlib.suppress(ConroiError):  # the error that is on its way is the one to be told
-                error.reason = _reason(files, error, error.version, mine)
-        raise
+def attribute(files: TableStorage, error: ConflictError, mine: str = "") -> None:
+    """Add author and time of the concurrent commit to a conflict; `mine` is the operation that lost."""
+    if error.reason is None and error.version is not None and error.version > (error.base_version or 0):
+        with contextlib.suppress(ConroiError):  # the error that is on its way is the one to be told
+            error.reason = _reason(files, error, error.version, mine)
 
 
 def _reason(files: TableStorage, error: ConflictError, version: int, mine: str) -> Reason | None:

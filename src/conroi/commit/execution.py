@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypedDict, TypeVar
 
-from conroi.commit.attribution import naming_the_winner
+from conroi.commit.attribution import attribute
 from conroi.commit.change import Change, CommitOptions, CommitResult
 from conroi.commit.fairness import PriorityToken, Turns
-from conroi.commit.loop import commit
+from conroi.commit.table_commit import commit
 from conroi.environment import Moment, moment
 from conroi.errors import ExpectedVersionMismatch, InvalidInputError, RetryableConflict
 from conroi.format.transaction import COMMIT_MESSAGE_PROPERTY
@@ -144,8 +144,8 @@ def _execute(
     baton: PriorityToken,
     begun_at: Moment,
 ) -> Done[W]:
-    with naming_the_winner(files):
-        _check_expected(settings.expect, head, files.root)
+    if settings.expect is not None:
+        _check_expected(settings.expect, head, files)
     with version_in_use(files.objects, head, is_base=True):
         work = verb(head)
     if work is None:
@@ -157,24 +157,25 @@ def _execute(
         must_not_move=settings.strict,
     )
     change = replace(change, uuid_is_fresh=True, is_detached=settings.is_detached, baton=baton, begun_at=begun_at)
-    with naming_the_winner(files, change.staged.operation.name):
-        result = commit(files, change, settings.options)
+    result = commit(files, change, settings.options)
     return Done(result.snapshot, work, result)
 
 
-def _check_expected(expected: int | None, head: Snapshot, table: str) -> None:
-    if expected is not None and (isinstance(expected, bool) or not isinstance(expected, int)):  # pyright: ignore[reportUnnecessaryIsInstance]
+def _check_expected(expected: int, head: Snapshot, files: TableStorage) -> None:
+    if isinstance(expected, bool) or not isinstance(expected, int):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidInputError(
-            f"expect={expected!r} is not a version number.", table=table, hint="Give table.version, for example."
+            f"expect={expected!r} is not a version number.", table=files.root, hint="Give table.version, for example."
         )
-    if expected is not None and head.version != expected:
-        raise ExpectedVersionMismatch(
+    if head.version != expected:
+        error = ExpectedVersionMismatch(
             f"You expected version {expected}, but the table is at version {head.version}.",
-            table=table,
+            table=files.root,
             expected=expected,
             actual=head.version,
             hint="Look at what changed, then run it again on the newest version.",
         )
+        attribute(files, error)
+        raise error
 
 
 def checked_texts(texts: Mapping[str, str]) -> dict[str, str]:

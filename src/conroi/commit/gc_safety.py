@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from conroi import operations
-from conroi.environment import Moment, seconds_since
+from conroi.environment import Moment
 from conroi.errors import InvalidInputError, RetryableConflict
 from conroi.format.lance_pb2 import BasePath, DataFragment
 from conroi.format.naming import DATA_DIR, TRANSACTIONS_DIR
@@ -22,19 +22,9 @@ from conroi.snapshots.table_storage import TableStorage
 from conroi.storage.base_paths import base_objects
 from conroi.storage.objects import ObjectInfo
 from conroi.storage.parallel import in_parallel
-from conroi.versions.retention import RESTORING_DIR, Fate, ages, fate, swept_until_ns, watermark
+from conroi.versions.retention import RESTORING_DIR, Fate, fate, is_recent_for_files, swept_until_ns, watermark
 
 _AT_ONCE = 32
-
-
-def is_recent_for_files(files: TableStorage, then: Moment | None) -> bool:
-    """Whether files written since then are within the grace period, so that none can have been collected."""
-    return then is not None and seconds_since(files.environment, then) < ages().file_s / 2
-
-
-def is_recent_for_versions(files: TableStorage, then: Moment | None) -> bool:
-    """Whether versions created since then are within the grace period, so that none can have been collected."""
-    return then is not None and seconds_since(files.environment, then) < ages().version_s / 2
 
 
 def refuse_collected_between(files: TableStorage, seen: Snapshot) -> None:
@@ -75,7 +65,7 @@ def confirm_written(files: TableStorage, fragments: Sequence[DataFragment], sinc
     A collector keeps the files that a young transaction names. So a transaction is written first, and then the files
     are checked.
     """
-    if not fragments or is_recent_for_files(files, since):
+    if not fragments or is_recent_for_files(files.environment, since):
         return
     uuid = str(files.environment.new_uuid())
     named = operations.transaction(

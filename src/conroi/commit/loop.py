@@ -10,18 +10,15 @@ finalize  each table's manifest under its final name; a table in a folder was pu
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
-from conroi.commit.change import DEFAULT_OPTIONS, Change, CommitOptions, CommitResult
+from conroi.commit.change import CommitOptions
 from conroi.commit.fairness import PriorityToken, Turns
-from conroi.commit.folder_commit import FolderCommit
 from conroi.environment import Environment
 from conroi.errors import TooMuchContention, VersionExpired
 from conroi.retry_policy import Budget, pause_s
-from conroi.snapshots.table_storage import TableStorage
 from conroi.storage.parallel import together
 
 NEEDED_ROUNDS = 2
@@ -173,32 +170,3 @@ def _back_off(commit: Commit[Any, object], lost: int, attempt_s: float, round_s:
     commit.token.ask(turns.losses(lost), NEEDED_ROUNDS * round_s, turns.place_s())
     if not commit.token.is_mine:
         environment.sleep(pause_s(environment, lost, attempt_s))
-
-
-# ---------------------------------------------------------------------------- one table
-
-
-class TableResults(Protocol):
-    """The result of a commit to a catalog."""
-
-    @property
-    def tables(self) -> Mapping[str, CommitResult]: ...
-
-
-class ManagedStorage(TableStorage, ABC):
-    """Storage of a table whose versions are committed with the state of a catalog."""
-
-    is_managed = True
-    object_id: str
-
-    @abstractmethod
-    def committing(self, change: Change, options: CommitOptions) -> Commit[Any, TableResults]:
-        """The commit of one change to this table alone."""
-
-
-def commit(files: TableStorage, change: Change, options: CommitOptions = DEFAULT_OPTIONS) -> CommitResult:
-    """Commit the change as the table's next version, rebased over concurrent commits, or raise the conflict."""
-    files.refuse_past()
-    if isinstance(files, ManagedStorage) and not change.is_detached:
-        return run(files.committing(change, options)).tables[files.object_id]
-    return run(FolderCommit(files, change, options))

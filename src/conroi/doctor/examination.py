@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from conroi.catalog.branches import DELETED, table_of
+from conroi.catalog.branch_rows import DELETED, table_of
 from conroi.catalog.catalog import Catalog
 from conroi.catalog.folder_kinds import MARKER, marker
 from conroi.catalog.folders import Released, created_in, released
@@ -34,7 +34,7 @@ from conroi.snapshots.branch_names import BranchNames, lance_ref_path
 from conroi.snapshots.pin import Pin
 from conroi.snapshots.table_storage import TableStorage
 from conroi.storage.base_paths import allow_bases as name_bases
-from conroi.storage.objects import open_objects, opened_below
+from conroi.storage.factory import open_objects, opened_below
 from conroi.versions.external import ExternalVersions
 from conroi.versions.folder import FolderVersions
 from conroi.versions.listing import TREE_DIR, Folders, Listed

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from conroi.catalog.branches import seen_on
+from conroi.catalog.branch_rows import seen_on
 from conroi.catalog.catalog import Catalog
 from conroi.catalog.manifest_rows import SCHEMA
 from conroi.catalog.rows import Row

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 
-from conroi.catalog.branches import BranchedLake, table_of
+from conroi.catalog.branch_rows import table_of
+from conroi.catalog.branches import BranchedLake
 from conroi.catalog.catalog import Catalog
 from conroi.catalog.names import shown
 from conroi.catalog.participant import TableChange

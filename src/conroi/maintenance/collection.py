@@ -25,7 +25,8 @@ from conroi.maintenance.places import (
 from conroi.maintenance.reports import Collected, Duration, Garbage, seconds_of
 from conroi.snapshots.snapshot import Snapshot
 from conroi.snapshots.table_storage import TableStorage
-from conroi.storage.objects import ObjectInfo, Objects, opened_below
+from conroi.storage.factory import opened_below
+from conroi.storage.objects import ObjectInfo, Objects
 from conroi.verbs.plan import Plan
 from conroi.verbs.settings import reserve_fragments
 from conroi.versions.listing import branch_folders

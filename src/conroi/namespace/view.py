@@ -9,7 +9,6 @@ from typing import Protocol
 
 from lance_namespace import PermissionDeniedError
 
-from conroi.catalog.branches import fork
 from conroi.catalog.catalog import Catalog, location_of
 from conroi.catalog.external_participant import current_version
 from conroi.catalog.lance_tags import protection_of
@@ -77,7 +76,7 @@ class View:
     def uri(self, row: Row) -> str:
         """The table's URI for pylance; on a branch, its manifest must exist there too."""
         if row.is_inherited:
-            fork(self.catalog, row, self.catalog.snapshot(row))
+            self.catalog.fork(row, self.catalog.snapshot(row))
         protection = protection_of(self.catalog)
         if protection is not None:
             protection.opened(location_of(row))

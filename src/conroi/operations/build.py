@@ -48,16 +48,19 @@ def build(
     if base is None and not isinstance(operation, (Overwrite, Clone)):
         raise InvalidInputError(f"{operation.name} needs a table, and there is none.", hint="Create the table first.")
     step = replace(step, timestamp_ns=timestamp_ns, transaction_uuid=transaction.uuid)
-    base = NOTHING if base is None else _with_true_coverage(base, operation, step)
+    base = NOTHING if base is None else base
+    if base.indices:
+        base = _with_true_coverage(base, operation, step)
     _check_version(base, operation, step)
     applied = operation.apply(base, step)
     indices = applied.indices
-    if not isinstance(operation, (Restore, Clone)):
+    if indices and not isinstance(operation, (Restore, Clone)):
         read = base if transaction.read_version == base.version else step.read
         indices = with_catch_up(base.indices, indices, read, step)
     head = applied.editable_head()
     _sign(head, transaction, step, writer_version)
-    _keep_field_id_mark(head)
+    if head.HasField("max_allocated_field_id"):  # the highest field id ever used, on a table that keeps count of it
+        head.max_allocated_field_id = max(head.max_allocated_field_id, *(field.id for field in head.fields), 0)
     _set_flags(head, has_covering=any(index.covering_fields for index in indices))
     return applied.changed(head=head, indices=indices)
 
@@ -99,13 +102,6 @@ def _sign(head: pb.ManifestHead, transaction: Transaction, step: Step, writer_ve
     # The file codec sets the offsets of the sections it writes.
     for name in ("tag", "version_aux_data", "index_section", "transaction_section", "transaction_section_deprecated"):
         head.ClearField(name)
-
-
-def _keep_field_id_mark(head: pb.ManifestHead) -> None:
-    """The highest field id ever used, on a table that keeps count of it."""
-    if head.HasField("max_allocated_field_id"):
-        used = max((field.id for field in head.fields), default=0)
-        head.max_allocated_field_id = max(head.max_allocated_field_id, used)
 
 
 def _set_flags(head: pb.ManifestHead, *, has_covering: bool) -> None:

@@ -16,7 +16,7 @@ from conroi.format.json import parse_json
 from conroi.pickles import NOT_SECRET
 from conroi.spark.pins import PinnedVersion
 from conroi.spark.scan import BYTES_PER_TASK, Scan, Wanted, checked_filter
-from conroi.storage.objects import open_objects
+from conroi.storage.factory import open_objects
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

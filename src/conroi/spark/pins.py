@@ -19,7 +19,8 @@ from conroi.format.naming import ManifestNaming
 from conroi.snapshots.snapshot import Snapshot
 from conroi.snapshots.table_storage import TableStorage
 from conroi.storage.cloud_options import StorageOptions
-from conroi.storage.objects import Objects, Reach, open_objects, reach_of
+from conroi.storage.factory import open_objects
+from conroi.storage.objects import Objects, Reach, reach_of
 from conroi.versions.folder import FolderVersions, ManifestRef
 
 

@@ -171,15 +171,13 @@ class ProcessLock:
 
     def acquire(self, timeout: float = -1) -> bool:
         """Whether it was acquired in that many seconds; -1: wait for ever."""
-        return self._current().acquire(timeout=timeout)
-
-    def release(self) -> None:
-        self._current().release()
-
-    def _current(self) -> threading.RLock:
         if self._process != os.getpid():  # a child has one thread when it begins
             self._lock, self._process = threading.RLock(), os.getpid()
-        return self._lock
+        return self._lock.acquire(timeout=timeout)
+
+    def release(self) -> None:
+        if self._process == os.getpid():  # else it was acquired before the fork, and the child's is free
+            self._lock.release()
 
     def __enter__(self) -> None:
         self.acquire()
@@ -187,8 +185,7 @@ class ProcessLock:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._process == os.getpid():  # else it was entered before the fork, and the child's is free
-            self._lock.release()
+        self.release()
 
 
 class ThreadQueue:

@@ -251,7 +251,7 @@ class Meter:
 class CountingObjects(WrappedObjects):
     """Counts each request, also one that fails; a listing counts once for each thousand names.
 
-    >>> from conroi.storage.objects import open_objects
+    >>> from conroi.storage.factory import open_objects
     >>> counting = CountingObjects(open_objects("memory://counting"))
     >>> with counting.measure() as measured:
     ...     counting.put("_versions/1.manifest", b"abc")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from uuid import UUID
 
 from conroi.commit.change import Change
-from conroi.commit.loop import commit
+from conroi.commit.table_commit import commit
 from conroi.conflicts import Staged
 from conroi.data.table_version import TableVersion
 from conroi.environment import moment

@@ -15,7 +15,7 @@ from conroi.format.naming import VERSION_HINT_PATH, VERSIONS_DIR, ManifestNaming
 from conroi.storage.cloud import require_conditions
 from conroi.storage.objects import Objects
 from conroi.versions.conditional_put import ConditionalPut, LockedPut, PutNew
-from conroi.versions.retention import Fate, VersionCollected, ages, fate, watermark
+from conroi.versions.retention import Fate, VersionCollected, ages, fate, is_recent_for_versions, watermark
 
 _log = logging.getLogger(__name__)
 
@@ -115,7 +115,7 @@ class FolderVersions:
         return found
 
     def require_conditions(self, path: str, data: bytes) -> None:
-        if not self.puts_with(LockedPut):
+        if not self._objects.is_local and not self.puts_with(LockedPut):
             require_conditions(self._objects, path, data)
 
     def put(self, version: int, naming: ManifestNaming, data: bytes) -> ManifestRef:
@@ -130,7 +130,7 @@ class FolderVersions:
             return located
         self._confirm_written(located, sent_at)
         self.saw(located, sent_at)
-        if not self._objects.is_listing_ordered and self._is_recent(sent_at):
+        if not self._objects.is_listing_ordered and is_recent_for_versions(self._environment, sent_at):
             self.write_hint(version)
         return located
 
@@ -171,11 +171,8 @@ class FolderVersions:
             return False
         seen = self._seen
         if seen is not None and seen[0].version == version - 1:
-            return self._is_recent(seen[1])
-        return version == 1 and self._is_recent(self._was_empty_at)
-
-    def _is_recent(self, then: Moment) -> bool:
-        return seconds_since(self._environment, then) < ages().version_s / 2
+            return is_recent_for_versions(self._environment, seen[1])
+        return version == 1 and is_recent_for_versions(self._environment, self._was_empty_at)
 
     def saw(self, located: ManifestRef, at: Moment = LONG_AGO) -> None:
         seen = self._seen
@@ -195,12 +192,12 @@ class FolderVersions:
         local disk, where it costs no request, the watermark is asked too.
         """
         seen = self._seen
-        if seen is None or not self._is_recent(seen[1]):
+        if seen is None or not is_recent_for_versions(self._environment, seen[1]):
             return None
         top = self._climb(seen[0])
         if self._objects.is_local and self._is_below_watermark(top):
             return None
-        return top if self._is_recent(seen[1]) else None
+        return top if is_recent_for_versions(self._environment, seen[1]) else None
 
     def _from_hint(self) -> ManifestRef | None:
         """The newest version above the hinted one; a hint at or below the watermark is ignored."""

@@ -8,6 +8,7 @@ from collections.abc import Generator, Iterable, Sequence, Set
 from dataclasses import dataclass
 from enum import Enum
 
+from conroi.environment import Environment, Moment, seconds_since
 from conroi.errors import CorruptionError, NotFoundError
 from conroi.format.json import decode_document, encode_document
 from conroi.storage.objects import Objects
@@ -49,20 +50,15 @@ def watermark(objects: Objects) -> int:
 
 def fate(objects: Objects, version: int) -> Fate:
     """Retention status of a version: one request if it is above the watermark, else one more for each record."""
-    while True:
-        try:
-            return _fate(objects, version)
-        except NotFoundError:
-            continue  # a record was replaced by another one since it was listed: look again
-
-
-def _fate(objects: Objects, version: int) -> Fate:
     found = Fate.STAYS
-    for newest, path in _notes(objects):
-        if version <= newest and _has(_read(objects, path), version):
-            if not is_running(path):
-                return Fate.GONE
-            found = Fate.GOING
+    try:
+        for newest, path in _notes(objects):
+            if version <= newest and _has(_read(objects, path), version):
+                if not is_running(path):
+                    return Fate.GONE
+                found = Fate.GOING
+    except NotFoundError:  # a record was replaced by another one since it was listed: look again
+        return fate(objects, version)
     return found
 
 
@@ -245,6 +241,16 @@ _current = GracePeriods()
 def ages() -> GracePeriods:
     """The grace periods of this process."""
     return _current
+
+
+def is_recent_for_files(environment: Environment, then: Moment | None) -> bool:
+    """Whether files written since then are within the grace period, so that none can have been collected."""
+    return then is not None and seconds_since(environment, then) < _current.file_s / 2
+
+
+def is_recent_for_versions(environment: Environment, then: Moment | None) -> bool:
+    """Whether versions superseded since then are within the grace period, so that none can have been collected."""
+    return then is not None and seconds_since(environment, then) < _current.version_s / 2
 
 
 @contextlib.contextmanager

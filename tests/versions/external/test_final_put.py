@@ -13,7 +13,8 @@ import conroi
 from conroi.environment import SYSTEM
 from conroi.errors import StoreError, StoreUnavailable
 from conroi.snapshots.table_storage import TableStorage
-from conroi.storage.objects import ObjectExists, open_objects
+from conroi.storage.factory import open_objects
+from conroi.storage.objects import ObjectExists
 from conroi.testing.instruments import Request, WrappedObjects
 from conroi.versions.addresses import open_records
 from conroi.versions.external import ExternalVersions, FinalPut

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import conroi
-from conroi.storage.objects import open_objects
+from conroi.storage.factory import open_objects
 from conroi.versions.addresses import open_records
 from tests.support.databases import dynamodb_address
 from tests.support.external_tables import rows, rows_by_pylance

@@ -11,7 +11,8 @@ import pytest
 import conroi
 from conroi.environment import SYSTEM
 from conroi.snapshots.table_storage import TableStorage
-from conroi.storage.objects import Objects, open_objects
+from conroi.storage.factory import open_objects
+from conroi.storage.objects import Objects
 from conroi.table import Table
 from conroi.testing import Fault, FaultyObjects, WrappedObjects, call_before
 from conroi.versions.addresses import open_records

@@ -6,6 +6,7 @@ from conroi.conflicts import facts
 from conroi.conflicts.facts import Staged
 from conroi.conflicts.rule import Finding, Rule, found
 from conroi.format import lance_pb2 as pb
+from conroi.format.keyfilter import may_intersect
 from conroi.operations import Update
 from conroi.operations.base import Operation
 
@@ -97,14 +98,7 @@ def _update(mine: Staged, theirs: Operation) -> Finding | None:
         return found("keys/unlisted")
     if my_keys.field_ids != their_keys.field_ids:
         return found("keys/other-columns")
-    return found("keys/maybe-same") if _may_share_a_key(my_keys, their_keys) else None
-
-
-def _may_share_a_key(mine: pb.KeyExistenceFilter, theirs: pb.KeyExistenceFilter) -> bool:
-    # Imported here: most commits never see a filter.
-    from conroi.format.keyfilter import may_intersect
-
-    return may_intersect(mine, theirs)
+    return found("keys/maybe-same") if may_intersect(my_keys, their_keys) else None
 
 
 KEYS_APPENDED = Rule("Retried if you insert rows under a declared key.", ("keys/append",), _append)

@@ -1,21 +1,32 @@
-"""A commit of one table in a folder: a catalog of one.
+"""Commit of one table: in its own folder, or through the catalog that manages it.
 
-The state is the table's newest version, and the put creates the next manifest under its final name: nothing is staged,
-nothing is finalized.
+A table in a folder is a catalog of one. Its state is its newest version, and the put creates the next manifest under
+its final name: nothing is staged, nothing is finalized.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any, Protocol
 
 from conroi.commit.attempt import Built, Pending
-from conroi.commit.change import Change, CommitOptions, CommitResult
+from conroi.commit.attribution import attribute
+from conroi.commit.change import DEFAULT_OPTIONS, Change, CommitOptions, CommitResult
 from conroi.commit.conditional_put import Putting
 from conroi.commit.fairness import PriorityToken, Turns
-from conroi.errors import AlreadyExistsError, CommitStateUnknown, ConroiError, TooMuchContention, VersionExpired
+from conroi.commit.loop import Commit, run
+from conroi.errors import (
+    AlreadyExistsError,
+    CommitStateUnknown,
+    ConroiError,
+    ExpectedVersionMismatch,
+    TooMuchContention,
+    VersionExpired,
+)
 from conroi.retry_policy import Budget
 from conroi.snapshots.snapshot import Snapshot
 from conroi.snapshots.table_storage import TableStorage
@@ -43,15 +54,12 @@ class FolderCommit:
     def in_turn(self) -> contextlib.nullcontext[None]:
         return _AT_ONCE
 
-    @property
-    def _is_outside(self) -> bool:
-        """Whether it is a new table or a detached version, which have no line of versions to catch up with."""
-        return self._pending.seen is None or self._change.is_detached
-
     def is_head_known(self) -> bool:
+        if self._pending.seen is None or self._change.is_detached:
+            return True  # a new table or a detached version has no line of versions to catch up with
         # Without retries a lost race would be an error where a rebase is possible, and on local disk to look is cheap.
         may_lose = self.options.retries > 0 or not self.is_local
-        return self._is_outside or (self._change.base_is_fresh and may_lose and not self.turns.is_contended())
+        return self._change.base_is_fresh and may_lose and not self.turns.is_contended()
 
     def heads(self) -> Snapshot | None:
         seen, taken = self._pending.seen, self._putting.taken
@@ -133,3 +141,33 @@ class FolderCommit:
     def release(self) -> None:
         if self._change.baton is None:  # a verb that may be executed again keeps it until it ends
             self.token.pass_on()
+
+
+class TableResults(Protocol):
+    """The result of a commit to a catalog."""
+
+    @property
+    def tables(self) -> Mapping[str, CommitResult]: ...
+
+
+class ManagedStorage(TableStorage, ABC):
+    """Storage of a table whose versions are committed with the state of a catalog."""
+
+    is_managed = True
+    object_id: str
+
+    @abstractmethod
+    def committing(self, change: Change, options: CommitOptions) -> Commit[Any, TableResults]:
+        """The commit of one change to this table alone."""
+
+
+def commit(files: TableStorage, change: Change, options: CommitOptions = DEFAULT_OPTIONS) -> CommitResult:
+    """Commit the change as the table's next version, rebased over concurrent commits, or raise the conflict."""
+    files.refuse_past()
+    try:
+        if isinstance(files, ManagedStorage) and not change.is_detached:
+            return run(files.committing(change, options)).tables[files.object_id]
+        return run(FolderCommit(files, change, options))
+    except (ExpectedVersionMismatch, TooMuchContention) as error:
+        attribute(files, error, change.staged.operation.name)
+        raise
