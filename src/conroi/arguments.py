@@ -315,7 +315,9 @@ _SHOWN = {
     "DataType": "a type of pyarrow, such as pa.int64()",
     "Environment": "an Environment",
     "Expression": "an expression of pyarrow",
+    "LakeReader": "a Lake",
     "PathLike": "a path",
+    "Reader": "a Table",
     "_RecordStore": "a store",
     "Transaction": "a transaction, as conroi.format.decode_transaction(data) reads it",
 }

@@ -40,10 +40,12 @@ from conroi.errors import (
 from conroi.format.naming import ManifestNaming
 from conroi.format.transaction import Transaction as LanceTransaction
 from conroi.history import Commit
-from conroi.lake import Lake, LakeCommit, connect
+from conroi.lake import Lake
+from conroi.lake_history import LakeCommit
+from conroi.lake_snapshot import LakeSnapshot
 from conroi.maintenance.reports import Collected, Expired
 from conroi.merge.builder import MergeResult
-from conroi.opening import commit, create_table, open_table
+from conroi.opening import commit, connect, create_table, open_table
 from conroi.query import QueryResult
 from conroi.retry_policy import retry
 from conroi.snapshots.branch_names import Branch
@@ -79,6 +81,7 @@ __all__ = [
     "LakeCommit",
     "LakeDiff",
     "LakeMerge",
+    "LakeSnapshot",
     "LanceTransaction",
     "Lease",
     "LeaseInfo",

@@ -156,3 +156,27 @@ def _as_of(files: TableStorage, moment_ns: int) -> Snapshot:
             hint="It was created later, or its oldest versions were collected.",
         )
     return best
+
+
+class TableHistory:
+    """The versions of one table that a handle shows: all of them, or those of a transaction's snapshot."""
+
+    def __init__(self, files: TableStorage, version: int) -> None:
+        self.files = files
+        self._version = version
+
+    def numbers(self) -> list[int]:
+        """The numbers of all versions, ascending."""
+        return [located.version for located in self.files.versions.all()]
+
+    def commits(self, limit: int | None, newest: int) -> Iterator[Commit]:
+        """The commits up to a version, newest first."""
+        return history(self.files, limit, newest=newest)
+
+    def tags(self) -> Tags:
+        """The tags of the table; a new one names the version of the handle."""
+        return Tags(self.files, self._version)
+
+    def find(self, version: int | None, tag: str | None, as_of: datetime | str | None) -> Snapshot:
+        """The version with this number, with this tag, or the newest one as of this time."""
+        return find(self.files, version, tag, as_of)

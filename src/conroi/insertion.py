@@ -7,34 +7,33 @@ import json
 import logging
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import pyarrow as pa
 
-from conroi import history
 from conroi.catalog.catalog import Catalog
-from conroi.catalog.names import shown
+from conroi.catalog.names import object_id, shown
 from conroi.catalog.rows import Row
 from conroi.catalog.state import CommitMetadata
-from conroi.catalog.tables import LakeTableStorage
+from conroi.catalog.tables import LakeTableStorage, table_files
 from conroi.data.casts import checked_columns
 from conroi.data.incoming import is_one_shot, to_reader
 from conroi.data.remote_rows import from_elsewhere, kept
+from conroi.data.scans import Scan
 from conroi.data.table_version import TableVersion
 from conroi.environment import moment
 from conroi.errors import (
+    AlreadyExistsError,
     ConroiError,
-    CorruptionError,
     IncompatibleConflict,
     InvalidInputError,
     NotFoundError,
     RetryableConflict,
 )
 from conroi.format.fields import key_columns
-from conroi.format.json import parse_json
 from conroi.inserts.fence import PROPERTY, Fence, InsertNote, Removal, note_of
 from conroi.inserts.insert_locks import Holding, check_wait, locks_of
-from conroi.snapshots.snapshot import Snapshot, load_transaction
+from conroi.snapshots.snapshot import Snapshot
 from conroi.snapshots.table_storage import TableStorage
 from conroi.transaction import Transaction
 
@@ -74,17 +73,58 @@ class Insert:
         check_wait(self.wait_s)
 
 
-def insert(catalog: Catalog, object_id: str, what: Insert) -> int:
+def insert(catalog: Catalog, key: str, what: Insert) -> int:
     """Acquire the table's lock and insert; returns the number of rows. Every insert of a lake goes through here."""
-    with locks_of(catalog).held(object_id, what.wait_s) as holding:
+    with locks_of(catalog).held(key, what.wait_s) as holding:
         if what.incarnation is not None and holding.row.incarnation != what.incarnation:
             raise NotFoundError(
-                f"The table {shown(object_id)!r} was dropped and created again.",
-                table=shown(object_id),
+                f"The table {shown(key)!r} was dropped and created again.",
+                table=shown(key),
                 hint="lake[name] opens the table that has this name now.",
             )
         # A DataFrame is written once, however often its piece is tried.
         return Inserting(catalog, holding, replace(what, sources=[kept(each) for each in what.sources])).run()
+
+
+def write(catalog: Catalog, name: str, data: Data, key: str | Sequence[str] | None, what: Insert) -> None:
+    """Insert into the table of this name; one that does not exist is created, with stable row ids.
+
+    A new table and its rows are one commit; with `chunk_rows` the table is created first.
+    """
+    rows: Any = data
+    if catalog.state().table(object_id(name)) is None:
+        locks_of(catalog).check_available()
+        if what.chunk_rows is None:
+            rows = _create_with(catalog, name, data, key, what)
+            if rows is None:
+                return
+        else:
+            rows = from_elsewhere(data) or to_reader(data)
+            with (
+                contextlib.suppress(AlreadyExistsError),  # created concurrently by another worker
+                Transaction(catalog, notes=CommitMetadata(f"create {name}")) as tx,
+            ):
+                tx.create_table(name, rows.schema, key=key, stable_row_ids=True)
+    insert(catalog, object_id(name), replace(what, sources=[rows]))
+
+
+def _create_with(catalog: Catalog, name: str, rows: Any, key: str | Sequence[str] | None, what: Insert) -> Any:
+    """Create a table with its rows, in one commit, under the lock of the new table.
+
+    Returns None; or, if a concurrent worker created the table first, the rows again: those of a consumed stream are
+    read from the files that were written for the table.
+    """
+    written: TableVersion | None = None
+    notes = CommitMetadata(what.message or f"insert into {name}")
+    try:
+        with contextlib.ExitStack() as stack, Transaction(catalog, notes=notes) as tx:
+            written = tx.create_table(name, rows, key=key, stable_row_ids=True).scan.pinned
+            lock = tx.row_of(name).lock
+            assert lock is not None, "a new row has a lock id"
+            stack.callback(locks_of(catalog).hold(lock, name, what.wait_s).release)
+    except AlreadyExistsError:
+        return rows if written is None or not is_one_shot(rows) else Scan(written).stored_rows()
+    return None
 
 
 def check_remains(remains: str) -> None:
@@ -145,8 +185,6 @@ class Inserting:
                 yield [part]
 
     def _pinned(self) -> TableVersion:
-        from conroi.catalog.tables import table_files
-
         row, snapshot = self._catalog.newest(lambda state: self._catalog.row(self._row.object_id, state))
         return TableVersion(table_files(self._catalog, row), snapshot)
 
@@ -260,34 +298,3 @@ def insert_into(
         )
     insert(files.catalog, files.object_id, Insert([data], chunk_rows, wait_s, message, incarnation=files.incarnation))
     return files.catalog.snapshot(files.row(files.catalog.known_state()))
-
-
-def unfinished(files: TableStorage, snapshot: Snapshot) -> tuple[int, int] | None:
-    """The row ids of an unfinished insert in this version; None if there is none."""
-    if not isinstance(files, LakeTableStorage) or files.catalog is None:
-        return None
-    row = files.catalog.known_state().table(files.object_id)
-    pin = None if row is None or row.incarnation != files.incarnation or note_of(row) is not None else row.pin
-    if pin is not None and pin.version >= snapshot.version:
-        return None  # there never was one
-    for version in history.snapshots(files, newest=snapshot.version):
-        transaction = load_transaction(files.objects, version)
-        said = None if transaction is None else transaction.properties.get(PROPERTY)
-        if said is not None:
-            rows, is_complete = _said(said, files.root)
-            end = version.manifest.head.next_row_id
-            return None if is_complete else (end - rows, end)
-    return None
-
-
-def _said(text: str, table: str) -> tuple[int, bool]:
-    """How many rows an insert has written so far, and whether it is complete."""
-    match parse_json(text, "The note of an insert in a transaction"):
-        case [_, int(rows), bool(is_complete)] if rows >= 0:
-            return rows, is_complete
-        case _:
-            raise CorruptionError(
-                "The note of an insert in a transaction is damaged.",
-                table=table,
-                hint="Open an older version of the table.",
-            )

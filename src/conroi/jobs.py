@@ -1,17 +1,13 @@
-"""Scoped tables of a lake: temporary tables, jobs, and copies for pipelines."""
+"""Jobs: tables with a common prefix that the workers of one job share, dropped when it ends."""
 
 from __future__ import annotations
 
-import contextlib
 import re
-from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING, cast
-
-import pyarrow as pa
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from conroi.arguments import checked_calls
-from conroi.catalog.catalog import Catalog
-from conroi.errors import InvalidInputError, NotFoundError
+from conroi.errors import InvalidInputError
 from conroi.table import Table
 
 if TYPE_CHECKING:
@@ -74,39 +70,3 @@ class Job:
             with self._lake.begin(f"drop the tables of job {self.id}") as tx:
                 for name in names:
                     tx.drop_table(name)
-
-
-@checked_calls
-class LakeScopes:
-    """Temporary tables, tables of a job, and copies."""
-
-    _catalog: Catalog
-
-    if TYPE_CHECKING:
-
-        def __getitem__(self, name: str) -> Table: ...
-
-    @contextlib.contextmanager
-    def temp_table(self, schema_or_data: pa.Schema | Data, *, stable_row_ids: bool = True) -> Generator[str]:
-        """A temporary table of this worker, not locked, dropped at the end of the `with` block; yields its name."""
-        name = f"tmp_{self._catalog.environment.new_uuid().hex}"
-        cast("Lake", self).create_table(name, schema_or_data, stable_row_ids=stable_row_ids)
-        try:
-            yield name
-        finally:
-            with contextlib.suppress(NotFoundError):
-                cast("Lake", self).drop_table(name)
-
-    def job(self, job_id: str) -> Job:
-        """The tables of a job: `with lake.job("nightly-7") as job: job.write("parts", data)`."""
-        return Job(cast("Lake", self), job_id)
-
-    def copy(self, name: str, new_name: str) -> Table:
-        """A new table with the rows of another. Not locked: two concurrent copies to one name are the pipeline's
-        mistake.
-        """
-        source = self[name]
-        rows = pa.RecordBatchReader.from_batches(source.schema, source.to_batches())
-        return cast("Lake", self).create_table(
-            new_name, rows, key=list(source.key) or None, stable_row_ids=source.has_stable_row_ids
-        )

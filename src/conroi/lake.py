@@ -2,58 +2,42 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from datetime import datetime
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import TypeVar
 
 import pyarrow as pa
 
-from conroi.arguments import checked_call, checked_calls
-from conroi.catalog.branch_rows import table_of
+from conroi import registration
+from conroi.arguments import checked_calls
+from conroi.branches.lake_ref import LakeRef
+from conroi.branches.merge import merge
+from conroi.branches.results import LakeMerge, Prefer
 from conroi.catalog.catalog import Catalog
 from conroi.catalog.names import known_id, object_id, shown
-from conroi.catalog.opening import open_catalog
 from conroi.catalog.replica_store import ReplicaStore
-from conroi.catalog.rows import NAMESPACE, Row
-from conroi.catalog.state import CommitMetadata, LakeState
-from conroi.catalog.tables import table_files
+from conroi.catalog.state import CommitMetadata
 from conroi.commit.execution import checked_texts
-from conroi.data.remote_rows import in_spark
-from conroi.display.grid import Listing, to_html
-from conroi.display.pages import lake_history_page, lake_page
-from conroi.environment import SYSTEM, Environment
-from conroi.errors import AlreadyExistsError, ConflictError, InvalidInputError, NotFoundError, about
-from conroi.history import find
-from conroi.inserts import locks_of
-from conroi.inserts.insert_locks import checked_address
-from conroi.jobs import LakeScopes
-from conroi.lake_branches import LakeBranches
-from conroi.lake_history import LakeCommit, lake_commit
-from conroi.lake_inserting import LakeInserts
-from conroi.lake_listing import LakeListing
-from conroi.lake_upkeep import LakeUpkeep
+from conroi.data.incoming import Data
+from conroi.data.writer import Progress
+from conroi.doctor import Diagnosis, examine_lake
+from conroi.errors import AlreadyExistsError, ConflictError, NotFoundError, about
+from conroi.insertion import Insert, Remains, insert, write
+from conroi.inserts import InsertLock, Mode, locks_of
+from conroi.jobs import Job
+from conroi.lake_snapshot import LakeReader
+from conroi.maintenance.collection import MIN_AGE
+from conroi.maintenance.expiry import KEEP, OLDER_THAN
+from conroi.maintenance.lake_collection import collect_lake
+from conroi.maintenance.lake_expiry import expire_lake
 from conroi.maintenance.repair import mend
-from conroi.maintenance.reports import Duration
-from conroi.pickles import Reduced, reduced_lake
-from conroi.query import QueryParams, QueryResult, query
+from conroi.maintenance.reports import Collected, Duration, Expired
 from conroi.retry_policy import Budget, pause_s
-from conroi.snapshots.branch_names import MAIN
 from conroi.snapshots.table_storage import TableStorage
-from conroi.table import Table
-from conroi.transaction import Isolation, Transaction, TransactionResult
+from conroi.table import Table, table_of
+from conroi.transaction import Isolation, Transaction
 from conroi.verbs.create import DEFAULT_DATA_FORMAT, check_same_table
-from conroi.versions.leases import Lease
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from conroi.data.incoming import Data
-    from conroi.data.writer import Progress
-    from conroi.doctor import Diagnosis
-    from conroi.spark.sql import Statement
 
 _log = logging.getLogger(__name__)
 
@@ -61,7 +45,7 @@ T = TypeVar("T")
 
 
 @checked_calls
-class Lake(LakeListing, LakeInserts, LakeScopes, LakeBranches, LakeUpkeep):
+class Lake(LakeReader):
     """A catalog of Lance tables in one folder, with atomic multi-table transactions; `conroi.connect(uri)` opens one.
 
     >>> import conroi
@@ -74,119 +58,21 @@ class Lake(LakeListing, LakeInserts, LakeScopes, LakeBranches, LakeUpkeep):
     (2, ['orders'])
     """
 
-    def __init__(
-        self, catalog: Catalog, manifest: TableStorage | None = None, *, pinned: LakeState | None = None
-    ) -> None:
-        self._catalog = catalog
-        self._pinned = pinned
-        self._manifest = manifest
-        self.lease: Lease | None = None
-        """Lease on the version of a past lake, if at(…, keep=…) was used."""
-
-    # ------------------------------------------------------------------------ facts
-
-    @property
-    def uri(self) -> str:
-        """The location of the lake."""
-        return self._catalog.uri
-
-    @property
-    def version(self) -> int:
-        """The newest version of the lake; for a lake from at(), its version."""
-        return self._state().version
-
-    @property
-    def catalog(self) -> Catalog:
-        """Internal interface for publishing through this lake."""
-        return self._catalog
-
-    @property
-    def pinned(self) -> LakeState | None:
-        """The state of a lake from at(); None for the lake itself."""
-        return self._pinned
-
-    def _name_for_errors(self, table: str | None) -> str | None:
-        return self._catalog.name_for_errors(table)
-
-    def _state(self) -> LakeState:
-        return self._pinned or self._catalog.state()
-
-    def tables(self, namespace: str | None = None) -> list[str]:
-        """The names of all tables, or of those in a namespace."""
-        names = [shown(row.object_id) for row in self._state().tables()]
-        if namespace is None:
-            return names
-        object_id(namespace)
-        return [name for name in names if name.startswith(f"{namespace}.")]
-
-    def namespaces(self) -> list[str]:
-        """The names of all namespaces."""
-        rows = [row for row in self._state().rows.values() if row.object_type == NAMESPACE]
-        return sorted(shown(row.object_id) for row in rows if not row.object_id.startswith("__"))
-
-    def __contains__(self, name: str) -> bool:
-        return self._state().table(object_id(name)) is not None
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.tables())
-
-    def __len__(self) -> int:
-        return len(self._state().tables())
-
-    # ------------------------------------------------------------------------ tables
+    def __init__(self, catalog: Catalog, manifest: TableStorage | None = None) -> None:
+        super().__init__(LakeRef(catalog, manifest), _lake)
 
     def __getitem__(self, name: str) -> Table:
         """The table of this name, pinned at its newest version."""
-        sought = known_id(name, (self._pinned or self._catalog.known_state()).rows)
+        sought = known_id(name, self._catalog.known_state().rows)
         with about(shown(sought)):
-            if self._pinned is not None:
-                row = self._past_row(sought, self._pinned)
-                files = replace(table_files(self._catalog, row), past=self._pinned.version)
-                return Table(files, self._catalog.snapshot(row))
             row, snapshot = self._catalog.newest(lambda state: self._catalog.row(sought, state))
-            return Table(table_files(self._catalog, row), snapshot)
+            return Table(self._ref.storage(row), snapshot)
 
-    def _past_row(self, sought: str, state: LakeState) -> Row:
-        if state.table(sought) is None:
-            now = self._catalog.known_state()
-            later = f"The lake has it at version {now.version}; lake.history() shows since when."
-            had = ", ".join(shown(row.object_id) for row in state.tables()[:10]) or "no table"
-            raise NotFoundError(
-                f"The lake had no table {shown(sought)!r} at version {state.version}.",
-                hint=later if now.table(sought) is not None else f"It had {had} then.",
-            )
-        return self._catalog.row(sought, state)
+    def _check_writable(self) -> None:
+        if isinstance(self._catalog.heads, ReplicaStore):
+            raise self._catalog.heads.read_only()
 
-    def _published(self, name: str) -> Table:
-        """The table as this lake has just published it. No request is sent: a failure after the commit would look
-        like a conflict.
-        """
-        with about(name):
-            row = self._catalog.row(object_id(name), self._catalog.known_state())
-            return Table(table_files(self._catalog, row), self._catalog.snapshot(row))
-
-    def files_at(self, folder: str) -> TableStorage | None:
-        """The storage of the table in this folder of the lake; None if there is none."""
-        for row in self._state().tables():
-            if row.location is not None and table_of(row.location) == folder:
-                return table_files(self._catalog, row)
-        return None
-
-    def table(
-        self,
-        name: str,
-        version: int | None = None,
-        *,
-        tag: str | None = None,
-        as_of: datetime | str | None = None,
-    ) -> Table:
-        """The table of this name; optionally at a version, at a tag, or as of a time."""
-        if version is None and tag is None and as_of is None:
-            return self[name]
-        row = self._catalog.row(object_id(name), self._state())
-        files = table_files(self._catalog, row)
-        with about(shown(row.object_id)):
-            return Table(files, find(files, version, tag, as_of))
+    # ------------------------------------------------------------------------ tables
 
     def create_table(
         self,
@@ -226,7 +112,7 @@ class Lake(LakeListing, LakeInserts, LakeScopes, LakeBranches, LakeUpkeep):
             found = self[name]  # a concurrent writer created it first
             check_same_table(found.schema, found.key, schema_or_data, schema, key, table=name)
             return found
-        return self._published(name)
+        return table_of(self._catalog, name)
 
     def drop_table(self, name: str, *, message: str | None = None) -> None:
         """Drop a table; older versions of the lake (`lake.at(older)`) still have it."""
@@ -235,11 +121,11 @@ class Lake(LakeListing, LakeInserts, LakeScopes, LakeBranches, LakeUpkeep):
 
     def rename_table(self, name: str, new_name: str, *, message: str | None = None) -> Table:
         """Rename a table."""
-        self._refuse_pinned()
+        self._check_writable()
         _ = self[name]  # loaded before the commit
         with self.begin(message or f"rename {name} to {new_name}") as tx:
             tx.rename_table(name, new_name)
-        return self._published(new_name)
+        return table_of(self._catalog, new_name)
 
     def mend(self, name: str, *, discard: bool = False) -> Table:
         """Repair a table that diverged after an out-of-band write (see ForkedTableError): rebase that write onto the
@@ -249,10 +135,10 @@ class Lake(LakeListing, LakeInserts, LakeScopes, LakeBranches, LakeUpkeep):
         lake's version. The other version stays readable by path under its number. A table that has not diverged is
         unchanged.
         """
-        self._refuse_pinned()
+        self._check_writable()
         with about(name):
             mend(self._catalog, object_id(name), discard=discard)
-        return self._published(name)
+        return table_of(self._catalog, name)
 
     def doctor(self, *, fix: bool = False, deep: bool = False, progress: Progress | None = None) -> Diagnosis:
         """Check the integrity of the lake and report findings; `fix` repairs what is safe.
@@ -264,9 +150,7 @@ class Lake(LakeListing, LakeInserts, LakeScopes, LakeBranches, LakeUpkeep):
         >>> conroi.connect("memory://doctor-example").doctor().is_healthy
         True
         """
-        from conroi.doctor import examine_lake
-
-        self._refuse_pinned()
+        self._check_writable()
         main = self._catalog.main
         return examine_lake(main, main.manifest, fix=fix, deep=deep, progress=progress)
 
@@ -306,7 +190,7 @@ class Lake(LakeListing, LakeInserts, LakeScopes, LakeBranches, LakeUpkeep):
                 timeout=timeout,
                 keep=keep,
             )
-        self._refuse_pinned()
+        self._check_writable()
         notes = CommitMetadata(message, author, idempotency_key, checked_texts(properties or {}))
         checked_texts(notes.to_properties())
         transaction = Transaction(
@@ -357,128 +241,189 @@ class Lake(LakeListing, LakeInserts, LakeScopes, LakeBranches, LakeUpkeep):
             else:
                 return done
 
-    def query(self, text: str, params: QueryParams | None = None) -> QueryResult:
-        """Run one SELECT in DuckDB's SQL over a snapshot of all tables; `params` fill in `?` or `$name`.
+    # ------------------------------------------------------------------------ inserts
 
-        Only the tables can be read, and nothing can be written. Needs the extra `conroi[duckdb]`.
-
-        >>> import conroi
-        >>> lake = conroi.connect("memory://query-example")
-        >>> orders = lake.create_table("orders", [{"id": 1, "amount": 5.0}, {"id": 2, "amount": 7.5}])
-        >>> lake.query("SELECT max(amount) AS most FROM orders WHERE id < $id", {"id": 2}).to_pylist()
-        [{'most': 5.0}]
-        """
-        return query(self.current(), text, params)
-
-    def sql(self, spark: SparkSession, query: str) -> DataFrame | Statement:
-        """Run one statement of Spark SQL: a query over a snapshot of all tables, or a change of one table.
-
-        SELECT returns a DataFrame; INSERT, UPDATE, DELETE and MERGE INTO are one transaction each, and return a
-        summary.
-        """
-        return in_spark("sql").lake_sql(self, spark, query)
-
-    # ------------------------------------------------------------------------ the past
-
-    def at(
+    def insert(
         self,
-        version: int | None = None,
+        name: str,
+        data: Data,
         *,
-        tag: str | None = None,
-        as_of: datetime | str | None = None,
-        keep: Duration | None = None,
-    ) -> Lake:
-        """The lake as of a version, a tag, or a time (time travel). Read-only.
+        chunk_rows: int | None = None,
+        wait_s: float | None = None,
+        message: str | None = None,
+        remains: Remains = "remove",
+    ) -> Table:
+        """Insert rows with consecutive row ids, in one commit or, with `chunk_rows`, in pieces of at most this many
+        rows.
 
-        `keep="1h"` protects the version and all its table versions from garbage collection for this time: `past.lease`
-        can be renewed, released, and used as a `with` block.
+        The rows of a Spark DataFrame are written by executors, in one job.
+
+        `wait_s` is the timeout of the insert lock in seconds, where the lake has locks. The partial insert of a crashed
+        worker is removed first; `remains="keep"` keeps it.
         """
-        past = self._at(version, tag, as_of)
-        past.lease = past._leased(past.version, keep)  # noqa: SLF001 (a Lake like ourselves)
-        return past
+        return self.concat(name, [data], chunk_rows=chunk_rows, wait_s=wait_s, message=message, remains=remains)
 
-    def _at(self, version: int | None, tag: str | None, as_of: datetime | str | None) -> Lake:
-        given = [value for value in (version, tag, as_of) if value is not None]
-        if len(given) != 1:
-            raise InvalidInputError("Say which version of the lake.", hint="Give one of version, tag and as_of.")
-        if tag is not None:
-            return self._at_tag(tag)
-        if as_of is not None:
-            state = self._catalog.as_of(as_of)
-        else:
-            wanted = version
-            assert wanted is not None
-            state = self._catalog.at(wanted)
-        return Lake(self._catalog, self._manifest, pinned=state)
+    def concat(
+        self,
+        name: str,
+        sources: Sequence[Data],
+        *,
+        chunk_rows: int | None = None,
+        wait_s: float | None = None,
+        message: str | None = None,
+        remains: Remains = "remove",
+    ) -> Table:
+        """Insert the rows of several sources, in this order, with consecutive row ids."""
+        self._check_writable()
+        insert(self._catalog, object_id(name), Insert(list(sources), chunk_rows, wait_s, message, remains))
+        return table_of(self._catalog, name)
 
-    def current(self) -> Lake:
-        """A read-only snapshot of the lake, with all tables at their newest versions."""
-        if self._pinned is not None:
-            return self
-        return Lake(self._catalog, self._manifest, pinned=self._catalog.current())
+    def write(
+        self,
+        name: str,
+        data: Data,
+        *,
+        key: str | Sequence[str] | None = None,
+        chunk_rows: int | None = None,
+        wait_s: float | None = None,
+        message: str | None = None,
+        remains: Remains = "remove",
+    ) -> Table:
+        """Insert into the table of this name; one that does not exist is created with these rows, with stable row ids.
 
-    def history(self, limit: int | None = None) -> list[LakeCommit]:
-        """The commits of the lake, newest first."""
-        published = self._catalog.heads.history(self._state().version, limit)
-        return Listing(map(lake_commit, published), lake_history_page)
+        A new table and its rows are one commit. With `chunk_rows` the table is created first; it stays, empty, if the
+        rows then turn out to be unreadable.
+        """
+        self._check_writable()
+        what = Insert([], chunk_rows, wait_s, message, remains)  # refused before the table is created
+        write(self._catalog, name, data, key, what)
+        return table_of(self._catalog, name)
 
-    # ------------------------------------------------------------------------ looking at it
+    def insert_lock(self, name: str, *, wait_s: float | None = None) -> InsertLock:
+        """The insert lock of a table: `with lake.insert_lock("orders"):`, or `async with`."""
+        self._check_writable()
+        return InsertLock(locks_of(self._catalog), object_id(name), wait_s)
 
-    def _refuse_pinned(self) -> None:
-        if self._pinned is not None:
-            raise InvalidInputError(
-                f"This is the lake as it was at version {self._pinned.version}; it can only be read.",
-                hint="Use the lake itself, as conroi.connect() gave it.",
-            )
-        if isinstance(self._catalog.heads, ReplicaStore):
-            raise self._catalog.heads.read_only()
+    def set_locks(self, mode: Mode) -> None:
+        """Set the kind of insert locks of the lake: "postgresql", "file" (one machine) or "none"."""
+        self._check_writable()
+        registration.set_locks(self._catalog, self._manifest, mode)
 
-    def __reduce__(self) -> Reduced:
-        """Pickle as an address; the other process opens the lake again, with credentials from its environment."""
-        return reduced_lake(self)
+    # ------------------------------------------------------------------------ temporary tables, jobs, copies
 
-    def __repr__(self) -> str:
-        state = self._state()
-        on = "" if self._catalog.identity.is_main else f" on branch {self.branch_name!r}"
-        return f"Lake({self.uri!r}{on}, version={state.version}, {len(state.tables())} tables)"
+    @contextlib.contextmanager
+    def temp_table(self, schema_or_data: pa.Schema | Data, *, stable_row_ids: bool = True) -> Generator[str]:
+        """A temporary table of this worker, not locked, dropped at the end of the `with` block; yields its name."""
+        name = f"tmp_{self._catalog.environment.new_uuid().hex}"
+        self.create_table(name, schema_or_data, stable_row_ids=stable_row_ids)
+        try:
+            yield name
+        finally:
+            with contextlib.suppress(NotFoundError):
+                self.drop_table(name)
 
-    def _repr_html_(self) -> str:
-        return to_html(lake_page(self))
+    def job(self, job_id: str) -> Job:
+        """The tables of a job: `with lake.job("nightly-7") as job: job.write("parts", data)`."""
+        return Job(self, job_id)
+
+    def copy(self, name: str, new_name: str) -> Table:
+        """A new table with the rows of another. Not locked: two concurrent copies to one name are the pipeline's
+        mistake.
+        """
+        source = self[name]
+        rows = pa.RecordBatchReader.from_batches(source.schema, source.to_batches())
+        key = list(source.key) or None
+        return self.create_table(new_name, rows, key=key, stable_row_ids=source.has_stable_row_ids)
+
+    # ------------------------------------------------------------------------ catalog entries
+
+    def create_namespace(self, name: str, *, message: str | None = None) -> None:
+        """Create a namespace; `lake.create_table("sales.orders", …)` creates `sales` by itself."""
+        self._check_writable()
+        registration.create_namespace(self._catalog, name, message)
+
+    def drop_namespace(self, name: str, *, message: str | None = None) -> None:
+        """Drop an empty namespace."""
+        self._check_writable()
+        registration.drop_namespace(self._catalog, name, message)
+
+    def register(self, name: str, location: str, *, message: str | None = None) -> Table:
+        """Register an existing Lance table in a folder of this lake, at its newest version."""
+        self._check_writable()
+        registration.register(self._catalog, name, location, message)
+        return table_of(self._catalog, name)
+
+    def deregister(self, name: str, *, message: str | None = None) -> str:
+        """Remove a table from the catalog and keep its folder; returns the folder's location.
+
+        Everything that the lake has of it is finalized in the folder first, so ExpectedVersionMismatch after a
+        concurrent commit. From then on expire() and gc() ignore the folder, also where older versions of the lake still
+        list the table; those can read it for as long as the owner of the folder keeps its versions.
+        """
+        self._check_writable()
+        return registration.deregister(self._catalog, name, message)
+
+    def adopt(self, message: str | None = None) -> list[str]:
+        """Register every unregistered Lance table in the lake's folder; returns their names."""
+        self._check_writable()
+        return registration.adopt(self._catalog, message)
+
+    # ------------------------------------------------------------------------ branches
+
+    def merge(
+        self,
+        source: LakeReader | str,
+        into: str | None = None,
+        *,
+        dry_run: bool = False,
+        prefer: Prefer = None,
+        message: str | None = None,
+        author: str | None = None,
+    ) -> LakeMerge:
+        """Three-way merge of a branch into another (by default this one): all tables in one commit, or none.
+
+        Where both changed the same thing, MergeConflict lists it by table and key, unless `prefer` decides: "source",
+        "target", or a function that gets each conflict and returns one of the two.
+        """
+        target = self if into is None else self.branch(into)
+        taken = self.resolve(source)._ref  # noqa: SLF001 (a lake like ourselves)
+        ref = target._ref  # noqa: SLF001
+        return merge(taken, ref, target.begin, dry_run=dry_run, prefer=prefer, message=message, author=author)
+
+    # ------------------------------------------------------------------------ upkeep
+
+    def expire(
+        self,
+        older_than: Duration = OLDER_THAN,
+        *,
+        keep: int = KEEP,
+        dry_run: bool = True,
+        progress: Callable[[int], None] | None = None,
+    ) -> Expired:
+        """Expire versions of the lake that were superseded this long ago, and table versions that only they pin.
+
+        The newest `keep`, tagged ones and what branches need stay. By default it is a dry run. `progress` is called
+        with the number of tables processed. See docs/maintenance.md.
+        """
+        self._check_writable()
+        return expire_lake(self._catalog, older_than=older_than, keep=keep, dry_run=dry_run, progress=progress)
+
+    def gc(
+        self,
+        *,
+        min_age: Duration = MIN_AGE,
+        dry_run: bool = True,
+        progress: Callable[[int], None] | None = None,
+    ) -> Collected:
+        """Garbage collection: delete unreferenced files that are older than this.
+
+        Files staged by running writers are safe while they are younger; a writer that takes longer detects the deletion
+        before it commits, and repeats its work. `progress` is called with the number of folders processed.
+        """
+        self._check_writable()
+        return collect_lake(self._catalog, min_age=min_age, dry_run=dry_run, progress=progress)
 
 
-@checked_call
-def connect(
-    uri: str | os.PathLike[str],
-    *,
-    store: str | None = None,
-    locks: str | None = None,
-    storage_options: Mapping[str, str] | None = None,
-    durable: bool = False,
-    branch: str | None = None,
-    allow_bases: Sequence[str | os.PathLike[str]] | None = None,
-    create: bool = True,
-    environment: Environment = SYSTEM,
-) -> Lake:
-    """Open the lake at a path or URI, or a branch of it; an empty location becomes a new lake.
-
-    With `create=False` a location without a lake is NotFoundError. No lake is created inside a table or another lake.
-    `durable=True` syncs to local disk before a commit returns. `locks` is the address of the database for insert locks,
-    `postgresql://…`. Files outside the lake that a table references are not read, unless they are below one of
-    `allow_bases`.
-    """
-    checked_address(locks)
-    catalog, manifest = open_catalog(
-        uri,
-        store=store,
-        storage_options=storage_options,
-        durable=durable,
-        allow_bases=allow_bases,
-        create=create and branch in (None, MAIN),  # a new lake has no other branch
-        environment=environment,
-    )
-    locks_of(catalog, locks)
-    lake = Lake(catalog, manifest)
-    return lake if branch is None else lake.branch(branch)
-
-
-__all__ = ["Lake", "LakeCommit", "Transaction", "TransactionResult", "connect"]
+def _lake(ref: LakeRef) -> Lake:
+    """A lake that can be written."""
+    return Lake(ref.catalog, ref.manifest)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from conroi.catalog.rows import Row
     from conroi.format.manifest import Manifest
     from conroi.format.transaction import Transaction
-    from conroi.lake import Lake
+    from conroi.lake_snapshot import LakeReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class LakeChange:
         }
 
 
-def lake_changes(lake: Lake, limit: int | None = None) -> list[LakeChange]:
+def lake_changes(lake: LakeReader, limit: int | None = None) -> list[LakeChange]:
     """The newest versions of a lake, newest first, each compared with the one before it."""
     catalog = lake.catalog
     window = list(catalog.heads.history(lake.version, limit))[::-1]

@@ -8,22 +8,28 @@ lose a lock that makes commits safe.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from conroi.branches.lake_ref import LakeRef
+from conroi.catalog.catalog import Catalog
 from conroi.catalog.manifest_store import ManifestStore
+from conroi.catalog.names import object_id
 from conroi.catalog.replica_store import ReplicaStore
 from conroi.catalog.tables import LakeTableStorage
-from conroi.errors import UnsupportedError
+from conroi.errors import UnsupportedError, about
 from conroi.format.naming import is_detached
+from conroi.history import find
 from conroi.inserts import locks_of
+from conroi.snapshots.snapshot import Snapshot
+from conroi.snapshots.table_storage import TableStorage
+from conroi.table_location import open_lake, table_storage
 from conroi.versions.conditional_put import ConditionalPut
 from conroi.versions.folder import FolderVersions
 
-if TYPE_CHECKING:
-    from conroi.lake import Lake
-    from conroi.table import Table
-
 Reduced = tuple[Callable[..., Any], tuple[Any, ...]]
+
+LakeAddress = tuple[str, Mapping[str, str], bool, "str | None"]
+"""Location, storage options without credentials, `durable`, branch."""
 
 NOT_SECRET = {
     "region", "aws_region", "default_region", "aws_default_region", "endpoint", "aws_endpoint", "endpoint_url",
@@ -33,55 +39,45 @@ NOT_SECRET = {
 """Storage options that hold locations, not credentials."""
 
 
-def reduced_lake(lake: Lake) -> Reduced:
-    """How another process opens the lake, on its branch, and at its version if it stays at one."""
-    catalog = lake.catalog
+def lake_address(catalog: Catalog) -> LakeAddress:
+    """How another process opens the lake, on its branch."""
     if not isinstance(catalog.heads, ManifestStore | ReplicaStore):
         raise _refused("A lake whose history is in a store", catalog.uri)
     if locks_of(catalog).has_address:
         raise _refused("A lake with the address of its insert locks", catalog.uri)
     branch = None if catalog.identity.is_main else catalog.identity.name
-    version = None if lake.pinned is None else lake.pinned.version
     uri, options, durable = catalog.main.place
-    return _lake, (uri, _without_credentials(options), durable, branch, version)
+    return uri, _without_credentials(options), durable, branch
 
 
-def _lake(uri: str, options: Mapping[str, str], durable: bool, branch: str | None, version: int | None) -> Lake:
-    from conroi.lake import connect
+def opened_lake(address: LakeAddress) -> LakeRef:
+    """The lake, opened in this process."""
+    uri, options, durable, branch = address
+    return open_lake(uri, storage_options=dict(options) or None, durable=durable, branch=branch, create=False)
 
-    lake = connect(uri, storage_options=dict(options) or None, durable=durable, branch=branch, create=False)
-    return lake if version is None else lake.at(version)
 
-
-def reduced_table(table: Table) -> Reduced:
-    """How another process opens the table at its version."""
-    files = table.pinned.files
-    version = table.version
-    if table.pinned.snapshot.is_private:
-        raise UnsupportedError(
-            "A table inside a transaction cannot be pickled: other processes cannot see what is staged.",
-            table=table.name,
-            hint="Pickle lake[name], or hand over table.to_arrow().",
-        )
+def table_address(files: TableStorage, version: int) -> tuple[Any, ...]:
+    """How another process opens the table at its version: the arguments of `opened_table`."""
     if isinstance(files, LakeTableStorage) and files.catalog is not None:
-        from conroi.lake import Lake
-
-        return _lake_table, (Lake(files.catalog), files.name, version)
+        return lake_address(files.catalog), files.name, version
     if not isinstance(files.versions, FolderVersions) or not files.versions.puts_with(ConditionalPut):
-        raise _refused("A table with a store, a commit lock or another way to put", table.name)
+        raise _refused("A table with a store, a commit lock or another way to put", files.name)
     is_durable = bool(getattr(files.objects, "is_durable", False))
-    return _alone, (files.root, _without_credentials(files.objects.storage_options), is_durable, version)
+    return (files.root, _without_credentials(files.objects.storage_options), is_durable, None), None, version
 
 
-def _lake_table(lake: Lake, name: str, version: int) -> Table:
-    return lake.table(name, version)
-
-
-def _alone(uri: str, options: Mapping[str, str], durable: bool, version: int) -> Table:
-    from conroi.opening import open_table
-
-    table = open_table(uri, storage_options=dict(options) or None, durable=durable)
-    return table if table.version == version and not is_detached(version) else table.at(version)
+def opened_table(address: LakeAddress, name: str | None, version: int) -> tuple[TableStorage, Snapshot]:
+    """The table, opened in this process; without a name, a standalone one."""
+    if name is not None:
+        lake = opened_lake(address)
+        files = lake.storage(lake.catalog.row(object_id(name), lake.state()))
+        with about(name):
+            return files, find(files, version)
+    uri, options, durable, _ = address
+    files = table_storage(uri, storage_options=dict(options) or None, durable=durable)
+    with about(files.root):
+        head = files.head()
+        return files, head if head.version == version and not is_detached(version) else find(files, version)
 
 
 def _without_credentials(options: Mapping[str, str] | None) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -11,6 +12,7 @@ import pyarrow as pa
 
 from conroi import history as past
 from conroi.arguments import checked_calls
+from conroi.branches.diff import TableDiff, table_diff
 from conroi.data import lookup
 from conroi.data.predicates import Predicate, checked_predicate
 from conroi.data.pylance import pylance_errors
@@ -24,6 +26,8 @@ from conroi.display.pages import table_facts, table_history_page, table_page
 from conroi.errors import InvalidInputError, about
 from conroi.format.fields import key_columns
 from conroi.format.naming import ManifestNaming
+from conroi.inserts.fence import unfinished
+from conroi.maintenance.expiry import live_leases
 from conroi.maintenance.reports import Duration, lease_seconds
 from conroi.operations.fragment_reuse import unindexed
 from conroi.operations.indices import is_system
@@ -31,7 +35,7 @@ from conroi.snapshots.branch_storage import holder_of
 from conroi.snapshots.snapshot import Snapshot
 from conroi.snapshots.table_storage import TableStorage, expired, version_in_use
 from conroi.snapshots.tags import Tags
-from conroi.versions.leases import Lease
+from conroi.versions.leases import Lease, LeaseInfo
 
 if TYPE_CHECKING:
     import duckdb
@@ -46,20 +50,25 @@ Columns = Sequence[str] | Mapping[str, str]
 
 
 @checked_calls
-class RowReader:
-    """Reads of one version."""
+class Reader(ABC):
+    """Reading verbs of one Lance table; a subclass says at which version it stands, and which history it shows."""
 
-    _files: TableStorage
-    _pinned: TableVersion
+    lease: Lease | None = None
+    """Lease on this version, if at(…, keep=…) was used."""
 
-    if TYPE_CHECKING:
+    def __init__(self, files: TableStorage, versions: past.TableHistory) -> None:
+        self._files = files
+        self._history = versions
 
-        @property
-        def uri(self) -> str: ...
-        @property
-        def name(self) -> str: ...
-        @property
-        def _past(self) -> TableStorage: ...
+    @property
+    @abstractmethod
+    def _pinned(self) -> TableVersion:
+        """The version that is read."""
+
+    def _version_read(self) -> None:  # noqa: B027 (only a transaction records it)
+        """Called where a result depends on version numbers, indices or row addresses, which change without any change
+        of rows.
+        """
 
     # ------------------------------------------------------------------------- rows
 
@@ -119,9 +128,7 @@ class RowReader:
             return self._scanner(columns, where, limit=limit, with_row_id=with_row_id).to_table()
 
     def _without_unfinished(self, filter: Predicate | None) -> Predicate | None:
-        from conroi.insertion import unfinished
-
-        hidden = unfinished(self._past, self._pinned.snapshot)
+        hidden = unfinished(self._history.files, self._pinned.snapshot)
         if hidden is None:
             return filter
         others = f"(_rowid < {hidden[0]} OR _rowid >= {hidden[1]})"
@@ -201,10 +208,13 @@ class RowReader:
         Spark reads all its columns, so select those that are needed. `params` are the values of `:name` in the filter.
         Needs the extra `conroi[spark]`.
         """
+        if _names_rows(columns, filter):
+            self._version_read()
         return in_spark("source").to_spark(self._pinned, spark, columns, bound(filter, params, self.name))
 
     def to_lance(self) -> lance.LanceDataset:
         """A pylance dataset pinned at this version, with its indices. Do not write through it."""
+        self._version_read()
         return self._pinned.indexed_dataset
 
     @contextmanager
@@ -214,6 +224,8 @@ class RowReader:
             yield
 
     def _scanner(self, columns: Columns | None, filter: Predicate | None, **options: Any) -> lance.LanceScanner:
+        if options.get("with_row_id") or _names_rows(columns, filter):  # a compaction gives rows other ids
+            self._version_read()
         wanted: Any = columns
         if columns is not None:
             if isinstance(columns, str):
@@ -234,14 +246,14 @@ class RowReader:
         """A random sample of this many rows, or all if there are fewer; a `seed` makes it reproducible for the same
         version.
         """
-        self._by_position()
+        self._version_read()
         count = lookup.checked_count(rows, self.name)
         positions = lookup.random_positions(count, self.count_rows(), seed, self._files.environment)
         return self.take(positions, columns)
 
     def take(self, positions: Sequence[int] | Any, columns: Sequence[str] | None = None) -> pa.Table:
         """The rows at these positions in scan order, counted from 0, in the given order."""
-        self._by_position()
+        self._version_read()
         with self._reading():
             return lookup.take(self._pinned, positions, columns)
 
@@ -269,33 +281,11 @@ class RowReader:
         >>> table.search([3.0, 3.0], limit=1, columns=["id"]).to_pylist()
         [{'id': 2, '_distance': 1.0}]
         """
-        self._by_index()
+        self._version_read()
         where, count = bound(filter, params, self.name), lookup.checked_count(limit, self.name)
         asked = lookup.Search(query, column, count, columns, where, options or {})
         with self._reading():
             return asked.run(self._pinned)
-
-    def _by_position(self) -> None:
-        """Rows are requested by position, which a compaction changes."""
-
-    def _by_index(self) -> None:
-        """Rows are requested through indices, which other commits change without changing rows."""
-
-
-def _expressions(columns: Mapping[str, str], table: str) -> dict[str, str]:
-    return {name: expression(value, table) for name, value in columns.items()}
-
-
-@checked_calls
-class ReadableTable(RowReader):
-    """One Lance table, pinned at one version."""
-
-    def __init__(self, files: TableStorage, snapshot: Snapshot, earlier: TableVersion | None = None) -> None:
-        self._pinned = TableVersion(files, snapshot, earlier)
-        self._files = self._pinned.files
-
-    lease: Lease | None = None
-    """Lease on this version, if at(…, keep=…) was used."""
 
     def _name_for_errors(self, table: str | None) -> str:
         return self.name if table is None or table == self._files.root else table
@@ -315,6 +305,7 @@ class ReadableTable(RowReader):
     @property
     def version(self) -> int:
         """The version this table is pinned at."""
+        self._version_read()
         return self._pinned.version
 
     @property
@@ -350,6 +341,7 @@ class ReadableTable(RowReader):
     @property
     def indices(self) -> dict[str, tuple[str, ...]]:
         """The indexed columns, by name of the index."""
+        self._version_read()
         names = {field.id: field.name for field in self._pinned.manifest.fields}
         return {
             index.name: tuple(names.get(i, str(i)) for i in index.fields)
@@ -360,6 +352,7 @@ class ReadableTable(RowReader):
     @property
     def unindexed(self) -> dict[str, int]:
         """Number of rows not covered by each index, by its name; they are found by a scan. See optimize_indices()."""
+        self._version_read()
         known = self._pinned.manifest.fragments_by_id
         lacking = unindexed(self._pinned.manifest)
         return {name: count_rows(known[number] for number in fragments) for name, fragments in lacking.items()}
@@ -371,23 +364,22 @@ class ReadableTable(RowReader):
 
     # ------------------------------------------------------------------------- the past
 
-    @property
-    def _past(self) -> TableStorage:
-        """The storage with the versions visible here; inside a transaction those of its snapshot."""
-        return self._files
-
     def versions(self) -> list[int]:
         """The numbers of all existing versions, ascending."""
-        return [located.version for located in self._past.versions.all()]
+        return self._history.numbers()
 
     def history(self, limit: int | None = None) -> list[past.Commit]:
         """The commits up to this version, newest first."""
-        return Listing(past.history(self._past, limit, newest=self.version), table_history_page)
+        return Listing(self._history.commits(limit, self.version), table_history_page)
 
     @property
     def tags(self) -> Tags:
         """Tags: names for versions."""
-        return Tags(self._past, self.version)
+        return self._history.tags()
+
+    def leases(self) -> list[LeaseInfo]:
+        """The active leases on versions of this table, by the storage's own clock."""
+        return live_leases(self._files.objects, self._files.environment)
 
     def _taken(self, keep: Duration | None) -> Lease | None:
         """A lease on this version."""
@@ -406,7 +398,35 @@ class ReadableTable(RowReader):
 
     def _find(self, version: int | None, tag: str | None, as_of: datetime | str | None) -> Snapshot:
         with about(self.uri):
-            return past.find(self._past, version, tag, as_of)
+            return self._history.find(version, tag, as_of)
+
+    def diff(self, a: Reader | int | str, b: Reader | int | str | None = None, *, keys: bool = True) -> TableDiff:
+        """The differences between version `a` and version `b` of the table (by default this one).
+
+        Each is a version, a tag, or the table at a version. Columns and row counts are compared and, for a table with a
+        key, which keys were inserted, updated and deleted; `keys=False` only counts. Only files that differ are read.
+
+        >>> import conroi
+        >>> orders = conroi.create_table("memory://diff-example", [{"id": 1, "v": "a"}], key="id")
+        >>> newer = orders.append([{"id": 2, "v": "b"}]).update({"v": "'c'"}, where="id = 1")
+        >>> print(newer.diff(1).keys)
+        1 inserted, 1 updated
+        """
+        before, after = self._version_of(a), self._pinned if b is None else self._version_of(b)
+        with about(self.uri):
+            return table_diff(before, after, self.name, keys=keys)
+
+    def _version_of(self, of: Reader | int | str) -> TableVersion:
+        if isinstance(of, Reader):
+            if of.uri != self.uri:
+                raise InvalidInputError(
+                    f"{of.name} is another table, or this one on another branch.",
+                    table=self.uri,
+                    hint="Give a version or a tag of this table; lake.diff(a, b) compares branches.",
+                )
+            return of.pinned
+        found = self._find(None, of, None) if isinstance(of, str) else self._find(of, None, None)
+        return TableVersion(self._files, found)
 
     # ------------------------------------------------------------------------- looking at it
 
@@ -415,3 +435,13 @@ class ReadableTable(RowReader):
 
     def _repr_html_(self) -> str:
         return to_html(table_page(table_facts(self.uri, self), key_mark="🔑"))
+
+
+def _expressions(columns: Mapping[str, str], table: str) -> dict[str, str]:
+    return {name: expression(value, table) for name, value in columns.items()}
+
+
+def _names_rows(columns: Columns | None, filter: Predicate | None) -> bool:
+    """Whether rows are requested by position."""
+    said = [*(columns.values() if isinstance(columns, Mapping) else columns or ()), filter]
+    return any("_rowid" in str(each) or "_rowaddr" in str(each) for each in said if each is not None)

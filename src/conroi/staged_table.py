@@ -2,51 +2,41 @@
 
 from __future__ import annotations
 
-import os
 import threading
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Self, Unpack
 
-from conroi import history as past
 from conroi.arguments import checked_calls
 from conroi.commit.execution import WriteOptions
 from conroi.data.predicates import Predicate
 from conroi.data.scans import Base, Scan
 from conroi.data.sql import Params
 from conroi.data.table_version import TableVersion
-from conroi.data.writer import Progress
 from conroi.environment import LONG_AGO, Moment
 from conroi.errors import ClosedError, ConroiError, InvalidInputError, NotFoundError, UnsupportedError, about
 from conroi.folding import Statements, Verb
 from conroi.format.fields import key_columns
 from conroi.format.naming import ManifestNaming, is_detached
-from conroi.maintenance.collection import MIN_AGE
-from conroi.maintenance.expiry import KEEP, OLDER_THAN
-from conroi.maintenance.reports import Collected, Duration, Expired
-from conroi.reader import Columns
+from conroi.history import Commit, TableHistory
+from conroi.maintenance.reports import Duration
+from conroi.reader import Reader
+from conroi.refusals import IN_TRANSACTION, PAST_IN_TRANSACTION, refuses
 from conroi.snapshots.snapshot import Snapshot
 from conroi.snapshots.table_storage import TableStorage, version_in_use
 from conroi.snapshots.tags import Tags, TagsAtBeginning
 from conroi.storage.parallel import stays_in_process
-from conroi.table import Table
 from conroi.verbs import Appending
 from conroi.verbs.plan import Plan
 from conroi.verbs.update import Mode
 from conroi.versions.folder import ManifestRef, VersionStore
 from conroi.versions.leases import Lease
+from conroi.writer import Writer
 
 if TYPE_CHECKING:
-    import lance
-    from pyspark.sql import DataFrame, SparkSession
-
-    from conroi.data.incoming import Data
-    from conroi.doctor import Diagnosis
-    from conroi.opening import Store
-    from conroi.table_transaction import TableTransaction
-    from conroi.versions.conditional_put import CommitLock, Put
+    from pyspark.sql import SparkSession
 
 
 class TransactionState:
@@ -206,138 +196,70 @@ class Handle:
             self.statements = after
         return plan
 
+    def look_at_versions(self) -> None:
+        """Under serializable isolation no version may be committed until the transaction is."""
+        self.life.check_open()
+        self.is_version_read = True
+
     def close(self) -> Statements:
         """All statements, at the end of the transaction: no more can be added."""
         with self._lock:
             return self.statements
 
 
-@checked_calls
-class TableInTransaction(Table):
-    """A table inside a transaction: its history is that of the snapshot, and changes are staged."""
+class StagedHistory(TableHistory):
+    """The history of a table in a transaction's snapshot. Under serializable isolation what was read of it counts."""
 
-    _handle: Handle
+    def __init__(self, handle: Handle) -> None:
+        base = handle.statements.base
+        super().__init__(handle.past, 0 if base is None else base.version)
+        self._handle = handle
 
-    @property
-    def _past(self) -> TableStorage:
-        return self._handle.past
+    def numbers(self) -> list[int]:
+        self._handle.look_at_versions()
+        return super().numbers()
 
-    @property
+    def commits(self, limit: int | None, newest: int) -> Iterator[Commit]:
+        self._handle.look_at_versions()
+        return super().commits(limit, newest)
+
     def tags(self) -> Tags:
         """The tags of the table in the transaction's snapshot; read-only here."""
         self._handle.life.check_open()
         return self._handle.tags
 
-    def versions(self) -> list[int]:
-        """The version numbers in the transaction's snapshot, ascending."""
-        self._look_at_versions()
-        return super().versions()
-
-    def history(self, limit: int | None = None) -> list[past.Commit]:
-        """The commits in the transaction's snapshot, newest first."""
-        self._look_at_versions()
-        return super().history(limit)
-
-    def at(
-        self,
-        version: int | None = None,
-        *,
-        tag: str | None = None,
-        as_of: datetime | str | None = None,
-        keep: Duration | None = None,
-    ) -> Table:
-        """The table at a version of the transaction's snapshot, read-only."""
-        past = PastTable(self._handle, self._find(version, tag, as_of))
-        past.lease = past._taken(keep)  # noqa: SLF001 (a Table like ourselves)
-        return past
-
-    def _find(self, version: int | None, tag: str | None, as_of: datetime | str | None) -> Snapshot:
+    def find(self, version: int | None, tag: str | None, as_of: datetime | str | None) -> Snapshot:
         self._handle.life.check_open()
         if version is None and tag is not None and as_of is None:
-            version, tag = self.tags.get(tag).version, None
+            version, tag = self.tags().get(tag).version, None
         elif version is None:
-            self._look_at_versions()
+            self._handle.look_at_versions()
         try:
-            return super()._find(version, tag, as_of)
+            return super().find(version, tag, as_of)
         except NotFoundError:
-            self._look_at_versions()
+            self._handle.look_at_versions()
             raise
-
-    def _look_at_versions(self) -> None:
-        """Under serializable isolation no version may be committed until the transaction is."""
-        self._handle.life.check_open()
-        self._handle.is_version_read = True
-
-    def latest(self) -> Table:
-        raise self._refused(
-            "A table inside a transaction stays at the transaction's snapshot.", "is the newest version"
-        )
-
-    def begin(
-        self,
-        message: str | None = None,  # noqa: ARG002
-        *,
-        properties: Mapping[str, str] | None = None,  # noqa: ARG002
-        retries: int | None = None,  # noqa: ARG002
-        strict: bool = False,  # noqa: ARG002
-        idempotency_key: str | None = None,  # noqa: ARG002
-        keep: Duration | None = None,  # noqa: ARG002
-    ) -> TableTransaction:
-        raise InvalidInputError(
-            "A table inside a transaction is in one already.", table=self.uri, hint="Do the statements here."
-        )
-
-    def insert(
-        self,
-        data: Data,  # noqa: ARG002
-        *,
-        chunk_rows: int | None = None,  # noqa: ARG002
-        wait_s: float | None = None,  # noqa: ARG002
-        message: str | None = None,  # noqa: ARG002
-    ) -> Table:
-        raise InvalidInputError(
-            "insert() takes a lock and commits by itself, so it cannot be a statement of a transaction.",
-            table=self.uri,
-            hint="Use append() here: it is atomic with the rest.",
-        )
-
-    def migrate_manifest_names(self) -> Table:
-        raise self._refused("Manifest names cannot be migrated inside a transaction.", "can be migrated")
-
-    def doctor(self, *, fix: bool = False, deep: bool = False, progress: Progress | None = None) -> Diagnosis:  # noqa: ARG002
-        raise self._refused("A table inside a transaction cannot be examined.", "has doctor()")
-
-    def expire(self, older_than: Duration = OLDER_THAN, *, keep: int = KEEP, dry_run: bool = True) -> Expired:  # noqa: ARG002
-        raise self._refused("Versions cannot be expired inside a transaction.", "has expire(), or the lake")
-
-    def gc(
-        self,
-        *,
-        min_age: Duration = MIN_AGE,  # noqa: ARG002
-        dry_run: bool = True,  # noqa: ARG002
-        progress: Callable[[int], None] | None = None,  # noqa: ARG002
-    ) -> Collected:
-        raise self._refused("Files cannot be collected inside a transaction.", "has gc(), or the lake")
-
-    def _refused(self, message: str, outside: str) -> InvalidInputError:
-        return InvalidInputError(message, table=self.uri, hint=f"lake[name] outside the transaction {outside}.")
 
 
 @checked_calls
+@refuses(IN_TRANSACTION)
 @stays_in_process("A table inside a transaction", "Pickle lake[name], or hand over table.to_arrow().")
-class TransactionTable(TableInTransaction):
-    """One table inside a transaction: reads see the transaction's own changes, and verbs stage changes."""
+class StagedTable(Writer):
+    """A table inside a transaction: reads see the transaction's own changes, and verbs stage changes."""
 
     def __init__(self, handle: Handle) -> None:
+        super().__init__(handle.files, StagedHistory(handle))
         self._handle = handle
-        self._files = handle.files
 
     @property
-    def _pinned(self) -> TableVersion:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def _pinned(self) -> TableVersion:
         """What the next statement sees; counts as a read."""
         self._handle.life.check_open()
         self._handle.is_read = True
         return self._handle.pinned()
+
+    def _version_read(self) -> None:
+        self._handle.look_at_versions()
 
     @property
     def scan(self) -> Scan:
@@ -351,55 +273,20 @@ class TransactionTable(TableInTransaction):
             yield
 
     @property
-    def version(self) -> int:
-        """The base version of the table; 0 for one that is created here."""
-        self._look_at_versions()
-        return super().version
-
-    @property
-    def indices(self) -> dict[str, tuple[str, ...]]:
-        """The indexed columns, by name of the index."""
-        self._look_at_versions()
-        return super().indices
-
-    @property
-    def unindexed(self) -> dict[str, int]:
-        """Number of rows not covered by each index, by its name; they are found by a scan. See optimize_indices()."""
-        self._look_at_versions()
-        return super().unindexed
-
-    def to_lance(self) -> lance.LanceDataset:
-        """A pylance dataset of what the next statement sees. Do not write through it."""
-        self._look_at_versions()
-        return super().to_lance()
-
-    def _by_position(self) -> None:
-        self._look_at_versions()
-
-    _by_index = _by_position
-
-    def _scanner(self, columns: Columns | None, filter: Predicate | None, **options: Any) -> lance.LanceScanner:
-        if options.get("with_row_id") or _names_rows(columns, filter):  # a compaction gives rows other ids
-            self._look_at_versions()
-        return super()._scanner(columns, filter, **options)
-
-    def to_spark(
-        self,
-        spark: SparkSession,
-        columns: Columns | None = None,
-        filter: str | None = None,
-        *,
-        params: Params | None = None,
-    ) -> DataFrame:
-        """The rows as a Spark DataFrame of what the next statement sees."""
-        if _names_rows(columns, filter):
-            self._look_at_versions()
-        return super().to_spark(spark, columns, filter, params=params)
-
-    @property
     def name(self) -> str:
         """The name of the table."""
         return self._handle.name
+
+    def at(
+        self,
+        version: int | None = None,
+        *,
+        tag: str | None = None,
+        as_of: datetime | str | None = None,
+        keep: Duration | None = None,
+    ) -> PastTable:
+        """The table at a version of the transaction's snapshot, read-only."""
+        return PastTable(self._handle, self._find(version, tag, as_of), keep)
 
     def update(
         self,
@@ -410,36 +297,26 @@ class TransactionTable(TableInTransaction):
         mode: Mode = "auto",
         spark: SparkSession | None = None,
         **how: Unpack[WriteOptions],
-    ) -> Table:
+    ) -> Self:
         """As Table.update(); here "auto" means "rows", which folds with other row changes into one Lance operation."""
         return super().update(values, where, params=params, mode="rows" if mode == "auto" else mode, spark=spark, **how)
-
-    def clone(
-        self,
-        uri: str | os.PathLike[str],  # noqa: ARG002
-        *,
-        deep: bool = False,  # noqa: ARG002
-        storage_options: Mapping[str, str] | None = None,  # noqa: ARG002
-        store: Store | None = None,  # noqa: ARG002
-        durable: bool = False,  # noqa: ARG002
-        commit_lock: CommitLock | None = None,  # noqa: ARG002
-        put: Put = "conditional",  # noqa: ARG002
-    ) -> Table:
-        raise InvalidInputError(
-            "A table inside a transaction cannot be cloned: its version is not committed yet.",
-            table=self.uri,
-            hint="Clone it after the commit, with lake[name].clone().",
-        )
 
     def do(self, verb: Verb) -> Plan | None:
         """Internal interface of merges: any statement."""
         return self._planned(verb, {})[1]
 
-    def _planned(self, verb: Verb, how: WriteOptions) -> tuple[Table, Plan | None]:
+    def _planned(self, verb: Verb, how: WriteOptions) -> tuple[Self, Plan | None]:
         self._handle.life.check_open()
         _check_how(how)
         with about(self.name):
             return self, self._handle.stage(_Strict(verb) if how.get("strict") else verb)
+
+    def _reindexed(self, plan: Plan, message: str | None) -> Self:  # noqa: ARG002
+        return self  # nothing is committed yet
+
+
+class TransactionTable(StagedTable):
+    """One table of a multi-table transaction: `tx[name]`."""
 
     def __repr__(self) -> str:
         self._handle.is_version_read = True
@@ -448,25 +325,31 @@ class TransactionTable(TableInTransaction):
 
 
 @checked_calls
-class PastTable(TableInTransaction):
-    """A past version, inside a transaction: read-only."""
+@refuses(PAST_IN_TRANSACTION)
+@stays_in_process("A table inside a transaction", "Pickle lake[name], or hand over table.to_arrow().")
+class PastTable(Reader):
+    """A past version of a table inside a transaction: read-only."""
 
-    def __init__(self, handle: Handle, snapshot: Snapshot) -> None:
+    def __init__(self, handle: Handle, snapshot: Snapshot, keep: Duration | None) -> None:
+        self._at = TableVersion(handle.files, snapshot)
+        super().__init__(self._at.files, StagedHistory(handle))
         self._handle = handle
-        super().__init__(handle.files, snapshot)
+        self.lease = self._taken(keep)
 
-    def _planned(self, verb: Verb, how: WriteOptions) -> tuple[Table, Plan | None]:  # noqa: ARG002
-        raise InvalidInputError(
-            f"Version {self.version} is a past version inside a transaction; it can only be read.",
-            table=self.uri,
-            hint="Change the table as the transaction sees it, tx[name]; its restore() brings a past version back.",
-        )
+    @property
+    def _pinned(self) -> TableVersion:
+        return self._at
 
-
-def _names_rows(columns: Columns | None, filter: Predicate | None) -> bool:
-    """Whether rows are requested by position."""
-    said = [*(columns.values() if isinstance(columns, Mapping) else columns or ()), filter]
-    return any("_rowid" in str(each) or "_rowaddr" in str(each) for each in said if each is not None)
+    def at(
+        self,
+        version: int | None = None,
+        *,
+        tag: str | None = None,
+        as_of: datetime | str | None = None,
+        keep: Duration | None = None,
+    ) -> PastTable:
+        """The table at another version of the transaction's snapshot, read-only."""
+        return PastTable(self._handle, self._find(version, tag, as_of), keep)
 
 
 def _check_how(how: WriteOptions) -> None:

@@ -20,7 +20,7 @@ from conroi.maintenance.auto_compaction import compact_after
 from conroi.retry_policy import COMMIT_RETRIES, checked_retries
 from conroi.snapshots.snapshot import Snapshot
 from conroi.snapshots.table_storage import TableStorage
-from conroi.staged_table import Handle, TransactionState, TransactionTable, VersionsUpTo
+from conroi.staged_table import Handle, StagedTable, TransactionState, VersionsUpTo
 from conroi.versions.leases import Lease
 
 
@@ -38,7 +38,7 @@ class TableTransactionResult:
 
 
 @checked_calls
-class TableTransaction(TransactionTable):
+class TableTransaction(StagedTable):
     """A transaction on one table: its statements are committed together or not at all. Made by `table.begin()`.
 
     Statements that add, delete or change rows fold into one Lance operation. What cannot be one, such as a new column

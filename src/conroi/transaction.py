@@ -6,9 +6,8 @@ After its commit or rollback a transaction is closed.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
@@ -16,33 +15,31 @@ import pyarrow as pa
 
 from conroi.arguments import checked_calls
 from conroi.catalog.catalog import Catalog
-from conroi.catalog.folders import mark_created
-from conroi.catalog.names import known_id, object_id, parents, shown
-from conroi.catalog.participant import TableChange
-from conroi.catalog.preconditions import Expectation, ListingExpectation, TagsExpectation
+from conroi.catalog.folders import mark_created, new_row
+from conroi.catalog.names import known_id, object_id, shown
+from conroi.catalog.preconditions import Expectation
 from conroi.catalog.publication import Publishing, PublishRequest
-from conroi.catalog.renames import Named, Names
+from conroi.catalog.renames import Names
 from conroi.catalog.rows import Amendment, Row
 from conroi.catalog.state import CommitMetadata
 from conroi.catalog.store import Published
-from conroi.catalog.tables import LakeTableStorage, table_files
+from conroi.catalog.tables import LakeTableStorage
 from conroi.commit.change import Change
 from conroi.commit.execution import checked_texts
 from conroi.commit.idempotency import IDEMPOTENCY
 from conroi.data.remote_rows import in_spark
 from conroi.environment import Moment, moment
-from conroi.errors import AlreadyExistsError, ClosedError, InvalidInputError, NotFoundError, about
-from conroi.folding import Statements
+from conroi.errors import ClosedError, InvalidInputError, about
 from conroi.format.fields import key_columns
 from conroi.format.schema import schema_from_fields
 from conroi.maintenance.auto_compaction import compact_after
 from conroi.query import QueryParams, QueryResult, query
 from conroi.retry_policy import PUBLICATION_RETRIES, PUBLICATION_TIMEOUT_S, UNLIMITED, checked_retries, checked_timeout
-from conroi.snapshots.table_storage import version_in_use
-from conroi.staged_table import Handle, TransactionState, TransactionTable, VersionsUpTo
+from conroi.staged_table import TransactionState, TransactionTable
 from conroi.storage.parallel import stays_in_process
-from conroi.transaction_lower import LowerLayer
+from conroi.transaction_tables import TransactionTables
 from conroi.verbs.create import DEFAULT_DATA_FORMAT, check_same_table, create
+from conroi.verbs.plan import Plan
 from conroi.versions.leases import Lease
 
 if TYPE_CHECKING:
@@ -72,7 +69,7 @@ class TransactionResult:
 
 @checked_calls
 @stays_in_process("A transaction", "Hand over the lake, and begin one in the other process.")
-class Transaction(LowerLayer):
+class Transaction:
     """A multi-table transaction: changes to any number of tables of a lake, committed atomically. See `lake.begin()`.
 
     >>> import conroi
@@ -113,23 +110,12 @@ class Transaction(LowerLayer):
         by_default = PUBLICATION_RETRIES if timeout is None else UNLIMITED
         self._retries = by_default if retries is None else checked_retries(retries)
         self._uuid = str(catalog.environment.new_uuid())
-        self._names = Names(self._base)
-        self._handles: dict[str, Handle] = {}
-        """By the current name of the table."""
-        self._opening: dict[str, threading.Lock] = {}
-        self._reads: dict[str, Expectation] = {}
-        """Of tables that were read and then dropped, and of those that have no version yet."""
-        self._dropped: list[Handle] = []
+        self._lock = threading.RLock()
+        self._tables = TransactionTables(catalog, self._base, self._life, self._lock)
         self._expects: list[Expectation] = []
         self._amendments: list[Amendment] = []
         self._own_rows: dict[str, Row | None] = {}
         self._unchanged: dict[str, Row | None] = {}
-        self._present: set[str] = set()
-        """Names of the snapshot that were looked up and found."""
-        self._missed: set[str] = set()
-        """Names that were looked up and not found."""
-        self._is_listed = False
-        self._lock = threading.RLock()
         self._result: TransactionResult | None = None
         key = notes.idempotency_key
         # After the base was read: what is published later is found when catching up.
@@ -146,21 +132,20 @@ class Transaction(LowerLayer):
     def __getitem__(self, name: str) -> TransactionTable:
         """The table of this name, as this transaction sees it."""
         self._life.check_open()
-        return TransactionTable(self._handle(known_id(name, self._base.rows)))
+        return TransactionTable(self._tables.open(known_id(name, self._base.rows)))
 
     table = __getitem__
 
     def __contains__(self, name: str) -> bool:
         with self._lock:
             self._life.check_open()
-            return self._found(object_id(name)) is not None
+            return self._tables.find(object_id(name)) is not None
 
     def tables(self) -> list[str]:
         """The names of all tables, including this transaction's own changes."""
         with self._lock:
             self._life.check_open()
-            self._is_listed = True
-            return [shown(key) for key in self._names.all()]
+            return [shown(key) for key in self._tables.list()]
 
     def query(self, text: str, params: QueryParams | None = None) -> QueryResult:
         """Run one SELECT in DuckDB's SQL: see lake.query(). It sees the transaction's own changes."""
@@ -172,61 +157,6 @@ class Transaction(LowerLayer):
         joins it.
         """
         return in_spark("sql").transaction_sql(self, spark, query)
-
-    def _found(self, key: str) -> Named | None:
-        """The table of this name; under serializable isolation the result, found or not, must still hold at the
-        commit.
-        """
-        named = self._names.get(key)
-        (self._missed if named is None else self._present).add(key)
-        return named
-
-    def _check_free(self, key: str) -> None:
-        """AlreadyExistsError if the name cannot be given to a table; counts as a read."""
-        try:
-            self._names.check_free(key)
-        except AlreadyExistsError:
-            self._present |= {each for each in (key, *parents(key)) if self._names.get(each) is not None}
-            raise
-
-    def _handle(self, key: str) -> Handle:
-        """Opened once; a failed opening is not cached."""
-        with self._lock:
-            self._life.check_open()
-            found = self._handles.get(key)
-            if found is not None:
-                return found
-            self._found(key)
-            row = self._names.require(key).row
-            opening = self._opening.setdefault(key, threading.Lock())
-        with opening:
-            with self._lock:
-                if key in self._handles:
-                    return self._handles[key]
-            objects = self._catalog.objects_of(row)
-            try:
-                with about(shown(key)), version_in_use(objects, None, is_base=True):
-                    snapshot = self._catalog.snapshot(row)
-            except NotFoundError:
-                self._unwritten(key, row)
-                raise
-            files = table_files(self._catalog, row)
-            handle = self._new_handle(shown(key), row, files, Statements(files, snapshot))
-            with self._lock:
-                self._life.check_open()
-                return self._handles.setdefault(key, handle)
-
-    def _new_handle(self, name: str, row: Row, files: LakeTableStorage, statements: Statements) -> Handle:
-        base = statements.base
-        newest = None if base is None else partial(self._catalog.located, row)
-        versions = VersionsUpTo(self._catalog.folder_of(row), 0 if base is None else base.version, newest)
-        return Handle(name, files, statements, self._life, versions=versions)
-
-    def _unwritten(self, key: str, row: Row) -> None:
-        """A declared table without versions was read: it must still have none at the commit."""
-        if row.pin is None:
-            with self._lock:
-                self._reads[key] = Expectation(key, 0, row.incarnation, is_explicit=False)
 
     def create_table(
         self,
@@ -244,10 +174,10 @@ class Transaction(LowerLayer):
         """Create a table, in the same commit as everything else; see lake.create_table()."""
         self._life.check_open()
         wanted = object_id(name)
-        if self.is_done and self._names.get(wanted) is not None:
+        if self.is_done and self._tables.names.get(wanted) is not None:
             return self[name]
         if exist_ok and name in self:
-            fields = self._handle(wanted).statements.fields
+            fields = self._tables.open(wanted).statements.fields
             check_same_table(
                 schema_from_fields(fields, {}), key_columns(fields), schema_or_data, schema, key, table=name
             )
@@ -274,40 +204,15 @@ class Transaction(LowerLayer):
         """Drop a table; older versions of the lake still have it."""
         self._life.check_open()
         key = known_id(name, self._base.rows)
-        if self.is_done:
-            return
-        with self._lock:
-            self._life.check_open()
-            read = self._read_expectation(key)
-            self._note_missing(key)
-            self._names.forget(key)
-            handle = self._handles.pop(key, None)
-            if read is not None:
-                self._reads[read.object_id] = read
-            if handle is not None:
-                self._dropped.append(handle)
+        if not self.is_done:
+            self._tables.remove(key)
 
     def rename_table(self, name: str, new_name: str) -> None:
         """Rename a table; its data stay where they are."""
         self._life.check_open()
         key, wanted = known_id(name, self._base.rows), object_id(new_name)
-        if self.is_done:
-            return
-        with self._lock:
-            self._life.check_open()
-            self._note_missing(key)
-            if self._names.get(key) is not None:
-                self._check_free(wanted)
-            self._names.rename(key, wanted)
-            handle = self._handles.pop(key, None)
-            if handle is not None:
-                handle.name = new_name
-                self._handles[wanted] = handle
-
-    def _note_missing(self, key: str) -> None:
-        """A name that is to go: that it is there is checked anyway when the transaction commits."""
-        if self._names.get(key) is None:
-            self._missed.add(key)
+        if not self.is_done:
+            self._tables.rename(key, wanted)
 
     # ------------------------------------------------------------------------ what must hold
 
@@ -320,7 +225,7 @@ class Transaction(LowerLayer):
         key = object_id(name)
         if version is None:
             if self._base.table(key) is None:
-                self._note_missing(key)
+                self._tables.note_missing(key)
             row = self._catalog.row(key, self._base)
             wanted = Expectation(key, self._catalog.version_of(row), row.incarnation, seen=row)
         else:
@@ -345,52 +250,73 @@ class Transaction(LowerLayer):
                     )
             self._expects.append(wanted)
 
-    def _isolation_expects(self) -> list[Expectation]:
-        """Under `serializable` isolation, every table that was read, and every name that was looked up, found or
-        not.
+    # ------------------------------------------------------------------------ for inserts and merges
+
+    def amend(self, amendment: Amendment) -> None:
+        """Internal interface of locks: a change to a table's row, with a precondition on the row at the commit."""
+        with self._lock:
+            self._life.check_open()
+            self._amendments.append(amendment)
+
+    def note(self, name: str, value: str) -> None:
+        """A property of the commit that is known only now."""
+        with self._lock:
+            self._life.check_open()
+            self._notes = replace(self._notes, properties={**self._notes.properties, name: value})
+
+    def rows_added(self, name: str) -> int:
+        """How many rows the statements so far add to a table."""
+        plans = self._tables.open(object_id(name)).statements.plans
+        return sum(plan.counts.get("rows_added", 0) for plan in plans)
+
+    def new_row(self, name: str) -> Row:
+        """The row of a table that is to be created, with the folder for its files; AlreadyExistsError for a name that
+        is taken.
+
+        Executors may write the files before another transaction calls `begin_table`.
         """
-        if self._isolation == "snapshot":
-            return []
-        found = dict(self._reads)
-        opened: set[str] = set()
-        for key in self._handles:
-            read = self._read_expectation(key)
-            if read is not None:
-                found[read.object_id] = read
-                opened.add(read.object_id)
-        present = [self._presence(key) for key in sorted(self._present - opened) if self._base.table(key) is not None]
-        absent = [key for key in sorted(self._missed) if self._base.table(key) is None]
-        return [*found.values(), *present, *(Expectation(key, 0, is_explicit=False) for key in absent)]
+        key = object_id(name)
+        with self._lock:
+            self._life.check_open()
+            self._tables.check_free(key)
+        return new_row(self._catalog, key)
 
-    def _presence(self, key: str) -> Expectation:
-        """That the lake has a table of this name."""
-        row = self._base.table(key)
-        version = 1 if row is None or row.pin is None else row.pin.version
-        return Expectation(key, version, is_explicit=False, is_presence=True)
+    def row_of(self, name: str) -> Row:
+        """The row of a table of this transaction, as it will be published."""
+        return self._tables.names.require(object_id(name)).row
 
-    def _tags_expects(self) -> list[TagsExpectation]:
-        """Under `serializable` isolation, the tags of every table of which they were read."""
-        if self._isolation == "snapshot":
-            return []
-        looked = [(handle, handle.tags.seen) for handle in (*self._handles.values(), *self._dropped)]
-        return [TagsExpectation(handle.name, handle.files, tuple(seen)) for handle, seen in looked if seen is not None]
+    def begin_table(self, row: Row, begun: Callable[[LakeTableStorage], Change]) -> None:
+        """Create the table of such a row; `begun` says how it begins, and marks the folder before it writes."""
+        files = self._tables.storage(row)
+        with about(shown(row.object_id)):
+            first = Plan(begun(files).staged)
+        self._tables.add(row, files, first, Names.add)
 
-    def _read_expectation(self, key: str) -> Expectation | None:
-        """That a table which was opened still exists, and is unchanged as far as it was read."""
-        handle, named = self._handles.get(key), self._names.get(key)
-        if handle is None or named is None or named.was is None:
-            return None
-        base = handle.statements.base
-        assert base is not None, "only a table that is made here has no base"
-        return Expectation(
-            named.was,
-            base.version,
-            named.row.incarnation,
-            is_explicit=False,
-            allows_maintenance=not handle.is_version_read,
-            is_presence=not (handle.is_read or handle.is_version_read),
-            seen=named.row,
-        )
+    def bring_table(self, row: Row, plan: Callable[[LakeTableStorage], Plan]) -> None:
+        """Internal interface of merges: create a table that another branch has; `plan` gives its first version."""
+        self._life.check_open()
+        files = self._tables.storage(row)
+        mark_created(self._catalog, row)
+        self._tables.add(row, files, plan(files), Names.put)
+
+    def arrange(self, moves: Mapping[str, str | None]) -> None:
+        """Internal interface of merges: new names of tables by their old ones, None for those dropped, all at once.
+
+        It comes before any table is opened; names may be swapped.
+        """
+        self._tables.arrange(moves)
+
+    def set_row(self, object_id: str, row: Row | None) -> None:
+        """Internal interface of merges: a row that is published as it is, with no new version; None removes one."""
+        with self._lock:
+            self._life.check_open()
+            self._own_rows[object_id] = row
+
+    def expect_row(self, object_id: str) -> None:
+        """Internal interface of merges: the row must not change until the transaction commits."""
+        with self._lock:
+            self._life.check_open()
+            self._unchanged[object_id] = self._base.rows.get(object_id)
 
     # ------------------------------------------------------------------------ the end
 
@@ -451,44 +377,26 @@ class Transaction(LowerLayer):
         return TransactionResult(self._base.version)
 
     def _order(self) -> PublishRequest:
-        tables: list[TableChange] = []
-        for key, handle in self._handles.items():
-            with about(shown(key)), handle.using_base():
-                change = self._change(handle.close())
-            named = self._names.require(key)
-            if change is not None:
-                tables.append(TableChange(key, named.was, handle.files, change, named.row))
-        names = frozenset(row.object_id for row in self._base.tables()) if self._is_listed else frozenset[str]()
+        properties = self._notes.to_properties()
+        properties.pop(IDEMPOTENCY, None)
+        tables = self._tables.changes(properties, self._begun_at)
         is_serializable = self._isolation == "serializable"
         return PublishRequest(
             base=self._began_with,
             tables=tables,
-            rows={**self._names.rows({wanted.object_id for wanted in tables}), **self._own_rows},
+            rows={**self._tables.names.rows({wanted.object_id for wanted in tables}), **self._own_rows},
             as_they_are=frozenset(self._own_rows),
             unchanged=self._unchanged,
-            leaving=self._names.leaving(),
-            expects=[*self._expects, *self._isolation_expects()],
-            listing=ListingExpectation(names) if is_serializable and self._is_listed else None,
-            tags=self._tags_expects(),
+            leaving=self._tables.names.leaving(),
+            expects=[*self._expects, *(self._tables.expectations() if is_serializable else ())],
+            listing=self._tables.listing() if is_serializable else None,
+            tags=self._tables.tags_expectations() if is_serializable else [],
             amendments=self._amendments,
             notes=self._notes,
             uuid=self._uuid,
             retries=self._retries,
             timeout_s=self._timeout_s,
         )
-
-    def _change(self, statements: Statements) -> Change | None:
-        """One change for all statements on a table; None if there is nothing to do."""
-        plan = statements.folded()
-        if plan is None:
-            return None
-        properties = self._notes.to_properties()
-        properties.pop(IDEMPOTENCY, None)
-        uuid = str(self._catalog.environment.new_uuid())
-        if statements.base is None:
-            return Change(staged=plan.staged, base=None, uuid=uuid, properties=properties, begun_at=self._begun_at)
-        change = plan.change(statements.base, uuid=uuid, properties=properties, must_not_move=False)
-        return replace(change, begun_at=self._begun_at)
 
     @property
     def result(self) -> TransactionResult:

@@ -13,7 +13,7 @@ import conroi
 from conroi.doctor import diagnose, examine_table
 from conroi.doctor.kinds import GROUPS, KINDS
 from conroi.doctor.surroundings import find_java
-from conroi.opening import table_files
+from conroi.table_location import table_storage
 from conroi.testing import FaultyObjects, fail
 from conroi.versions.retention import other_ages
 from tests.doctor import damage
@@ -39,7 +39,7 @@ def test_a_storage_that_keeps_conditions_is_healthy_and_left_as_it_was(seaweedfs
 
 
 def test_a_storage_that_ignores_conditions_is_named(rclone: S3Server) -> None:
-    files = table_files(rclone.new_uri(), storage_options=rclone.options)
+    files = table_storage(rclone.new_uri(), storage_options=rclone.options)
     files.objects.put("data/x", b"x")
     assert kinds(examine_table(files), "error") == {"conditions-ignored"}
 

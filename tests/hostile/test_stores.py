@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import conroi
-from conroi.insertion import _said
+from conroi.inserts.fence import _said
 from conroi.spark.pins import PinnedVersion
 from conroi.stores import detach
 

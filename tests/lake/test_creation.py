@@ -166,15 +166,15 @@ def test_a_table_that_is_created_between_two_look_ups(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exist_ok: bool
 ) -> None:
     """It was looked up twice; a table that appeared in between was refused in spite of exist_ok."""
-    uri, real = tmp_path / "a.lance", opening.table_files
+    uri, real = tmp_path / "a.lance", opening.table_storage
 
     def racing(*args: Any, **options: Any) -> TableStorage:
-        monkeypatch.setattr(opening, "table_files", real)
+        monkeypatch.setattr(opening, "table_storage", real)
         files = real(*args, **options)
         versions: Any = CreatedMeanwhile(files.versions, lambda: conroi.create_table(uri, [{"id": 1}]))
         return replace(files, versions=versions)
 
-    monkeypatch.setattr(opening, "table_files", racing)
+    monkeypatch.setattr(opening, "table_storage", racing)
     if exist_ok:
         assert conroi.create_table(uri, [{"id": 2}], exist_ok=True).to_arrow().to_pylist() == [{"id": 1}]
     else:

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.contract("E11")
 
 
 def _work(given: Any) -> tuple[int, list[int]]:
-    if isinstance(given, conroi.Lake):
+    if isinstance(given, conroi.Lake | conroi.LakeSnapshot):
         given = given["t"]
     return given.version, sorted(given.to_arrow()["id"].to_pylist())
 

@@ -49,7 +49,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("conroi.merge.matching", "found.take(order).drop_columns"): "an Arrow table",
     ("conroi.merge.outcome", "scanner.to_table().drop_columns"): "an Arrow table",
     ("conroi.verbs.key_declaration", "scan_keys(pinned, columns).drop_columns"): "an Arrow table",
-    ("conroi.staged_table", "super().update"): "Table.update, which stages",
+    ("conroi.staged_table", "super().update"): "Writer.update, which stages",
     ("conroi.insertion", "tx.commit"): "our own transaction",
     ("conroi.insertion", "tx[self._name].delete"): "a statement of our own transaction",
     ("conroi.doctor.lines", "self._counts.update"): "a Counter",
@@ -67,7 +67,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("conroi.spark.sql.merges", "target.table.merge"): "a statement of our own transaction",
     ("conroi.spark.sql.merges", "builder.execute"): "a statement of our own transaction",
     ("conroi.verbs.compact", "task.execute"): "a CompactionTask writes the new files and returns their metadata",
-    ("conroi.table", "table.optimize_indices"): "a verb of our own table",
+    ("conroi.table", "self.optimize_indices"): "a verb of our own table",
 }
 
 

@@ -5,21 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from conroi.arguments import checked_calls
+from conroi.branches.lake_ref import LakeRef
 from conroi.catalog.branch_rows import DELETED, LINEAGE
-from conroi.catalog.branches import BranchedLake
 from conroi.catalog.lance_tags import protection_of
 from conroi.catalog.publication import pin_tables
-from conroi.errors import InvalidInputError, NotFoundError
+from conroi.commit.execution import run
+from conroi.data.table_version import TableVersion
+from conroi.errors import InvalidInputError, NotFoundError, about
 from conroi.snapshots.branch_names import MAIN, MAIN_BRANCH, Branch
+from conroi.snapshots.snapshot import Snapshot
+from conroi.snapshots.table_storage import TableStorage
 from conroi.snapshots.tags import Tags
 from conroi.storage.parallel import stays_in_process
-from conroi.table import Table
-
-if TYPE_CHECKING:
-    from conroi.lake import Lake
+from conroi.verbs.settings import Values, set_config
 
 
 @checked_calls
@@ -36,9 +37,9 @@ class Branches:
     (2, 1)
     """
 
-    def __init__(self, lake: Lake, branched: BranchedLake) -> None:
+    def __init__(self, lake: LakeRef) -> None:
         self._lake = lake
-        self._branched = branched
+        self._branched = lake.branched()
 
     def __iter__(self) -> Iterator[Branch]:
         return iter(self.list())
@@ -98,12 +99,13 @@ class Branches:
                 self._refuse_tagged(branch)
             now = datetime.fromtimestamp(files.environment.now_ns() / 1e9, UTC).isoformat()
             notes = {DELETED: now, LINEAGE: json.dumps(branch.lineage)}
-            ended = Table(files, last).set_config(notes, message=f"delete branch {name}")
+            ended = configured(files, last, notes, f"delete branch {name}")
             if tags == "refuse":
                 try:
                     self._refuse_tagged(branch)  # it may have been tagged after the first look
                 except InvalidInputError:
-                    ended.set_config({DELETED: None, LINEAGE: None}, message=f"keep branch {name}, which was tagged")
+                    kept = {DELETED: None, LINEAGE: None}
+                    configured(files, ended, kept, f"keep branch {name}, which was tagged")
                     raise
         for tag in self._tags_on(branch):
             self._lake.tags.delete(tag)
@@ -133,3 +135,10 @@ class Branches:
         if branch.lance_name is None:
             raise NotFoundError(f"The lake has no branch {name!r}.", hint="lake.branches lists what there is.")
         return branch
+
+
+def configured(manifest: TableStorage, at: Snapshot, values: Values, message: str) -> Snapshot:
+    """The `__manifest` of a branch with other settings."""
+    with about(manifest.root):
+        done = run(manifest, at, lambda head: set_config(TableVersion(manifest, head), values), {"message": message})
+    return done.snapshot

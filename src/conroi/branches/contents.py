@@ -18,10 +18,10 @@ from conroi.format.fields import key_columns
 from conroi.operations.indices import is_system
 
 if TYPE_CHECKING:
-    from conroi.staged_table import TransactionTable
+    from conroi.staged_table import StagedTable
 
 
-Stage = Callable[["TransactionTable"], None]
+Stage = Callable[["StagedTable"], None]
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def merge_contents(three: ThreeVersions, choose: Choose) -> ContentMerge:
     if not three.is_swapped and not settled and rows.is_empty and settings.is_empty:
         return ContentMerge(TableMerge(three.name, "same"), _nothing, left_out)
 
-    def stage(table: TransactionTable) -> None:
+    def stage(table: StagedTable) -> None:
         if three.is_swapped:
             table.do(partial(brought, three.source))
         rows.stage(table)
@@ -134,13 +134,13 @@ def _whole(three: ThreeVersions, choose: Choose, kind: str, message: str) -> Con
 def taking(source: TableVersion) -> Stage:
     """The source's version whole, as the next one of the target."""
 
-    def stage(table: TransactionTable) -> None:
+    def stage(table: StagedTable) -> None:
         table.do(partial(brought, source))
 
     return stage
 
 
-def _nothing(table: TransactionTable) -> None:
+def _nothing(table: StagedTable) -> None:
     """The target's table stays what it is."""
 
 
@@ -270,7 +270,7 @@ class SettingsMerge:
                 self.changes[place] = values[answer or "target"]
         return settled
 
-    def stage(self, table: TransactionTable) -> None:
+    def stage(self, table: StagedTable) -> None:
         """Set what differs on the side below."""
         config = {key: value for (what, _, key), value in self.changes.items() if what == "config"}
         if config:

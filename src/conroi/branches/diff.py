@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from conroi.branches.columns import Carry, columns_of
+from conroi.branches.lake_ref import LakeRef
 from conroi.branches.row_differences import Comparison, key_ids, keyed_changes
 from conroi.branches.states import Side, TableAtState
 from conroi.catalog.names import shown
@@ -17,9 +17,6 @@ from conroi.data.table_version import TableVersion
 from conroi.display.grid import to_html
 from conroi.display.reports import diff_details, diff_page
 from conroi.format.fields import key_columns
-
-if TYPE_CHECKING:
-    from conroi.lake import Lake
 
 MOST_KEYS = 100
 """Maximum number of keys of each kind in to_dict()."""
@@ -152,7 +149,7 @@ class LakeDiff:
         return "\n".join([f"{self.before} -> {self.after}", *lines])
 
 
-def lake_diff(before: Lake, after: Lake, *, keys: bool) -> LakeDiff:
+def lake_diff(before: LakeRef, after: LakeRef, *, keys: bool) -> LakeDiff:
     """Compare two states; tables that both pin at the same version are skipped."""
     one, other = Side.of(before), Side.of(after)
     then, now = one.tables, other.tables

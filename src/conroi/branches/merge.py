@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from conroi.branches.ancestry import (
     merged_row,
 )
 from conroi.branches.contents import ContentMerge, ThreeVersions, is_same_content, merge_contents, taking
+from conroi.branches.lake_ref import LakeRef
 from conroi.branches.plan import UNKNOWN, Choose, Facts, MergePlan, TableFact, TablePlan, is_changed, plan
 from conroi.branches.results import Choice, Conflict, LakeMerge, Prefer, TableMerge
 from conroi.branches.states import Side, TableAtState
@@ -39,7 +40,6 @@ from conroi.retry_policy import pause_s
 from conroi.snapshots.branch_names import MAIN
 
 if TYPE_CHECKING:
-    from conroi.lake import Lake
     from conroi.transaction import Transaction
 
 
@@ -51,8 +51,19 @@ SOURCE = "conroi.merge.source"
 SOURCE_VERSION = "conroi.merge.version"
 
 
+Begin = Callable[..., "Transaction"]
+"""`lake.begin` of the target."""
+
+
 def merge(
-    source: Lake, target: Lake, *, dry_run: bool, prefer: Prefer, message: str | None, author: str | None
+    source: LakeRef,
+    target: LakeRef,
+    begin: Begin,
+    *,
+    dry_run: bool,
+    prefer: Prefer,
+    message: str | None,
+    author: str | None,
 ) -> LakeMerge:
     """Compute what each table needs, and publish all of it; again after a concurrent publication."""
     _check(source, target, prefer)
@@ -63,7 +74,7 @@ def merge(
         now = Side.of(target)
         try:
             tags = _left_out_tags(source, taken, clock_of(now))  # before the commit: nothing may fail after it
-            done = _Merge(taken, target, now, prefer).run(dry_run=dry_run, message=message, author=author)
+            done = _Merge(taken, begin, now, prefer).run(dry_run=dry_run, message=message, author=author)
             return replace(done, left_out=(*done.left_out, *tags))
         except (RetryableConflict, ExpectedVersionMismatch, IncompatibleConflict, AlreadyExistsError):
             if attempt > RETRIES:
@@ -77,7 +88,7 @@ def merge(
     raise AssertionError("unreachable")
 
 
-def _left_out_tags(source: Lake, taken: Side, before: Clock) -> list[str]:
+def _left_out_tags(source: LakeRef, taken: Side, before: Clock) -> list[str]:
     """Tags of the source: they keep naming versions of the source."""
     branch = taken.catalog.identity.lance_name
     known = before.get(branch or MAIN, 0)
@@ -85,15 +96,10 @@ def _left_out_tags(source: Lake, taken: Side, before: Clock) -> list[str]:
     return [f"tag {tag.name} of {taken.catalog.identity.name}@{tag.version}" for tag in tags]
 
 
-def _check(source: Lake, target: Lake, prefer: Prefer) -> None:
-    if target.pinned is not None:
-        raise InvalidInputError(
-            f"The target is the lake as it was at version {target.version}; it can only be read.",
-            hint="Merge into a branch.",
-        )
+def _check(source: LakeRef, target: LakeRef, prefer: Prefer) -> None:
     if source.catalog.identity.id == target.catalog.identity.id:
         raise InvalidInputError(
-            f"{source.branch_name!r} cannot be merged into itself.", hint="Name two different branches."
+            f"{source.catalog.identity.name!r} cannot be merged into itself.", hint="Name two different branches."
         )
     if prefer not in (None, "source", "target") and not callable(prefer):
         raise InvalidInputError(
@@ -105,9 +111,9 @@ def _check(source: Lake, target: Lake, prefer: Prefer) -> None:
 class _Merge:
     """One attempt."""
 
-    def __init__(self, source: Side, target: Lake, now: Side, prefer: Prefer) -> None:
+    def __init__(self, source: Side, begin: Begin, now: Side, prefer: Prefer) -> None:
         self._source = source
-        self._lake = target
+        self._begin = begin
         self._target = now
         self._prefer: Prefer = prefer
         self._open: list[Conflict] = []
@@ -155,7 +161,7 @@ class _Merge:
             SOURCE_VERSION: str(source.state.version),
         }
         text = message or f"merge {result.source} into {result.target}"
-        with self._lake.begin(text, author=author, properties=properties) as tx:
+        with self._begin(text, author=author, properties=properties) as tx:
             if tx.base_version != target.state.version:
                 raise RetryableConflict(
                     "A concurrent writer published to the target while the merge was worked out.",

@@ -45,7 +45,7 @@ from conroi.verbs.plan import Plan
 
 if TYPE_CHECKING:
     from conroi.branches.contents import ThreeVersions
-    from conroi.staged_table import TransactionTable
+    from conroi.staged_table import StagedTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +218,7 @@ class KeyedRows:
             message = "inserted on both branches" if base is None else "changed on both branches"
         return Conflict(self._three.name, "row", message, _key_of(row, self._three.key), base, source, target)
 
-    def stage(self, table: TransactionTable) -> None:
+    def stage(self, table: StagedTable) -> None:
         """Put the rows on top."""
         keys = self._deletes.select(list(self._three.key))
         for rows, clause in ((self._updates, _UPDATE), (self._insertions, _INSERT), (keys, _DELETE)):
@@ -400,7 +400,7 @@ class PlacedRows:
         """Single rows never conflict here."""
         return 0
 
-    def stage(self, table: TransactionTable) -> None:
+    def stage(self, table: StagedTable) -> None:
         """Take rows out and bring others in."""
         if self._out:
             table.do(self._taking_out)

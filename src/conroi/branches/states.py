@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
+from conroi.branches.lake_ref import LakeRef
 from conroi.catalog.catalog import Catalog
 from conroi.catalog.names import shown
 from conroi.catalog.rows import Row
@@ -13,9 +13,6 @@ from conroi.catalog.state import LakeState
 from conroi.catalog.tables import table_files
 from conroi.data.table_version import TableVersion
 from conroi.errors import about
-
-if TYPE_CHECKING:
-    from conroi.lake import Lake
 
 _OWN = "__"
 """Rows whose names begin with this are the lake's own."""
@@ -54,7 +51,7 @@ class Side:
     state: LakeState
 
     @staticmethod
-    def of(lake: Lake) -> Side:
+    def of(lake: LakeRef) -> Side:
         return Side(lake.catalog, lake.pinned or lake.catalog.current())
 
     @property

@@ -11,7 +11,7 @@ from conroi.errors import ConroiError, UnsupportedError
 from conroi.lake_history import LakeChange, lake_changes
 
 if TYPE_CHECKING:
-    from conroi.lake import Lake
+    from conroi.lake_snapshot import LakeReader
     from conroi.snapshots.branch_names import Branch
 
 
@@ -90,7 +90,7 @@ class Version:
     """The branches whose newest it is, and its tags."""
 
 
-def versions(lake: Lake, limit: int | None) -> list[Version]:
+def versions(lake: LakeReader, limit: int | None) -> list[Version]:
     """The newest versions of all branches, newest first; of a lake that stays at a version, only its own line."""
     branches = _branches(lake)
     names = _tags(lake)
@@ -127,7 +127,7 @@ def _version(branch: Branch, change: LakeChange, branches: list[Branch]) -> Vers
     return Version((name, number), change, (first, *merged), "" if branch.is_main else branch.name)
 
 
-def _branches(lake: Lake) -> list[Branch]:
+def _branches(lake: LakeReader) -> list[Branch]:
     from conroi.snapshots.branch_names import MAIN_BRANCH
 
     if lake.pinned is not None:
@@ -138,7 +138,7 @@ def _branches(lake: Lake) -> list[Branch]:
         return [MAIN_BRANCH]
 
 
-def _tags(lake: Lake) -> dict[Key, list[str]]:
+def _tags(lake: LakeReader) -> dict[Key, list[str]]:
     names: dict[Key, list[str]] = {}
     try:
         for tag in lake.tags:

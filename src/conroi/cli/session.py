@@ -15,6 +15,7 @@ from conroi.errors import InvalidInputError, NotFoundError
 
 if TYPE_CHECKING:
     from conroi.lake import Lake
+    from conroi.lake_snapshot import LakeReader
     from conroi.table import Table
     from conroi.transaction import Transaction, TransactionResult
 
@@ -68,7 +69,7 @@ DEFAULT_LAKE = "CONROI_LAKE"
 class Target:
     """What an address means: a lake, or a table of it."""
 
-    lake: Lake
+    lake: LakeReader
     """At the version that was asked for, if one was."""
     name: str | None = None
     version: str | None = None
@@ -125,7 +126,7 @@ class Session:
             raise NotFoundError(f"There is no lake at {place}.", hint="Check the path.")
         return place
 
-    def lake(self, typed: str | None) -> Lake:
+    def lake(self, typed: str | None) -> LakeReader:
         """The lake at an address, which must not name a table."""
         target = self.target(typed)
         if target.name is not None:
@@ -165,10 +166,10 @@ class Session:
             else f"Check the path; {DEFAULT_LAKE} is set, so a name without a slash is a table of that lake.",
         )
 
-    def _in(self, lake: Lake, address: Address) -> Target:
+    def _in(self, lake: LakeReader, address: Address) -> Target:
         return Target(lake, _table_name(lake, address.name), address.at)
 
-    def _open(self, address: Address, at: str | None = None) -> Lake:
+    def _open(self, address: Address, at: str | None = None) -> LakeReader:
         at = at or address.at
         lake = self.connect(address.place)
         return lake if at is None else lake_at(lake, at)
@@ -204,7 +205,7 @@ def _object_id(name: str) -> str:
     return object_id(name)
 
 
-def _table_name(lake: Lake, typed: str) -> str:
+def _table_name(lake: LakeReader, typed: str) -> str:
     """A table by its name, or by its folder, which is what a shell completes."""
     state = lake.pinned or lake.catalog.state()
     if typed.endswith(".lance"):
@@ -216,7 +217,7 @@ def _table_name(lake: Lake, typed: str) -> str:
     return typed
 
 
-def lake_at(lake: Lake, at: str) -> Lake:
+def lake_at(lake: LakeReader, at: str) -> LakeReader:
     """The lake at a version, branch, tag or moment, as typed; `dev@5` is a version of a branch."""
     if at.isdecimal():
         return lake.at(version=int(at))
@@ -229,6 +230,16 @@ def lake_at(lake: Lake, at: str) -> Lake:
         if not _is_moment(at):
             raise _no_version(at, "lake", "a branch, ") from error
         return lake.at(as_of=at)
+
+
+def writable(lake: LakeReader, verb: str = "begin") -> Lake:
+    """The lake, for a command that changes it; refused if the address is that of a version of it."""
+    from conroi.lake import Lake
+    from conroi.refusals import PAST_LAKE, refused
+
+    if not isinstance(lake, Lake):
+        raise refused(lake, PAST_LAKE[verb])
+    return lake
 
 
 def table_at(table: Table, at: str) -> Table:
@@ -259,7 +270,7 @@ def _no_version(at: str, what: str, besides: str = "") -> NotFoundError:
 
 
 def committed(
-    lake: Lake, work: Callable[[Transaction], object], *, message: str, author: str | None = None
+    lake: LakeReader, work: Callable[[Transaction], object], *, message: str, author: str | None = None
 ) -> TransactionResult:
     """Do the work in a transaction, again if others were first, and say what was committed."""
     attempts: list[Transaction] = []
@@ -268,7 +279,7 @@ def committed(
         attempts.append(tx)
         work(tx)
 
-    lake.run(attempt, message=message, author=author)
+    writable(lake).run(attempt, message=message, author=author)
     return attempts[-1].result
 
 

@@ -198,9 +198,9 @@ def _refuse_missing(path: str) -> None:
 
 
 def _is_lance(path: str) -> bool:
-    from conroi.opening import table_files
+    from conroi.table_location import table_storage
 
-    return table_files(path).versions.latest() is not None
+    return table_storage(path).versions.latest() is not None
 
 
 # ---------------------------------------------------------------------------- one function for each kind

@@ -23,12 +23,12 @@ from conroi.errors import InvalidInputError, LockTimeout
 from conroi.insertion import Remains, check_remains
 from conroi.inserts.held import Held, NoLock
 from conroi.inserts.insert_locks import Locks, check_wait, locks_of
-from conroi.table import Table
+from conroi.reader import Reader
 
 if TYPE_CHECKING:
     from conroi.lake import Lake
 
-Source = Table | Data
+Source = Reader | Data
 _HERE: dict[int, threading.Lock] = {}
 """Process-local locks: threads of one process are serialized, whatever locks there are."""
 
@@ -109,7 +109,7 @@ def _sources(source: object) -> list[Any]:
 
 def _reader(stack: contextlib.ExitStack, source: Any, lake: Lake | None) -> pa.RecordBatchReader:
     """The rows as a stream; a DataFrame is written to a temporary table of the lake by executors, and read from it."""
-    if isinstance(source, Table):
+    if isinstance(source, Reader):
         return pa.RecordBatchReader.from_batches(source.schema, source.to_batches(complete=True))
     elsewhere = from_elsewhere(source)
     if elsewhere is None or lake is None:
@@ -122,7 +122,7 @@ def _locks(sources: Sequence[Any], lake: Lake | None, target: Target) -> Locks |
     """Those of the lake that was given, or of the first table that is of a lake."""
     catalogs = [lake.catalog] if lake is not None else []
     for each in sources:
-        files = each.pinned.files if isinstance(each, Table) else None
+        files = each.pinned.files if isinstance(each, Reader) else None
         catalogs += [files.catalog] if isinstance(files, LakeTableStorage) and files.catalog is not None else []
     if catalogs:
         return locks_of(catalogs[0])

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from conroi.format import lance_pb2 as pb
     from conroi.history import Commit
     from conroi.inserts import LockInfo
-    from conroi.lake import Lake
     from conroi.lake_history import LakeChange, LakeCommit, TableChange
-    from conroi.reader import ReadableTable
+    from conroi.lake_snapshot import LakeReader
+    from conroi.reader import Reader
     from conroi.snapshots.tags import Tag
 
 
@@ -53,7 +53,7 @@ class TableFacts:
         return asdict(self)
 
 
-def table_facts(name: str, table: ReadableTable) -> TableFacts:
+def table_facts(name: str, table: Reader) -> TableFacts:
     """The facts of a table."""
     fragments = table.pinned.manifest.fragments
     return TableFacts(
@@ -83,7 +83,7 @@ MOST_TABLES = 100
 """Maximum number of tables of a lake that are opened for display."""
 
 
-def lake_title(lake: Lake) -> str:
+def lake_title(lake: LakeReader) -> str:
     """The first line about a lake."""
     branch = "" if lake.branch_name == "main" else f"branch {lake.branch_name}, "
     return f"{lake.uri}: {branch}version {lake.version}, {plural(len(lake), 'table')}"
@@ -96,7 +96,7 @@ def tables_page(facts: Sequence[TableFacts], title: str = "", more: int = 0) -> 
     return grid("table|>version|>rows|>size|key", rows, title=title, empty="There are no tables yet.")
 
 
-def lake_page(lake: Lake) -> Grid:
+def lake_page(lake: LakeReader) -> Grid:
     """A lake with its tables."""
 
     names = lake.tables()

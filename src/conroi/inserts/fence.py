@@ -8,8 +8,12 @@ from dataclasses import dataclass
 from conroi.catalog.catalog import Catalog
 from conroi.catalog.names import shown
 from conroi.catalog.rows import Row
+from conroi.catalog.tables import LakeTableStorage
 from conroi.errors import CorruptionError, InsertInterrupted, RetryableConflict
 from conroi.format.json import parse_json
+from conroi.history import snapshots
+from conroi.snapshots.snapshot import Snapshot, load_transaction
+from conroi.snapshots.table_storage import TableStorage
 
 PROPERTY = "conroi.insert"
 REPLACING = ("Overwrite", "Restore", "Clone", "Unknown")
@@ -160,3 +164,34 @@ class Removal:
 
     def amended(self, row: Row) -> Row:
         return row.with_insert(InsertNote(self.by, self.unfinished.first, self.unfinished.first, True).to_json())
+
+
+def unfinished(files: TableStorage, snapshot: Snapshot) -> tuple[int, int] | None:
+    """The row ids of an unfinished insert in this version; None if there is none."""
+    if not isinstance(files, LakeTableStorage) or files.catalog is None:
+        return None
+    row = files.catalog.known_state().table(files.object_id)
+    pin = None if row is None or row.incarnation != files.incarnation or note_of(row) is not None else row.pin
+    if pin is not None and pin.version >= snapshot.version:
+        return None  # there never was one
+    for version in snapshots(files, newest=snapshot.version):
+        transaction = load_transaction(files.objects, version)
+        said = None if transaction is None else transaction.properties.get(PROPERTY)
+        if said is not None:
+            rows, is_complete = _said(said, files.root)
+            end = version.manifest.head.next_row_id
+            return None if is_complete else (end - rows, end)
+    return None
+
+
+def _said(text: str, table: str) -> tuple[int, bool]:
+    """How many rows an insert has written so far, and whether it is complete."""
+    match parse_json(text, "The note of an insert in a transaction"):
+        case [_, int(rows), bool(is_complete)] if rows >= 0:
+            return rows, is_complete
+        case _:
+            raise CorruptionError(
+                "The note of an insert in a transaction is damaged.",
+                table=table,
+                hint="Open an older version of the table.",
+            )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol, Unpack
+from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
 import pyarrow as pa
 
@@ -45,7 +45,8 @@ class MergeResult:
         return self.table.version
 
 
-Run = Callable[[Callable[[TableVersion], Plan | None], WriteOptions], "tuple[Table, Plan | None]"]
+Run = Callable[[Callable[[TableVersion], Plan | None], WriteOptions], tuple[Any, Plan | None]]
+"""Executes a verb; returns the table after it (a Table, or the staged table of a transaction) and its plan."""
 
 
 @checked_calls

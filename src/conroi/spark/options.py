@@ -10,7 +10,6 @@ from urllib.parse import urlsplit
 from conroi.catalog.folder_kinds import content_of
 from conroi.catalog.folders import created_in
 from conroi.catalog.names import shown
-from conroi.catalog.tables import LakeTableStorage
 from conroi.errors import CorruptionError, InvalidInputError, NotFoundError
 from conroi.format.json import parse_json
 from conroi.pickles import NOT_SECRET
@@ -183,7 +182,7 @@ class Options:
 
     def lake(self) -> Lake:
         """The lake, if `table` names a table in one."""
-        from conroi.lake import connect
+        from conroi.opening import connect
 
         self._refuse_put()
         return connect(
@@ -197,7 +196,8 @@ class Options:
 
     def in_lake(self) -> tuple[Lake, str] | None:
         """The lake, and the name that the table has in it or would get; None for a table that stands alone."""
-        from conroi.opening import lake_around, table_files
+        from conroi.lake import Lake
+        from conroi.table_location import lake_around, table_storage
 
         name = self.get(TABLE)
         if name is not None:
@@ -207,12 +207,12 @@ class Options:
         if around is None:
             return None
         branch, folder = self.get(BRANCH), around[1]
-        lake = around[0] if branch is None else around[0].branch(branch)
-        files = lake.files_at(folder)
-        if isinstance(files, LakeTableStorage):
+        ref = around[0] if branch is None else around[0].branch(branch)
+        lake, files = Lake(ref.catalog, ref.manifest), ref.storage_in(folder)
+        if files is not None:
             self._refuse_put()
             return lake, shown(files.object_id)
-        alone = table_files(self.path, **place)
+        alone = table_storage(self.path, **place)
         if alone.versions.latest() is not None and created_in(alone.objects, folder) is None:
             return None  # other software made it, and the lake does not list it
         self._refuse_put()
@@ -246,7 +246,7 @@ class Options:
 
     def _refuse_lake(self) -> None:
         """InvalidInputError if the path is that of a lake, and no table was named."""
-        from conroi.lake import connect
+        from conroi.opening import connect
 
         storage = self.storage_options
         if content_of(open_objects(self.path, storage)) != "a lake":

@@ -98,9 +98,9 @@ class ConroiWriter(DataSourceArrowWriter):
         return task
 
     def _task_of_new_table(self) -> WriteTask:
-        from conroi.opening import table_files
+        from conroi.table_location import table_storage
 
-        files = table_files(
+        files = table_storage(
             self._options.path,
             store=self._options.store,
             storage_options=self._options.storage_options,

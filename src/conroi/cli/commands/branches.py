@@ -8,7 +8,7 @@ import typer
 
 from conroi.cli.failures import CONFLICT, UsageProblem
 from conroi.cli.options import Author, Lake, Message, command, new_app
-from conroi.cli.session import Session, split
+from conroi.cli.session import Session, split, writable
 from conroi.display.merges import branches_page, conflicts_page, merge_page
 
 SECTION = "Names"
@@ -111,7 +111,7 @@ def merge(
         raise UsageProblem("--prefer is source or target.")
     from conroi.errors import MergeConflict
 
-    lake = session.lake(address)
+    lake = writable(session.lake(address), "merge")
     try:
         with session.output.progress(f"merging {source}"):
             result = lake.merge(source, into, dry_run=dry_run, prefer=prefer, message=message, author=author)

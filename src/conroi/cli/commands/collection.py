@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from conroi.cli.options import Lake, Yes, command, so_far
-from conroi.cli.session import Session
+from conroi.cli.session import Session, writable
 from conroi.display.reports import collected_page, expired_page
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def expire(
     options: dict[str, Any] = {"older_than": older_than, "keep": keep}
     given = {name: value for name, value in options.items() if value is not None}
     with session.output.progress("tables looked at") as progress:
-        found = session.lake(lake).expire(**given, dry_run=not yes, progress=so_far(progress))
+        found = writable(session.lake(lake)).expire(**given, dry_run=not yes, progress=so_far(progress))
     if session.as_json:
         session.output.document(_expired_facts(found))
         return
@@ -78,7 +78,7 @@ def gc(
     """
     given: dict[str, Any] = {} if min_age is None else {"min_age": min_age}
     with session.output.progress("folders looked at") as progress:
-        found = session.lake(lake).gc(**given, dry_run=not yes, progress=so_far(progress))
+        found = writable(session.lake(lake)).gc(**given, dry_run=not yes, progress=so_far(progress))
     if session.as_json:
         session.output.document(_collected_facts(found))
         return

@@ -14,8 +14,8 @@ from conroi.display.pages import change_row, change_title, table_history_page
 from conroi.display.reports import diff_details, diff_page
 
 if TYPE_CHECKING:
-    from conroi.lake import Lake as LakeItself
     from conroi.lake_history import LakeChange
+    from conroi.lake_snapshot import LakeReader
 
 SECTION = "The past"
 SHOWN = 20
@@ -77,7 +77,7 @@ def _print_log(session: Session, changes: Sequence[LakeChange]) -> None:
         session.output.aligned([change_row(each) for each in change.tables], "    ", widths)
 
 
-def _print_graph(session: Session, lake: LakeItself, limit: int | None) -> Sequence[LakeChange]:
+def _print_graph(session: Session, lake: LakeReader, limit: int | None) -> Sequence[LakeChange]:
     from conroi.cli.graph import drawn, versions
 
     found = versions(lake, limit)

@@ -10,13 +10,13 @@ import typer
 
 from conroi.cli.failures import UsageProblem
 from conroi.cli.options import STDIN, Author, Message, command
-from conroi.cli.session import Session
+from conroi.cli.session import Session, writable
 from conroi.display.words import plural
 
 if TYPE_CHECKING:
     from conroi.cli.loads import Load, Loading
     from conroi.cli.sources import Source
-    from conroi.lake import Lake as LakeItself
+    from conroi.lake_snapshot import LakeReader
     from conroi.transaction import TransactionResult
 
 SECTION = "Rows in and out"
@@ -106,12 +106,15 @@ def load(
         with session.output.progress("rows loaded") as progress:
             loading = Loading(loads, progress, spark_frame if spark else None)
             result = loading.run(
-                target.lake, message=message or wanted.message, author=author or wanted.author, once=once or wanted.once
+                writable(target.lake),
+                message=message or wanted.message,
+                author=author or wanted.author,
+                once=once or wanted.once,
             )
     _say(session, loading, result)
 
 
-def _with_guesses(session: Session, load: Load, lake: LakeItself) -> Load:
+def _with_guesses(session: Session, load: Load, lake: LakeReader) -> Load:
     """The load with what its text files leave open; what is guessed is said."""
     from conroi.cli.text_files import guessed
 

@@ -8,7 +8,7 @@ import typer
 
 from conroi.cli.failures import FAILED
 from conroi.cli.options import Lake, LakeOrTable, Message, OneTable, Yes, command, so_far
-from conroi.cli.session import Session
+from conroi.cli.session import Session, writable
 from conroi.display.grid import grid
 from conroi.display.pages import TableFacts, locks_page, table_facts
 from conroi.display.reports import diagnosis_page, environment_page
@@ -153,7 +153,7 @@ def mend(
     """
     target = session.table(table)
     before = target.table.version
-    done = target.lake.mend(target.newest_name, discard=discard)
+    done = writable(target.lake).mend(target.newest_name, discard=discard)
     if session.as_json:
         facts = {"name": target.table_name, "before": before, "version": done.version, "rows": done.count_rows()}
         session.output.document(facts)

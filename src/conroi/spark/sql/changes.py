@@ -14,7 +14,7 @@ from conroi.format.fields import key_columns
 from conroi.spark.sql.expressions import Kind, NotSimple, Resolve, column_kind, simple, simple_condition
 from conroi.spark.sql.references import DIALECT, Tables, found_column, frame, lake_name, same_name
 from conroi.spark.types import is_exact_in_spark, spark_schema
-from conroi.table import Table
+from conroi.writer import Writer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -38,7 +38,7 @@ class Target:
 
     name: str
     alias: str
-    table: Table
+    table: Writer
     written: str
     """The table with its alias, as it stands after FROM."""
     bare: str
@@ -58,7 +58,9 @@ class Target:
             )
         bare = node.copy()
         bare.set("alias", None)
-        return Target(name, node.alias or node.name, tables.open(name), node.sql(DIALECT), bare.sql(DIALECT))
+        table = tables.open(name)
+        assert isinstance(table, Writer), "a change is a statement of a transaction"
+        return Target(name, node.alias or node.name, table, node.sql(DIALECT), bare.sql(DIALECT))
 
     def resolve(self, column: exp.Column) -> tuple[str, Any] | None:
         """A column of the table, with or without its alias."""

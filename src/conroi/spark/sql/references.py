@@ -19,9 +19,9 @@ from sqlglot.tokenizer_core import Token
 
 from conroi.data.sql import quoted
 from conroi.errors import InvalidInputError, NotFoundError
+from conroi.reader import Reader
 from conroi.spark.sql.expressions import NotSimple, simple_condition
 from conroi.spark.types import spark_type
-from conroi.table import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -39,7 +39,7 @@ class Tables(Protocol):
 
     def __contains__(self, name: str) -> bool: ...
 
-    def open(self, name: str, version: int | None = None, tag: str | None = None, as_of: str | None = None) -> Table:
+    def open(self, name: str, version: int | None = None, tag: str | None = None, as_of: str | None = None) -> Reader:
         """The table; with one of the others, as it was."""
         ...
 
@@ -54,7 +54,7 @@ class Reference:
     alias: str
     """By which the query calls it."""
     is_aliased: bool
-    table: Table
+    table: Reader
     columns: list[str] | None = None
     """What the query needs of it; None: all. Empty: only how many rows there are."""
     filter: str | None = None
@@ -90,7 +90,7 @@ def lake_name(node: exp.Table, tables: Tables) -> str | None:
     return None
 
 
-def _opened(tables: Tables, name: str, node: exp.Table) -> Table:
+def _opened(tables: Tables, name: str, node: exp.Table) -> Reader:
     version: exp.Version | None = node.args.get("version")
     if version is None:
         return tables.open(name)

@@ -9,10 +9,11 @@ from sqlglot import exp
 
 from conroi.errors import InvalidInputError, UnsupportedError
 from conroi.lake import Lake
+from conroi.lake_snapshot import LakeSnapshot
+from conroi.reader import Reader
 from conroi.spark.sql.changes import Statement, delete, insert, update
 from conroi.spark.sql.merges import merge
 from conroi.spark.sql.references import frame, parsed
-from conroi.table import Table
 from conroi.transaction import Transaction
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def _changed(tx: Transaction, spark: SparkSession, tree: exp.Expr) -> Statement:
 class _LakeTables:
     """The tables of a lake at one version."""
 
-    def __init__(self, lake: Lake) -> None:
+    def __init__(self, lake: LakeSnapshot) -> None:
         self._lake = lake
 
     def names(self) -> Sequence[str]:
@@ -71,7 +72,7 @@ class _LakeTables:
     def __contains__(self, name: str) -> bool:
         return name in self._lake
 
-    def open(self, name: str, version: int | None = None, tag: str | None = None, as_of: str | None = None) -> Table:
+    def open(self, name: str, version: int | None = None, tag: str | None = None, as_of: str | None = None) -> Reader:
         return self._lake.table(name, version, tag=tag, as_of=as_of)
 
 
@@ -87,7 +88,7 @@ class _TransactionTables:
     def __contains__(self, name: str) -> bool:
         return name in self._tx
 
-    def open(self, name: str, version: int | None = None, tag: str | None = None, as_of: str | None = None) -> Table:
+    def open(self, name: str, version: int | None = None, tag: str | None = None, as_of: str | None = None) -> Reader:
         table = self._tx[name]
         return table if version is tag is as_of is None else table.at(version, tag=tag, as_of=as_of)
 
