@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from conroi.conflicts.catalog import CATALOG
-from conroi.conflicts.matrix import MATRIX, OPERATIONS
-from conroi.conflicts.prechecks import PRECHECKS, SEVERAL, Precheck
+from conroi.conflicts.matrix import MATRIX, OPERATIONS, PRECHECKS, SEVERAL, Precheck
 from conroi.conflicts.reason import Reason
 from conroi.conflicts.rule import OK, Outcome, Rule
 

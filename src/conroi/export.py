@@ -1,6 +1,5 @@
 """Exports: rows of a lake, or of a query, to external databases."""
 
-from conroi.clickhouse.export import clickhouse
-from conroi.clickhouse.run import Export
+from conroi.clickhouse.export import Export, clickhouse
 
 __all__ = ["Export", "clickhouse"]

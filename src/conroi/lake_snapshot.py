@@ -25,7 +25,6 @@ from conroi.inserts import LockInfo, locks_of
 from conroi.lake_history import LakeCommit, lake_commit
 from conroi.maintenance.expiry import live_leases
 from conroi.maintenance.reports import Duration, lease_seconds
-from conroi.pickles import LakeAddress, Reduced, lake_address, opened_lake
 from conroi.query import QueryParams, QueryResult, query
 from conroi.refusals import PAST_LAKE, refuses
 from conroi.snapshots.branch_storage import holder_of
@@ -33,6 +32,7 @@ from conroi.snapshots.table_storage import TableStorage, expired
 from conroi.snapshots.tags import Tags
 from conroi.storage.objects import Objects
 from conroi.table import Table
+from conroi.table_location import LakeAddress, Reduced, lake_address, opened_lake
 from conroi.versions.leases import Lease, LeaseInfo
 
 if TYPE_CHECKING:

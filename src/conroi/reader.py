@@ -13,7 +13,7 @@ import pyarrow as pa
 from conroi import history as past
 from conroi.arguments import checked_calls
 from conroi.branches.diff import TableDiff, table_diff
-from conroi.data import lookup
+from conroi.data.lookup import Query, Search, checked_count, random_positions, take
 from conroi.data.predicates import Predicate, checked_predicate
 from conroi.data.pylance import pylance_errors
 from conroi.data.remote_rows import in_spark
@@ -29,8 +29,7 @@ from conroi.format.naming import ManifestNaming
 from conroi.inserts.fence import unfinished
 from conroi.maintenance.expiry import live_leases
 from conroi.maintenance.reports import Duration, lease_seconds
-from conroi.operations.fragment_reuse import unindexed
-from conroi.operations.indices import is_system
+from conroi.operations.indices import is_system, unindexed
 from conroi.snapshots.branch_storage import holder_of
 from conroi.snapshots.snapshot import Snapshot
 from conroi.snapshots.table_storage import TableStorage, expired, version_in_use
@@ -240,26 +239,26 @@ class Reader(ABC):
 
     def head(self, rows: int = 5, columns: Columns | None = None) -> pa.Table:
         """The first rows, in scan order."""
-        return self.to_arrow(columns, limit=lookup.checked_count(rows, self.name))
+        return self.to_arrow(columns, limit=checked_count(rows, self.name))
 
     def sample(self, rows: int, columns: Sequence[str] | None = None, *, seed: int | None = None) -> pa.Table:
         """A random sample of this many rows, or all if there are fewer; a `seed` makes it reproducible for the same
         version.
         """
         self._version_read()
-        count = lookup.checked_count(rows, self.name)
-        positions = lookup.random_positions(count, self.count_rows(), seed, self._files.environment)
+        count = checked_count(rows, self.name)
+        positions = random_positions(count, self.count_rows(), seed, self._files.environment)
         return self.take(positions, columns)
 
     def take(self, positions: Sequence[int] | Any, columns: Sequence[str] | None = None) -> pa.Table:
         """The rows at these positions in scan order, counted from 0, in the given order."""
         self._version_read()
         with self._reading():
-            return lookup.take(self._pinned, positions, columns)
+            return take(self._pinned, positions, columns)
 
     def search(
         self,
-        query: lookup.Query,
+        query: Query,
         column: str | None = None,
         *,
         limit: int = 10,
@@ -282,8 +281,8 @@ class Reader(ABC):
         [{'id': 2, '_distance': 1.0}]
         """
         self._version_read()
-        where, count = bound(filter, params, self.name), lookup.checked_count(limit, self.name)
-        asked = lookup.Search(query, column, count, columns, where, options or {})
+        where, count = bound(filter, params, self.name), checked_count(limit, self.name)
+        asked = Search(query, column, count, columns, where, options or {})
         with self._reading():
             return asked.run(self._pinned)
 

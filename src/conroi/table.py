@@ -27,11 +27,10 @@ from conroi.maintenance.collection import MIN_AGE, collect_table
 from conroi.maintenance.expiry import KEEP, OLDER_THAN, expire_table
 from conroi.maintenance.naming_migration import migrate_manifest_names
 from conroi.maintenance.reports import Collected, Duration, Expired
-from conroi.pickles import LakeAddress, Reduced, opened_table, table_address
 from conroi.registration import register
 from conroi.snapshots.snapshot import Snapshot
 from conroi.snapshots.table_storage import TableStorage
-from conroi.table_location import Store, clone_target
+from conroi.table_location import LakeAddress, Reduced, Store, clone_target, opened_table, table_address
 from conroi.table_transaction import TableTransaction
 from conroi.verbs.compact import lost_by
 from conroi.verbs.plan import Plan, Preparing

@@ -16,10 +16,10 @@ import conroi
 from conroi import export
 from conroi.clickhouse import tables
 from conroi.clickhouse.engine import parse
-from conroi.clickhouse.run import SPAN, Begun, Exporting, Journal
+from conroi.clickhouse.export import SPAN, Begun, Exporting, Journal
 from conroi.environment import SYSTEM
-from conroi.inserts.held import NoLock
 from conroi.inserts.insert_locks import locks_of, new_lock_id
+from conroi.inserts.lock_back_ends import NoLock
 from tests.clickhouse.queries import ask, rows, runs
 from tests.support.clickhouse import ClickHouseServer
 from tests.support.databases import PostgresServer

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from conroi import operations as ops
 from conroi.conflicts.catalog import CATALOG
-from conroi.conflicts.matrix import MATRIX, OPERATIONS
-from conroi.conflicts.prechecks import PRECHECKS, SEVERAL
+from conroi.conflicts.matrix import MATRIX, OPERATIONS, PRECHECKS, SEVERAL
 from conroi.conflicts.reason import ConcurrentCommit, Reason
 from conroi.conflicts.rebase import Rebase
 from conroi.conflicts.rule import Outcome

@@ -6,8 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from conroi.display.grid import grid, to_html
-from conroi.display.words import changed_rows, moment, number, plain, plural, size, value
+from conroi.display.grid import changed_rows, grid, moment, number, plain, plural, size, to_html, value
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 import conroi
 from conroi.doctor import Diagnosis, examine_lake
-from conroi.doctor.lake_pins import PinChecks
+from conroi.doctor.lake_rows import PinChecks
 from conroi.storage.objects import ObjectInfo, Objects
 from conroi.testing import connect_through
 from conroi.testing.instruments import WrappedObjects

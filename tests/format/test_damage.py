@@ -20,9 +20,8 @@ from conroi.errors import ConroiError, CorruptionError
 from conroi.format import lance_pb2 as pb
 from conroi.format.checksums import SEAL_SIZE
 from conroi.format.deletions import decode_deletions, encode_deletions
-from conroi.format.manifest import Manifest
+from conroi.format.manifest import Manifest, check_transaction_fits, validate_manifest
 from conroi.format.manifest_file import ManifestFile, decode_manifest_file, encode_manifest_file
-from conroi.format.manifest_validation import check_transaction_fits, validate_manifest
 from conroi.format.naming import deletion_path
 from conroi.format.transaction import Transaction, decode_transaction, encode_transaction
 from tests.format.damage import cuts, flips, overwritten, unnoticed

@@ -9,8 +9,8 @@ import pytest
 
 from conroi.errors import CorruptionError
 from conroi.format import lance_pb2 as pb
-from conroi.format.manifest import Manifest
-from conroi.format.manifest_validation import (
+from conroi.format.manifest import (
+    Manifest,
     check_name_fits,
     check_transaction_fits,
     manifest_problems,

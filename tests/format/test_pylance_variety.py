@@ -11,8 +11,8 @@ import pytest
 
 from conroi.format import lance_pb2 as pb
 from conroi.format.flags import require_readable
+from conroi.format.manifest import check_name_fits, check_transaction_fits, manifest_problems
 from conroi.format.manifest_file import decode_manifest_file, encode_manifest_file
-from conroi.format.manifest_validation import check_name_fits, check_transaction_fits, manifest_problems
 from conroi.format.naming import parse_manifest_name
 from conroi.format.schema import schema_from_fields
 from conroi.format.transaction import decode_transaction

@@ -15,14 +15,13 @@ from conroi.format import lance_pb2 as pb
 from conroi.format.arrow_types import simple_type
 from conroi.format.deletions import decode_deletions, encode_deletions
 from conroi.format.json import decode_document, encode_document
-from conroi.format.manifest import Manifest
+from conroi.format.manifest import Manifest, validate_manifest
 from conroi.format.manifest_file import (
     decode_inline_transaction,
     decode_manifest_file,
     encode_manifest_file,
     transaction_at_front,
 )
-from conroi.format.manifest_validation import validate_manifest
 from conroi.format.naming import check_relative_path, parse_manifest_name, parse_staged_name
 from conroi.format.roaring import decode_bitmap, encode_bitmap
 from conroi.format.row_ids import (

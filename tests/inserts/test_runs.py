@@ -243,8 +243,8 @@ def test_rows_that_took_no_lock_are_found_before_they_break_a_run(
 ) -> None:
     import lance
 
-    from conroi.inserts.held import NoLocks
     from conroi.inserts.insert_locks import locks_of
+    from conroi.inserts.lock_back_ends import NoLocks
 
     store = postgres.new_address() if kind == "postgresql" else None
     lake = new_lake(uri, address, store)

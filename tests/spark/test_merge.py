@@ -253,10 +253,10 @@ class ConcurrentCommit:
     """Does something once, between the job of a merge and its commit."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, work: Callable[[], object]) -> None:
-        from conroi.merge import change, verb
+        from conroi.merge import verb
 
         self.plans = 0
-        planned = change.planned
+        planned = verb.planned
 
         def hooked(*arguments: Any) -> Any:
             plan = planned(*arguments)

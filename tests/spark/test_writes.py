@@ -17,9 +17,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import conroi
-from conroi.spark import frames, tasks
+from conroi.spark import frames
+from conroi.spark.frames import WriteTask
 from conroi.spark.results import Part
-from conroi.spark.tasks import WriteTask
 from tests.spark.support import Counting, by_pylance, manifests, numbers
 from tests.support.arrow_types import TYPES
 
@@ -178,7 +178,7 @@ def test_what_does_not_fit_is_refused_in_our_words(spark: SparkSession, uri: str
 def keyed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, spark: SparkSession, uri: str):
     """A table with a key and four rows; keys come back from the tasks, or are read from what they wrote."""
     if request.param == "many keys":
-        monkeypatch.setattr(tasks, "KEYS_BYTES", 0)
+        monkeypatch.setattr(frames, "KEYS_BYTES", 0)
     return conroi.create_table(uri, numbers(spark, 0, 4), key="id")
 
 

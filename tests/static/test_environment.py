@@ -47,7 +47,7 @@ EXCEPTIONS: dict[str, tuple[set[str], str]] = {
     "conroi.inserts.lock_back_ends": ({"getpid", "monotonic"}, "a connection belongs to one process; waits for a lock"),
     "conroi.inserts.insert_locks": ({"getpid"}, "a held lock belongs to one process"),
     "conroi.inserts.insert_lock": ({"Thread"}, "waits for a lock and can be given up"),
-    "conroi.clickhouse.run": ({"getpid"}, "names the worker in the journal"),
+    "conroi.clickhouse.export": ({"getpid"}, "names the worker in the journal"),
     "conroi.doctor.subject": ({"ThreadPoolExecutor"}, "not moved to conroi.storage.parallel yet"),
     "conroi.maintenance.collection": ({"ThreadPoolExecutor"}, "not moved to conroi.storage.parallel yet"),
     "conroi.spark.fragment_jobs": ({"ThreadPoolExecutor"}, "jobs of one driver, by the driver's threads"),
@@ -109,7 +109,7 @@ SYSTEM_IN = {
     "conroi.catalog.attachment": "copies a lake into a store before it is opened",
     "conroi.clickhouse.export": "a table that stands alone, given without an environment",
     "conroi.spark.pins": "a task on an executor, which has no environment",
-    "conroi.spark.tasks": "a task on an executor, which has no environment",
+    "conroi.spark.frames": "a task on an executor, which has no environment",
 }
 """Where the system's environment is used other than as a default that the caller can replace. May only shrink."""
 

@@ -34,8 +34,8 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("conroi.cli.commands.history", "table.restore"): "our own table",
     ("conroi.cli.commands.row_changes", "tx[name].delete"): "a statement of our own transaction",
     ("conroi.cli.commands.row_changes", "tx[name].update"): "a statement of our own transaction",
-    ("conroi.cli.commands.tags", "tags.create"): "our own tags",
-    ("conroi.cli.commands.tags", "tags.delete"): "our own tags",
+    ("conroi.cli.commands.branches", "tags.create"): "our own tags",
+    ("conroi.cli.commands.branches", "tags.delete"): "our own tags",
     ("conroi.query", "connection.execute"): "DuckDB, which has no way to write",
     ("conroi.cli.loads", "table.merge"): "a statement of our own transaction",
     (
@@ -64,8 +64,8 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
         "conroi.spark.sql.changes",
         "target.table.merge(rows, on=key).when_matched_delete().execute",
     ): "a statement of our own transaction",
-    ("conroi.spark.sql.merges", "target.table.merge"): "a statement of our own transaction",
-    ("conroi.spark.sql.merges", "builder.execute"): "a statement of our own transaction",
+    ("conroi.spark.sql.statements", "target.table.merge"): "a statement of our own transaction",
+    ("conroi.spark.sql.statements", "builder.execute"): "a statement of our own transaction",
     ("conroi.verbs.compact", "task.execute"): "a CompactionTask writes the new files and returns their metadata",
     ("conroi.table", "self.optimize_indices"): "a verb of our own table",
 }

@@ -25,7 +25,7 @@ EXCEPTIONS = {
     "conroi.snapshots.pin": "gives a version that the lake has published its final name",
     "conroi.snapshots.branch_names": "a name for a branch, which has versions of its own",
     "conroi.snapshots.tags": "a tag is a name for a version that is visible already",
-    "conroi.testing.records": "hands every call of an external store on to another one",
+    "conroi.testing.faults": "hands every call of an external store on to another one",
     "conroi.testing.instruments": "hands every call of a store on to another store",
 }
 

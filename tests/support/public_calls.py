@@ -15,7 +15,7 @@ import pyarrow as pa
 
 import conroi
 from conroi.clickhouse.engine import parse
-from conroi.clickhouse.run import TABLE as JOURNAL
+from conroi.clickhouse.export import TABLE as JOURNAL
 from conroi.format import lance_pb2 as pb
 
 ROWS = [{"id": 1, "v": "a", "n": 1.5}, {"id": 2, "v": "b", "n": 2.5}]

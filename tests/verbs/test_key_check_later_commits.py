@@ -19,8 +19,8 @@ from conroi.data.table_version import TableVersion
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import fields_by_path
 from conroi.format.keyfilter import bloom_filter
-from conroi.merge import change
-from conroi.merge.change import FEW_INSERTS, RowChange
+from conroi.merge import verb
+from conroi.merge.verb import FEW_INSERTS, RowChange
 from tests.verbs.keyed_tables import (
     KEY_TYPES,
     NOT_IN_FILTER,
@@ -70,7 +70,7 @@ def test_control_with_the_filter_that_pylance_itself_writes_it_slips_in(
 ) -> None:
     kind = KEY_TYPES[name]
     table, late = keyed(root, kind), lance.dataset(root)
-    monkeypatch.setattr(change, "key_filter", filter_as_pylance_writes_it)
+    monkeypatch.setattr(verb, "key_filter", filter_as_pylance_writes_it)
     upsert(table, rows(kind.type, kind.new, n=1))
     pylance_upsert(late, rows(kind.type, kind.new, n=2))
     assert lance.dataset(root).to_table()["n"].to_pylist() == [0, 1, 2]

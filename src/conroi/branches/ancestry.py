@@ -13,7 +13,7 @@ from functools import cached_property, reduce
 from typing import TypeAlias, TypeVar
 
 from conroi.branches.contents import has_same_rows, is_same_content
-from conroi.branches.states import Side, TableAtState
+from conroi.branches.lake_ref import Side, TableAtState
 from conroi.catalog.branch_rows import LINEAGE
 from conroi.catalog.branches import BranchedLake
 from conroi.catalog.catalog import Catalog

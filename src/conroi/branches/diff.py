@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from conroi.branches.columns import Carry, columns_of
-from conroi.branches.lake_ref import LakeRef
+from conroi.branches.lake_ref import LakeRef, Side, TableAtState
 from conroi.branches.row_differences import Comparison, key_ids, keyed_changes
-from conroi.branches.states import Side, TableAtState
 from conroi.catalog.names import shown
 from conroi.data.rows import count_rows
 from conroi.data.table_version import TableVersion

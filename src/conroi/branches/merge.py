@@ -19,10 +19,9 @@ from conroi.branches.ancestry import (
     merged_row,
 )
 from conroi.branches.contents import ContentMerge, ThreeVersions, is_same_content, merge_contents, taking
-from conroi.branches.lake_ref import LakeRef
+from conroi.branches.lake_ref import LakeRef, Side, TableAtState
 from conroi.branches.plan import UNKNOWN, Choose, Facts, MergePlan, TableFact, TablePlan, is_changed, plan
 from conroi.branches.results import Choice, Conflict, LakeMerge, Prefer, TableMerge
-from conroi.branches.states import Side, TableAtState
 from conroi.branches.transfer import Bringing
 from conroi.catalog.branches import BranchedLake
 from conroi.catalog.folders import brought_row, can_inherit, inherited_row

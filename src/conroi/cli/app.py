@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from conroi.cli.commands import (
-    collection,
+    branches,
     conflicts,
     definition,
     export,
@@ -18,9 +18,7 @@ from conroi.cli.commands import (
     inspection,
     load,
     maintenance,
-    query,
     row_changes,
-    tags,
 )
 from conroi.cli.failures import INTERRUPTED
 from conroi.version import __version__
@@ -77,15 +75,14 @@ def root(
 
 for part in (
     inspection,
-    query,
     history,
-    tags,
+    branches,
     definition,
     load,
     row_changes,
     export,
     maintenance,
-    collection,
+    branches,
     conflicts,
 ):
     part.add_to(app)

@@ -11,8 +11,7 @@ from conroi import operations
 from conroi.commit.attribution import RULES
 from conroi.conflicts import ConcurrentCommit, Outcome, Reason, Rebase, Staged, Verdict
 from conroi.conflicts.catalog import CATALOG
-from conroi.conflicts.matrix import MATRIX, OPERATIONS
-from conroi.conflicts.prechecks import PRECHECKS
+from conroi.conflicts.matrix import MATRIX, OPERATIONS, PRECHECKS
 from conroi.environment import utc_time
 from conroi.errors import ConroiError, InvalidInputError, NotFoundError
 from conroi.format.naming import TRANSACTIONS_DIR

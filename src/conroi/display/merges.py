@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from conroi.display.grid import Grid, grid
-from conroi.display.words import key_text, moment, number, plain, plural
+from conroi.display.grid import Grid, grid, key_text, moment, number, plain, plural
 
 if TYPE_CHECKING:
     from conroi.branches.results import Conflict, LakeMerge

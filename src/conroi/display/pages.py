@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from conroi.display.grid import Grid, grid
-from conroi.display.words import changed_rows, moment, number, plain, plural, size, value
+from conroi.display.grid import Grid, changed_rows, grid, moment, number, plain, plural, size, value
 
 if TYPE_CHECKING:
     from conroi.format import lance_pb2 as pb

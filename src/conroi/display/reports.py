@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from conroi.display.grid import Grid, grid
-from conroi.display.words import changed_rows, key_text, number, plain, plural, size
+from conroi.display.grid import Grid, changed_rows, grid, key_text, number, plain, plural, size
 
 if TYPE_CHECKING:
     from conroi.branches.diff import LakeDiff, TableDiff

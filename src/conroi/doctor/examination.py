@@ -20,8 +20,7 @@ from conroi.data.writer import Progress
 from conroi.doctor.contents import Contents, check_contents
 from conroi.doctor.findings import Diagnosis, Findings
 from conroi.doctor.lake_history import LIST, LakeHistory, database_history, read_history
-from conroi.doctor.lake_pins import PinChecks, check_branches, head_of
-from conroi.doctor.lake_rows import check_lake_rows, check_records, recorded_head
+from conroi.doctor.lake_rows import PinChecks, check_branches, check_lake_rows, check_records, head_of, recorded_head
 from conroi.doctor.lines import Line, LineReader
 from conroi.doctor.rows import check_rows
 from conroi.doctor.subject import Examination, Subject

@@ -14,9 +14,8 @@ from conroi.errors import ConroiError, CorruptionError, NotFoundError, Unsupport
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import key_columns
 from conroi.format.flags import require_readable, require_writable
-from conroi.format.manifest import Manifest
+from conroi.format.manifest import Manifest, check_transaction_fits
 from conroi.format.manifest_file import ManifestFile, decode_manifest_file
-from conroi.format.manifest_validation import check_transaction_fits
 from conroi.format.naming import transaction_path
 from conroi.format.transaction import Transaction, decode_transaction
 from conroi.snapshots.branch_storage import resolved

@@ -22,7 +22,7 @@ from conroi.errors import ConroiError, NotFoundError, UnsupportedError
 from conroi.format import lance_pb2 as pb
 from conroi.format.deletions import decode_deletions
 from conroi.format.fields import key_columns
-from conroi.format.manifest_validation import manifest_problems
+from conroi.format.manifest import manifest_problems
 from conroi.format.naming import DATA_DIR, check_relative_path, deletion_path
 from conroi.format.row_ids import U64Array, decode_row_ids, without
 from conroi.operations.indices import covered_fragments, is_system

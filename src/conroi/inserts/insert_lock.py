@@ -10,8 +10,8 @@ from types import TracebackType
 
 from conroi.arguments import checked_calls
 from conroi.catalog.names import shown
-from conroi.inserts.held import Cancellation
 from conroi.inserts.insert_locks import Holding, Locks
+from conroi.inserts.lock_back_ends import Cancellation
 from conroi.storage.parallel import stays_in_process
 
 

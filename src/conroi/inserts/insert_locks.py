@@ -18,8 +18,7 @@ from conroi.catalog.publication import Publishing, PublishRequest
 from conroi.catalog.rows import Row, new_lock_id
 from conroi.catalog.state import CommitMetadata, LakeState
 from conroi.errors import InvalidInputError, LocksRequired, RetryableConflict
-from conroi.inserts.held import Backend, Cancellation, Held, LockInfo, NoLocks
-from conroi.inserts.lock_back_ends import FileLocks, PostgresLocks
+from conroi.inserts.lock_back_ends import Backend, Cancellation, FileLocks, Held, LockInfo, NoLocks, PostgresLocks
 
 Mode = Literal["postgresql", "file", "none"]
 SETTING = "conroi.inserts"

@@ -21,7 +21,7 @@ from conroi.merge.matching import MergePlan, SourceSize, Way, choose
 from conroi.merge.request import Action, Clause, Request, RowKind
 from conroi.merge.verb import Merging
 from conroi.storage.parallel import stays_in_process
-from conroi.verbs.evolve import evolve_columns
+from conroi.verbs.append import evolve_columns
 from conroi.verbs.plan import Plan
 
 if TYPE_CHECKING:

@@ -22,11 +22,9 @@ from conroi.catalog.state import LakeState
 from conroi.catalog.store import Published
 from conroi.environment import SYSTEM, Environment
 from conroi.errors import InvalidInputError, NotFoundError, UnsupportedError
-from conroi.namespace import changes, tables, versions
-from conroi.namespace import tables as folders
-from conroi.namespace import versions as publishing
-from conroi.namespace.changes import declared, declared_row, deregistered, reserve
+from conroi.namespace import tables, versions
 from conroi.namespace.requests import Request, answered
+from conroi.namespace.tables import declared, declared_row, deregistered, reserve
 from conroi.namespace.versions import Entry, adopt, publish_versions, published_version, refuse_twice, version_in
 from conroi.namespace.view import LakeLike, View, published_before
 
@@ -177,24 +175,24 @@ class ConroiNamespace(ln.LanceNamespace):
 
     @answered
     def list_namespaces(self, request: ln.ListNamespacesRequest) -> ln.ListNamespacesResponse:
-        return folders.list_namespaces(self._view, Request(request))
+        return tables.list_namespaces(self._view, Request(request))
 
     @answered
     def describe_namespace(self, request: ln.DescribeNamespaceRequest) -> ln.DescribeNamespaceResponse:
-        return folders.describe_namespace(self._view, Request(request))
+        return tables.describe_namespace(self._view, Request(request))
 
     @answered
     def namespace_exists(self, request: ln.NamespaceExistsRequest) -> ln.NamespaceExistsResponse:
-        folders.describe_namespace(self._view, Request(request))
+        tables.describe_namespace(self._view, Request(request))
         return ln.NamespaceExistsResponse()
 
     @answered
     def create_namespace(self, request: ln.CreateNamespaceRequest) -> ln.CreateNamespaceResponse:
-        return folders.create_namespace(self._view, Request(request))
+        return tables.create_namespace(self._view, Request(request))
 
     @answered
     def drop_namespace(self, request: ln.DropNamespaceRequest) -> ln.DropNamespaceResponse:
-        return folders.drop_namespace(self._view, Request(request))
+        return tables.drop_namespace(self._view, Request(request))
 
     # ------------------------------------------------------------------------ tables
 
@@ -221,27 +219,27 @@ class ConroiNamespace(ln.LanceNamespace):
 
     @answered
     def declare_table(self, request: ln.DeclareTableRequest) -> ln.DeclareTableResponse:
-        return changes.declare_table(self._view, Request(request))
+        return tables.declare_table(self._view, Request(request))
 
     @answered
     def create_table(self, request: ln.CreateTableRequest, request_data: bytes) -> ln.CreateTableResponse:
-        return changes.create_table(self._view, Request(request), request_data)
+        return tables.create_table(self._view, Request(request), request_data)
 
     @answered
     def register_table(self, request: ln.RegisterTableRequest) -> ln.RegisterTableResponse:
-        return changes.register_table(self._view, Request(request))
+        return tables.register_table(self._view, Request(request))
 
     @answered
     def drop_table(self, request: ln.DropTableRequest) -> ln.DropTableResponse:
-        return changes.drop_table(self._view, Request(request))
+        return tables.drop_table(self._view, Request(request))
 
     @answered
     def deregister_table(self, request: ln.DeregisterTableRequest) -> ln.DeregisterTableResponse:
-        return changes.deregister_table(self._view, Request(request))
+        return tables.deregister_table(self._view, Request(request))
 
     @answered
     def rename_table(self, request: ln.RenameTableRequest) -> ln.RenameTableResponse:
-        return changes.rename_table(self._view, Request(request))
+        return tables.rename_table(self._view, Request(request))
 
     # ------------------------------------------------------------------------ versions
 
@@ -257,7 +255,7 @@ class ConroiNamespace(ln.LanceNamespace):
     @answered
     def create_table_version(self, request: ln.CreateTableVersionRequest) -> ln.CreateTableVersionResponse:
         """Publish a staged manifest as the table's next version; it is finalized when this returns."""
-        made = publishing.create_versions(self._view, [publishing.Entry.of(Request(request))])
+        made = versions.create_versions(self._view, [versions.Entry.of(Request(request))])
         return ln.CreateTableVersionResponse(version=made[0])
 
     @answered
@@ -265,8 +263,8 @@ class ConroiNamespace(ln.LanceNamespace):
         self, request: ln.BatchCreateTableVersionsRequest
     ) -> ln.BatchCreateTableVersionsResponse:
         """Publish staged manifests of many tables in one commit: all or none."""
-        entries = [publishing.Entry.of(each) for each in Request(request).many("entries")]
-        return ln.BatchCreateTableVersionsResponse(versions=publishing.create_versions(self._view, entries))
+        entries = [versions.Entry.of(each) for each in Request(request).many("entries")]
+        return ln.BatchCreateTableVersionsResponse(versions=versions.create_versions(self._view, entries))
 
     @answered
     def batch_commit_tables(self, request: ln.BatchCommitTablesRequest) -> ln.BatchCommitTablesResponse:

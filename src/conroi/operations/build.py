@@ -13,7 +13,7 @@ from conroi.operations.append import Append
 from conroi.operations.base import Operation, Step
 from conroi.operations.clone import Clone
 from conroi.operations.create_index import CreateIndex
-from conroi.operations.fragment_reuse import following_reuse, reuse_details
+from conroi.operations.indices import following_reuse, reuse_details
 from conroi.operations.mem_wal import with_catch_up
 from conroi.operations.overwrite import Overwrite
 from conroi.operations.reserve_fragments import ReserveFragments

@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 
 from conroi.errors import InvalidInputError, NotFoundError
 from conroi.format.flags import require_writable
-from conroi.format.manifest import Manifest
+from conroi.format.manifest import Manifest, validate_manifest
 from conroi.format.manifest_file import with_other_indices
-from conroi.format.manifest_validation import validate_manifest
 from conroi.format.naming import VERSIONS_DIR, ManifestNaming, parse_staged_name
 from conroi.format.transaction import Transaction
 from conroi.operations.indices import coverage, without_gained

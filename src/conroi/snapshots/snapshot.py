@@ -10,14 +10,13 @@ from pyroaring import BitMap
 from conroi.errors import CorruptionError, NotFoundError, VersionExpired
 from conroi.format.flags import require_readable
 from conroi.format.lance_pb2 import IndexMetadata
-from conroi.format.manifest import Manifest
+from conroi.format.manifest import Manifest, check_transaction_fits
 from conroi.format.manifest_file import (
     ManifestFile,
     decode_inline_transaction,
     decode_manifest_file,
     transaction_at_front,
 )
-from conroi.format.manifest_validation import check_transaction_fits
 from conroi.format.naming import TRANSACTIONS_DIR, ManifestNaming
 from conroi.format.row_ids import decode_row_ids
 from conroi.format.transaction import Transaction, decode_transaction

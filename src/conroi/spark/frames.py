@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
@@ -12,18 +13,80 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from conroi.commit.gc_safety import confirm_written
+from conroi.data.casts import fit
 from conroi.data.remote_rows import RemoteRows, WrittenRemoteRows
 from conroi.data.writer import DataWriter, Progress
-from conroi.environment import Moment, moment
+from conroi.environment import SYSTEM, Moment, moment
 from conroi.errors import InvalidInputError, RetryableConflict
+from conroi.format import lance_pb2 as pb
 from conroi.snapshots.table_storage import TableStorage
+from conroi.spark.pins import Place
 from conroi.spark.results import SCHEMA, Part, as_batch, collected, joined, packed, parts_of, unpacked
-from conroi.spark.tasks import WriteTask
 from conroi.spark.types import table_schema
+from conroi.verbs.key_check import KeysSeen
 from conroi.versions.folder import FolderVersions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+KEYS_BYTES = 1024 * 1024
+"""Maximum size of the keys that a task returns, in bytes; more are read from the files that it wrote."""
+
+
+@dataclass(frozen=True)
+class WriteTask:
+    """How to write files of one table, for every task the same."""
+
+    place: Place
+    fields: tuple[bytes, ...]
+    schema: bytes
+    data_format: str
+    rows_per_file: int
+    key: tuple[str, ...]
+    key_bytes: int = KEYS_BYTES
+
+    @staticmethod
+    def of(writer: DataWriter, schema: pa.Schema, key: Sequence[str]) -> WriteTask:
+        """To write as this writer would, rows that fit the schema."""
+        return WriteTask(
+            place=Place.of(writer.objects),
+            fields=tuple(field.SerializeToString(deterministic=True) for field in writer.fields),
+            schema=schema.serialize().to_pybytes(),
+            data_format=writer.data_format,
+            rows_per_file=writer.rows_per_file,
+            key=tuple(key),
+            key_bytes=KEYS_BYTES,
+        )
+
+    @cached_property
+    def _writer(self) -> DataWriter:
+        fields = [pb.Field.FromString(field) for field in self.fields]
+        return DataWriter(self.place.objects(), SYSTEM, fields, self.data_format, self.rows_per_file)
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> Part | None:
+        """Write a partition; None if it has no rows. What is wrong with the rows comes back, all else is raised.
+
+        Rows that do not fit will not fit when the task is tried again, and their error is for the user as it is.
+        """
+        source = iter(batches)
+        first = next((batch for batch in source if batch.num_rows), None)
+        if first is None:
+            return None
+        reader = pa.RecordBatchReader.from_batches(first.schema, chain([first], source))
+        seen = KeysSeen(self.key)
+        try:
+            rows = seen.watch(fit(reader, pa.ipc.read_schema(pa.py_buffer(self.schema)), table=self.place.uri))
+            written = self._writer.write(rows)
+        except InvalidInputError as error:
+            return Part(error=error)
+        return Part.of(written, seen.keys(), self.key_bytes)
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """For `mapInArrow`: rows in, one row out that says what was written."""
+        part = self.write(batches)
+        if part is not None:
+            yield part.to_batch()
 
 
 MOST_ROWS_HERE = 2_000_000

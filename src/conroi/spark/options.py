@@ -12,10 +12,10 @@ from conroi.catalog.folders import created_in
 from conroi.catalog.names import shown
 from conroi.errors import CorruptionError, InvalidInputError, NotFoundError
 from conroi.format.json import parse_json
-from conroi.pickles import NOT_SECRET
 from conroi.spark.pins import PinnedVersion
 from conroi.spark.scan import BYTES_PER_TASK, Scan, Wanted, checked_filter
 from conroi.storage.factory import open_objects
+from conroi.table_location import NOT_SECRET
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -20,7 +20,7 @@ from conroi.errors import NotFoundError
 from conroi.format.fields import key_columns
 from conroi.history import history
 from conroi.snapshots.table_storage import TableStorage
-from conroi.spark.frames import WrittenRows
+from conroi.spark.frames import WriteTask, WrittenRows
 from conroi.spark.options import (
     AS_OF,
     FILTER,
@@ -33,7 +33,6 @@ from conroi.spark.options import (
     Options,
 )
 from conroi.spark.results import Part
-from conroi.spark.tasks import WriteTask
 from conroi.spark.types import table_schema
 from conroi.verbs.create import DEFAULT_DATA_FORMAT, checked_fields, create, with_key
 from conroi.verbs.overwrite import next_schema

@@ -9,9 +9,11 @@ from conroi.testing.faults import (
     ChanceFaults,
     Fault,
     FaultyObjects,
+    FaultyRecords,
     Gate,
     NthRequest,
     Script,
+    WrappedRecords,
     call_after,
     call_before,
     die,
@@ -27,7 +29,6 @@ from conroi.testing.instruments import (
     WrappedObjects,
     kind_of,
 )
-from conroi.testing.records import FaultyRecords, WrappedRecords
 
 __all__ = [
     "ChanceFaults",

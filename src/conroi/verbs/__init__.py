@@ -5,13 +5,12 @@ verb again on a newer version after a retryable conflict.
 """
 
 from conroi.verbs.append import Appending
-from conroi.verbs.clone import clone
 from conroi.verbs.columns import add_columns, alter_columns, drop_columns, rename_columns
 from conroi.verbs.compact import compact, sort
+from conroi.verbs.create import clone
 from conroi.verbs.index import create_index, optimize_indices
 from conroi.verbs.key_declaration import declare_key
 from conroi.verbs.overwrite import overwrite, overwrite_where
-from conroi.verbs.replace_columns import replace_column_data
 from conroi.verbs.settings import (
     add_base,
     drop_index,
@@ -21,7 +20,7 @@ from conroi.verbs.settings import (
     set_metadata,
     update_mem_wal_state,
 )
-from conroi.verbs.update import delete, update
+from conroi.verbs.update import delete, replace_column_data, update
 
 __all__ = [
     "Appending",

@@ -1,10 +1,14 @@
-"""Append: adds new fragments and changes nothing else."""
+"""Append: adds new fragments and changes nothing else. Schema evolution: new columns and wider types with the rows."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from conroi.data.casts import hints
+import pyarrow as pa
+
+from conroi.data.arrow_types import metadata_of
+from conroi.data.casts import Evolution, evolution, hints
 from conroi.data.incoming import is_one_shot, opened
 from conroi.data.remote_rows import kept
 from conroi.data.table_version import TableVersion
@@ -15,11 +19,50 @@ from conroi.format.fields import key_columns
 from conroi.operations import Append
 from conroi.operations.base import Operation
 from conroi.storage.base_paths import objects_of_base
-from conroi.verbs.columns import merged, next_field_id
+from conroi.verbs.columns import merged, next_field_id, retyped_fields, retyped_fragments, with_new_fields
 from conroi.verbs.create import write_rows
-from conroi.verbs.evolve import Evolved, evolved
 from conroi.verbs.key_check import KeysSeen, checked_new_keys
 from conroi.verbs.plan import Plan
+
+
+@dataclass(frozen=True)
+class Evolved:
+    """A table's columns after an evolution."""
+
+    evolution: Evolution
+    fields: list[pb.Field]
+    schema: pa.Schema
+
+    def fragments(self, pinned: TableVersion) -> Sequence[pb.DataFragment]:
+        """The table's fragments with data for the columns whose type changed."""
+        if not self.evolution.widened:
+            return pinned.manifest.fragments
+        return retyped_fragments(pinned, self.fields, self.evolution.widened)
+
+
+def evolved(pinned: TableVersion, data: pa.Schema) -> Evolved | None:
+    """The columns that the table needs for data of this schema; None if it has them."""
+    change = evolution(pinned.schema, data, key_columns(pinned.manifest.fields))
+    if not change:
+        return None
+    fields = list(pinned.manifest.fields)
+    if change.widened:
+        fields = retyped_fields(pinned, fields, change.widened)
+    if change.new:
+        fields = with_new_fields(pinned, list(change.new), fields)
+    columns = [
+        field.with_type(change.widened[field.name]) if field.name in change.widened else field
+        for field in pinned.schema
+    ]
+    return Evolved(change, fields, pa.schema([*columns, *change.new], metadata=metadata_of(pinned.schema)))
+
+
+def evolve_columns(pinned: TableVersion, data: pa.Schema) -> Plan | None:
+    """Make the table's columns hold data of this schema; None if they do."""
+    after = evolved(pinned, data)
+    if after is None:
+        return None
+    return Plan(pinned.staged(merged(pinned, after.fragments(pinned), after.fields)))
 
 
 class Appending:

@@ -11,7 +11,7 @@ from conroi.arguments import shortened
 from conroi.data.casts import can_become
 from conroi.data.columns import Columns, column_batches, column_types, write_column_file
 from conroi.data.sql import check_column_name, quoted
-from conroi.data.table_version import TableVersion
+from conroi.data.table_version import TableVersion, descendants, find
 from conroi.data.writer import Progress
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
@@ -19,7 +19,6 @@ from conroi.format.fields import field_path, key_fields, max_field_id
 from conroi.operations import Merge, Project
 from conroi.operations.schemas import KEY_MARKS, keeps_nullability
 from conroi.verbs.create import ADDED, RETYPED, new_fields
-from conroi.verbs.field_paths import descendants, find
 from conroi.verbs.plan import Plan
 
 

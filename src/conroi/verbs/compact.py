@@ -31,8 +31,7 @@ from conroi.format.row_ids import (
 )
 from conroi.operations import Rewrite
 from conroi.operations.base import copied
-from conroi.operations.fragment_reuse import unindexed
-from conroi.operations.indices import covered_fragments, finds_addresses, follows_reuse, is_system
+from conroi.operations.indices import covered_fragments, finds_addresses, follows_reuse, is_system, unindexed
 from conroi.snapshots.deletions import load_deletions
 from conroi.verbs.plan import Plan
 from conroi.verbs.update import MovedRows

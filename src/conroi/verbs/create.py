@@ -1,29 +1,38 @@
-"""Creating a table: an Overwrite of nothing, as version 1. Writing the rows of a verb, here or by executors."""
+"""Creating a table: an Overwrite of nothing, as version 1, or a clone of a version of another table.
+
+Also writes the rows of a verb, here or by executors.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
+from uuid import UUID
 
 import pyarrow as pa
 
 from conroi.commit.change import Change
+from conroi.commit.table_commit import commit
 from conroi.conflicts import Staged
 from conroi.data.arrow_types import metadata_of
 from conroi.data.casts import checked_columns, fit
 from conroi.data.incoming import opened
 from conroi.data.remote_rows import RemoteRows
 from conroi.data.sql import check_column_name
+from conroi.data.table_version import TableVersion
 from conroi.data.writer import DataWriter, Progress, WrittenFiles
 from conroi.environment import moment
 from conroi.errors import AlreadyExistsError, InvalidInputError
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import BLOB_EXTENSION, key_columns
 from conroi.format.manifest import Manifest
-from conroi.format.naming import ManifestNaming
+from conroi.format.naming import ManifestNaming, deletion_path, index_dir
 from conroi.format.schema import fields_from_schema
-from conroi.operations import Overwrite
+from conroi.operations import Clone, Overwrite
+from conroi.snapshots.snapshot import Snapshot
 from conroi.snapshots.table_storage import TableStorage
+from conroi.storage.base_paths import Copy, copies_of_data_file, copy_all, objects_of_base, share_reach
+from conroi.storage.objects import Objects
 from conroi.verbs.key_check import KeysSeen, refuse_repeated
 from conroi.verbs.settings import check_settings
 
@@ -228,3 +237,43 @@ def _marked(field: pa.Field[Any], position: int | None, table: str) -> pa.Field[
     if position is not None:
         metadata[KEY_POSITION_METADATA] = str(position).encode()
     return field.with_metadata(metadata).with_nullable(False)
+
+
+def clone(pinned: TableVersion, target: TableStorage, *, deep: bool) -> Snapshot:
+    """Create the new table. A shallow clone references the files where they are; a deep one copies all of them."""
+    begun_at = moment(target.environment)
+    if not deep:
+        share_reach(target.objects, pinned.files.objects)
+    if deep:
+        copy_all(target.objects, list(_files(pinned)))
+    operation = Clone(
+        is_shallow=not deep, ref_version=pinned.version, ref_path=pinned.files.objects.pylance_uri(), ref_name=None
+    )
+    change = Change(
+        staged=Staged(operation=operation, base=Manifest(b"")),
+        base=None,
+        uuid=str(target.environment.new_uuid()),
+        cloned=pinned.snapshot,
+        begun_at=begun_at,
+        new_table_naming=pinned.snapshot.naming,
+    )
+    return commit(target, change).snapshot
+
+
+def _files(pinned: TableVersion) -> Iterator[Copy]:
+    """All files of the version, wherever they are: its own, and those of the tables and branches it came from."""
+    objects, manifest = pinned.files.objects, pinned.manifest
+    for fragment in manifest.fragments:
+        for file in fragment.files:
+            yield from copies_of_data_file(objects, manifest, file)
+        if fragment.HasField("deletion_file"):
+            path = deletion_path(fragment.id, fragment.deletion_file)
+            yield Copy(_where(pinned, fragment.deletion_file), path, path)
+    for index in manifest.indices:
+        source = _where(pinned, index)
+        for path in source.list_names(index_dir(UUID(bytes=index.uuid.uuid))):
+            yield Copy(source, path, path)
+
+
+def _where(pinned: TableVersion, item: pb.DeletionFile | pb.IndexMetadata) -> Objects:
+    return objects_of_base(pinned.files.objects, pinned.manifest, item.base_id if item.HasField("base_id") else None)

@@ -12,7 +12,7 @@ from pyroaring import BitMap
 from conroi.data.arrow_types import index_from_pylance
 from conroi.data.pylance import has_sections, pylance_errors
 from conroi.data.rows import count_rows
-from conroi.data.table_version import TableVersion
+from conroi.data.table_version import TableVersion, path_of, paths_of_fields
 from conroi.errors import (
     AlreadyExistsError,
     CorruptionError,
@@ -25,9 +25,7 @@ from conroi.format import lance_pb2 as pb
 from conroi.format.fields import fields_by_path
 from conroi.format.naming import index_dir
 from conroi.operations import CreateIndex
-from conroi.operations.fragment_reuse import unindexed, with_coverage_of_today
-from conroi.operations.indices import covered_fragments
-from conroi.verbs.field_paths import path_of, paths_of_fields
+from conroi.operations.indices import covered_fragments, unindexed, with_coverage_of_today
 from conroi.verbs.plan import Plan
 
 SCALAR_KINDS = ("BTREE", "BITMAP", "LABEL_LIST", "NGRAM", "ZONEMAP", "BLOOMFILTER")

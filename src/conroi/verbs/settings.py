@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from uuid import UUID
 
-from conroi.data.table_version import TableVersion
+from conroi.data.table_version import TableVersion, find
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
 from conroi.operations import CreateIndex, ReserveFragments, Restore, UpdateBases, UpdateConfig, UpdateMemWalState
 from conroi.operations.update_config import update_map
 from conroi.snapshots.snapshot import Snapshot
 from conroi.storage.base_paths import allow_bases
-from conroi.verbs.field_paths import find
 from conroi.verbs.index import no_such_index
 from conroi.verbs.plan import IfMoved, Plan, must_not_move
 

@@ -1,21 +1,27 @@
-"""Commands branch and merge."""
+"""Commands tag, branch and merge: names for versions and for lines of versions."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from conroi.cli.failures import CONFLICT, UsageProblem
-from conroi.cli.options import Author, Lake, Message, command, new_app
-from conroi.cli.session import Session, split, writable
+from conroi.cli.options import Author, Lake, LakeOrTable, Message, command, new_app
+from conroi.cli.session import Session, lake_at, split, table_at, writable
 from conroi.display.merges import branches_page, conflicts_page, merge_page
+from conroi.display.pages import tags_page
+
+if TYPE_CHECKING:
+    from conroi.snapshots.tags import Tag, Tags
+
 
 SECTION = "Names"
 
 
 def add_to(app: typer.Typer) -> None:
     """Register them."""
+    _add_tags_to(app)
     branch = new_app("Branches of a lake: all its tables at once.")
     command(branch, "list", examples=["conroi branch list ./lake"])(list_branches)
     command(
@@ -128,3 +134,78 @@ def merge(
             session.output.grid(conflicts_page(result.conflicts))
     if result.conflicts:
         raise typer.Exit(CONFLICT)
+
+
+Words = Annotated[list[str], typer.Argument(metavar="[LAKE[/TABLE]] NAME")]
+At = Annotated[
+    str | None, typer.Option("--version", metavar="VERSION", help="The version to name; by default the newest.")
+]
+
+
+def _add_tags_to(app: typer.Typer) -> None:
+    tag = new_app("Names for versions of a lake or of a table.")
+    command(tag, "list", examples=["conroi tag list ./lake", "conroi tag list ./lake/orders"])(list_tags)
+    command(tag, "create", examples=["conroi tag create ./lake q3", "conroi tag create ./lake q3 --version 41"])(
+        create_tag
+    )
+    command(tag, "move", examples=["conroi tag move ./lake stable --version 43"])(move_tag)
+    command(tag, "delete", examples=["conroi tag delete ./lake q3"])(delete_tag)
+    app.add_typer(tag, name="tag", rich_help_panel=SECTION)
+
+
+def list_tags(session: Session, address: LakeOrTable = None) -> None:
+    """List the tags."""
+    found = list(_tags(session, address)[0])
+    if session.as_json:
+        session.output.document([_tag_facts(each) for each in found])
+    else:
+        session.output.grid(tags_page(found))
+
+
+def create_tag(session: Session, words: Words, version: At = None) -> None:
+    """Create a tag on a version."""
+    address, (name,) = split(words, "NAME")
+    tags, number = _tags(session, address, version)
+    _say_tag(session, tags.create(name, number), "names")
+
+
+def move_tag(session: Session, words: Words, version: At = None) -> None:
+    """Move a tag to another version."""
+    address, (name,) = split(words, "NAME")
+    tags, number = _tags(session, address, version)
+    _say_tag(session, tags.move(name, number), "names now")
+
+
+def delete_tag(session: Session, words: Words) -> None:
+    """Delete a tag. The version stays."""
+    address, (name,) = split(words, "NAME")
+    tags, _ = _tags(session, address)
+    tag = tags.get(name)
+    tags.delete(name)
+    if session.as_json:
+        session.output.document(_tag_facts(tag))
+    else:
+        session.output.line(f"Deleted {name}, which named version {tag.version}.")
+
+
+def _tags(session: Session, address: str | None, version: str | None = None) -> tuple[Tags, int | None]:
+    """The tags of what the address means, and the version that is meant."""
+    target = session.target(address)
+    if target.name is not None:
+        table = target.table
+        return table.tags, None if version is None else table_at(table, version).version
+    lake = target.lake
+    if version is not None and lake.pinned is not None:
+        raise UsageProblem("Say the version once: after the @, or with --version.")
+    return lake.tags, None if version is None else lake_at(lake, version).version
+
+
+def _say_tag(session: Session, tag: Tag, verb: str) -> None:
+    if session.as_json:
+        session.output.document(_tag_facts(tag))
+    else:
+        session.output.line(f"{tag.name} {verb} version {tag.version}.")
+
+
+def _tag_facts(tag: Tag) -> dict[str, Any]:
+    return {"name": tag.name, "version": tag.version, "created_at": tag.created_at, "branch": tag.branch}

@@ -9,7 +9,7 @@ import typer
 from conroi.cli.failures import UsageProblem
 from conroi.cli.options import command
 from conroi.cli.session import Session
-from conroi.display.words import plural
+from conroi.display.grid import plural
 
 
 def add_to(app: typer.Typer) -> None:

@@ -1,14 +1,16 @@
-"""Commands that inspect a lake: init, tables, show, schema, head, count."""
+"""Commands that inspect a lake: init, tables, show, schema, head, count, and sql, a SELECT without Spark."""
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Annotated, Any
 
 import typer
 
 from conroi.cli.failures import UsageProblem
 from conroi.cli.options import Lake, LakeOrTable, OneTable, command
-from conroi.cli.session import Session, Target
+from conroi.cli.session import Session, Target, split
+from conroi.display.grid import number
 from conroi.display.pages import (
     TableFacts,
     change_title,
@@ -55,6 +57,7 @@ def add_to(app: typer.Typer) -> None:
         section=SECTION,
         examples=["conroi count ./lake/orders", "conroi count ./lake/orders --where 'amount > 100'"],
     )(count)
+    _add_sql_to(app)
 
 
 def init(session: Session, lake: Lake = None) -> None:
@@ -201,3 +204,38 @@ def count(
         session.output.document({"name": target.table_name, "version": opened.version, "rows": rows})
     else:
         session.output.line(str(rows))
+
+
+ON_SCREEN = 100
+
+
+def _add_sql_to(app: typer.Typer) -> None:
+    command(
+        app,
+        "sql",
+        section="Look",
+        examples=[
+            "conroi sql ./lake 'SELECT day, sum(amount) FROM orders GROUP BY day'",
+            "conroi sql ./lake@41 'SELECT count(*) FROM sales.customers' --json",
+        ],
+    )(sql)
+
+
+def sql(
+    session: Session,
+    words: Annotated[list[str], typer.Argument(metavar="[LAKE] QUERY")],
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", min=0, help=f"At most so many rows; {ON_SCREEN} on a screen.")
+    ] = None,
+) -> None:
+    """Run a SELECT on one version of the lake. All tables are read at that version."""
+    address, (text,) = split(words, "QUERY")
+    found = session.lake(address).query(text)
+    if session.as_json:
+        session.output.json_lines(islice(found, limit))
+        return
+    shown = ON_SCREEN if limit is None else limit
+    rows = list(islice(found, shown + 1))
+    session.output.rows(rows[:shown], found.columns, numeric(found.schema))
+    if len(rows) > shown and limit is None:
+        session.output.note(f"The first {number(shown)} rows; --limit shows more, --json all.")
