@@ -34,6 +34,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("conroi.cli.commands.history", "table.restore"): "our own table",
     ("conroi.cli.commands.row_changes", "tx[name].delete"): "a statement of our own transaction",
     ("conroi.cli.commands.row_changes", "tx[name].update"): "a statement of our own transaction",
+    ("conroi.inserts.fence", "row.insert"): "a note in a row of our own catalog",
     ("conroi.cli.commands.branches", "tags.create"): "our own tags",
     ("conroi.cli.commands.branches", "tags.delete"): "our own tags",
     ("conroi.query", "connection.execute"): "DuckDB, which has no way to write",
