@@ -11,8 +11,8 @@ from conroi.catalog.names import shown
 from conroi.catalog.rows import Row, new_lock_id
 from conroi.catalog.state import LakeState
 from conroi.catalog.store import Task
-from conroi.commit.attempt import Built, Pending
 from conroi.commit.change import Change, CommitResult
+from conroi.commit.pending import Built, Pending
 from conroi.environment import Moment, moment
 from conroi.errors import (
     AlreadyExistsError,

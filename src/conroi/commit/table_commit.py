@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Protocol
 
-from conroi.commit.attempt import Built, Pending
 from conroi.commit.attribution import attribute
 from conroi.commit.change import DEFAULT_OPTIONS, Change, CommitOptions, CommitResult
 from conroi.commit.conditional_put import Putting
 from conroi.commit.fairness import PriorityToken, Turns
 from conroi.commit.loop import Commit, run
+from conroi.commit.pending import Built, Pending
 from conroi.errors import (
     AlreadyExistsError,
     CommitStateUnknown,

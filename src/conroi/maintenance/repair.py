@@ -14,8 +14,8 @@ from conroi.catalog.publication import Publishing, PublishRequest
 from conroi.catalog.rows import Row
 from conroi.catalog.state import CommitMetadata
 from conroi.catalog.tables import LakeTableStorage, table_files
-from conroi.commit.attempt import Built, Pending
 from conroi.commit.change import Change
+from conroi.commit.pending import Built, Pending
 from conroi.conflicts import Staged, facts
 from conroi.errors import (
     ConflictError,
