@@ -11,7 +11,7 @@ import pytest
 
 import conroi
 from conroi import AlreadyExistsError, CommitStateUnknown, LanceTransaction, StoreError, StoreUnavailable
-from conroi.commit import attempt, conditional_put, loop
+from conroi.commit import conditional_put, pending, table_commit
 from conroi.commit.conditional_put import RESENDS
 from conroi.format import lance_pb2 as pb
 from conroi.format.naming import ManifestNaming
@@ -247,7 +247,7 @@ def create_on(objects: Objects) -> conroi.Table:
         files, pa.table({"id": [1], "v": [10]}), key=None, stable_row_ids=False, config=None, data_format="2.2",
         naming=ManifestNaming.V2, properties={}, progress=None,
     )  # fmt: skip
-    return Table(files, loop.commit(files, change).snapshot)
+    return Table(files, table_commit.commit(files, change).snapshot)
 
 
 @pytest.fixture
@@ -301,7 +301,7 @@ def test_control_a_writer_that_does_not_know_its_own_version_doubles_the_rows(
         wire.uuid = "another writer"
         return LanceTransaction(wire)
 
-    monkeypatch.setattr(attempt, "load_transaction", with_another_id)
+    monkeypatch.setattr(pending, "load_transaction", with_another_id)
     monkeypatch.setattr(conditional_put, "load_transaction", with_another_id)
     writer, _ = faulty_table(table, lose_answer("put_if_absent", MANIFESTS))
     assert rows(writer.append([{"id": 3, "v": 30}])) == [(1, 10), (2, 20), (3, 30), (3, 30)]

@@ -10,11 +10,12 @@ from conroi.catalog.catalog import Catalog
 from conroi.catalog.publication import Outcome, Publishing
 from conroi.commit.change import CommitResult
 from conroi.transaction import Transaction
+from conroi.transaction_tables import TransactionTables
 
 
 def _unchecked() -> None:
     """What a serializable transaction read is not checked when it commits."""
-    Transaction._isolation_expects = lambda self: []  # type: ignore[method-assign]
+    TransactionTables.expectations = lambda self: []  # type: ignore[method-assign]
 
 
 def _stale() -> None:

@@ -17,6 +17,7 @@ import conroi
 from conroi.catalog import publication
 from conroi.catalog.publication import Publishing
 from conroi.testing.history import Append, Isolation, Operation, Outcome, Read, Transaction, check
+from conroi.transaction_tables import TransactionTables
 from tests.histories import workload
 from tests.histories.conftest import SEED, NewSetting
 from tests.histories.crew import Setting
@@ -70,7 +71,7 @@ class Script:
 def planted(monkeypatch: pytest.MonkeyPatch) -> Callable[[str | None], None]:
     """Plants a bug for as long as the test runs."""
     for owner, name in (
-        (conroi.Transaction, "_isolation_expects"),
+        (TransactionTables, "expectations"),
         (conroi.Transaction, "__init__"),
         (Publishing, "run"),
     ):
