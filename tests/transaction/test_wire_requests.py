@@ -46,7 +46,9 @@ class Far:
     opens: Opens = field(default_factory=Opens)
 
     def asked(self, work: Callable[[], object]) -> Counter[str]:
-        """The requests by verb and kind of file; pylance's are among them."""
+        """The requests by verb and kind of file; pylance's are among them, those of commits before are not."""
+        for running in list(self.lake.catalog.finalizing.values()):
+            running.result()
         before = len(self.proxy.lines)
         work()
         return Counter(map(_kind, self.proxy.lines[before:]))
