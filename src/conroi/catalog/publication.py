@@ -84,6 +84,9 @@ class Outcome:
 class Publishing:
     """One publication: see conroi.commit.loop."""
 
+    may_skip_turns = False
+    """A lost attempt has staged a manifest for each table in vain."""
+
     def __init__(self, catalog: Catalog, order: PublishRequest) -> None:
         self.environment = catalog.environment
         self.turns = catalog.heads.turns

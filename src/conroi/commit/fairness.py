@@ -103,16 +103,16 @@ class Turns:
         ring = sorted([self.me, *others])
         return (ring.index(self.me) - ring.index(last) - 1) % len(ring) if others else 0
 
-    def places_before(self, *, is_first: bool, is_local: bool) -> int:
+    def places_before(self, *, may_skip: bool) -> int:
         """How many other writers to let commit first; 0 if that wait was done before the work.
 
         With more writers than processors most of them are not running, and the next in turn may be one of those. Then
-        an occasional lost race costs less than waiting. Only a writer that had its turn just now lets another one
-        through.
+        an occasional lost race may cost less than waiting (`may_skip`). Only a writer that had its turn just now lets
+        another one through.
         """
         if self.works_in_vain():
             return 0
-        if is_first and is_local and self.are_many():
+        if may_skip and self.are_many():
             return int(self.is_ahead())
         return self.places_to_wait()
 

@@ -24,6 +24,10 @@ from conroi.storage.parallel import together
 NEEDED_ROUNDS = 2
 """A starving writer asks the others to yield for this multiple of its last attempt's duration."""
 
+TURN_SLACK = 2.0
+"""Stop waiting for the turns of others after this multiple of their expected duration."""
+LOOKS_PER_TURN = 2
+
 Done = TypeVar("Done")
 Result_co = TypeVar("Result_co", covariant=True)
 
@@ -39,6 +43,8 @@ class Commit(Protocol[Done, Result_co]):
     token: PriorityToken
     options: CommitOptions
     is_local: bool
+    may_skip_turns: bool
+    """Whether a lost attempt costs less than waiting for a writer that is not running just now."""
 
     def in_turn(self) -> AbstractContextManager[object]:
         """Serialize the attempts of the threads of one client."""
@@ -128,12 +134,35 @@ def _heads(commit: Commit[Done, object], *, is_first: bool) -> Done | None:
     if done is not None or not turns.is_contended() or commit.token.is_mine:
         return done
     commit.get_ready()
-    places = turns.places_before(is_first=is_first, is_local=commit.is_local)
-    if places:
-        turns.wait(places, commit.has_moved if commit.is_local else None)
+    places = turns.places_before(may_skip=commit.may_skip_turns and is_first and commit.is_local)
+    done = _wait_for_turn(commit, places)
     commit.token.give_way(turns.place_s())
     turns.is_awaited = False
-    return commit.heads()
+    return commit.heads() if done is None else done
+
+
+def _wait_for_turn(commit: Commit[Done, object], places: int) -> Done | None:
+    """Wait until the writers before us have committed, or for as long as that should take.
+
+    On local disk, where looking costs nothing, each of their commits is read while the next one is awaited.
+    """
+    turns, environment = commit.turns, commit.environment
+    turn_s = turns.place_s()
+    until = environment.monotonic() + TURN_SLACK * places * turn_s
+    while places and environment.monotonic() < until:
+        if not commit.is_local:
+            environment.sleep(places * turn_s)
+            break
+        if not commit.has_moved(1):
+            environment.sleep(max(places - 1, 1 / LOOKS_PER_TURN) * turn_s)
+            continue
+        if places == 1:
+            break
+        done = commit.heads()
+        if done is not None:
+            return done
+        places = turns.places_to_wait()
+    return None
 
 
 def _attempt(commit: Commit[Done, object]) -> Done | None:

@@ -39,6 +39,8 @@ _AT_ONCE = contextlib.nullcontext()
 class FolderCommit:
     """One commit: see conroi.commit.loop."""
 
+    may_skip_turns = True
+
     def __init__(self, files: TableStorage, change: Change, options: CommitOptions) -> None:
         self.environment = files.environment
         self.turns = files.kept(Turns)
