@@ -92,15 +92,21 @@ def test_equal_rows_that_both_brought_are_two(lake: conroi.Lake) -> None:
     assert rows(lake) == [(1, "a"), (2, "b"), (3, "c"), (4, "d"), (9, "z"), (9, "z")]
 
 
-@pytest.mark.parametrize("change", ["nothing", "retyped above", "retyped below", "renamed"])
-def test_deleted_rows_that_both_restored_are_not_doubled(lake: conroi.Lake, change: str) -> None:
-    """Seed 9001210: they are in the same files on both sides, and came on both since the base."""
+def restored_on_both(lake: conroi.Lake, deleted: str) -> conroi.Lake:
+    """A new branch, whose base has these rows deleted; it and main have restored them since."""
     version = lake["t"].version
-    lake["t"].delete("n < 4")
+    lake["t"].delete(deleted)
     lake.branches.create("next")
     branch = lake.branch("next")
     for each in (lake, branch):
         each["t"].restore(version)
+    return branch
+
+
+@pytest.mark.parametrize("change", ["nothing", "retyped above", "retyped below", "renamed"])
+def test_deleted_rows_that_both_restored_are_not_doubled(lake: conroi.Lake, change: str) -> None:
+    """Seed 9001210: they are in the same files on both sides, and came on both since the base."""
+    branch = restored_on_both(lake, "n < 4")
     branch["t"].append([{"n": 5, "s": "e"}])
     if change.startswith("retyped"):
         (branch if change == "retyped above" else lake)["t"].alter_columns({"n": {"type": pa.float64()}})
@@ -121,12 +127,7 @@ def test_deleted_rows_that_both_restored_and_one_side_rewrote_are_a_conflict(
     lake: conroi.Lake, compacted: str, prefer: Any, expected: list[int]
 ) -> None:
     """They may be the same rows, or other ones with the same values: neither is taken for granted."""
-    version = lake["t"].version
-    lake["t"].delete("n < 4")
-    lake.branches.create("next")
-    branch = lake.branch("next")
-    for each in (lake, branch):
-        each["t"].restore(version)
+    branch = restored_on_both(lake, "n < 4")
     branch["t"].append([{"n": 5, "s": "e"}])
     (lake if compacted == "main" else branch)["t"].compact()
 
@@ -138,12 +139,7 @@ def test_deleted_rows_that_both_restored_and_one_side_rewrote_are_a_conflict(
 
 def test_a_restored_row_that_one_side_changed_is_another_row(lake: conroi.Lake) -> None:
     """Without a key an updated row is a new row: the row as it was and as it is now are both there."""
-    version = lake["t"].version
-    lake["t"].delete("n < 3")
-    lake.branches.create("next")
-    branch = lake.branch("next")
-    for each in (lake, branch):
-        each["t"].restore(version)
+    branch = restored_on_both(lake, "n < 3")
     branch["t"].update({"s": "'B'"}, "n = 2", mode="columns")
 
     lake.merge("next")

@@ -85,7 +85,7 @@ class Publishing:
     """One publication: see conroi.commit.loop."""
 
     may_skip_turns = False
-    """A lost attempt has staged a manifest for each table in vain."""
+    """A lost attempt wastes the manifests that it staged, one for each table."""
 
     def __init__(self, catalog: Catalog, order: PublishRequest) -> None:
         self.environment = catalog.environment

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
 from conroi.commit.change import CommitOptions
-from conroi.commit.fairness import PriorityToken, Turns
+from conroi.commit.fairness import SLACK, PriorityToken, Turns
 from conroi.environment import Environment
 from conroi.errors import TooMuchContention, VersionExpired
 from conroi.retry_policy import Budget, pause_s
@@ -24,9 +24,8 @@ from conroi.storage.parallel import together
 NEEDED_ROUNDS = 2
 """A starving writer asks the others to yield for this multiple of its last attempt's duration."""
 
-TURN_SLACK = 2.0
-"""Stop waiting for the turns of others after this multiple of their expected duration."""
 LOOKS_PER_TURN = 2
+"""Polls of a writer whose turn is next, for the expected duration of the turn before it."""
 
 Done = TypeVar("Done")
 Result_co = TypeVar("Result_co", covariant=True)
@@ -148,7 +147,7 @@ def _wait_for_turn(commit: Commit[Done, object], places: int) -> Done | None:
     """
     turns, environment = commit.turns, commit.environment
     turn_s = turns.place_s()
-    until = environment.monotonic() + TURN_SLACK * places * turn_s
+    until = environment.monotonic() + SLACK * places * turn_s
     while places and environment.monotonic() < until:
         if not commit.is_local:
             environment.sleep(places * turn_s)
