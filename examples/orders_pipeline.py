@@ -77,20 +77,21 @@ def main() -> int:
 
 def pipeline(console: Console, plan: Plan, folder: Path, workers: int, readers: int, kills: int) -> Timeline:
     """Make the data and the tables, and let the workers do all steps of the plan."""
-    console.print(f"Generating {plan.orders:,} orders with their items and customers …")
-    write_landing(plan, folder / "landing")
-    create_tables(conroi.connect(folder / "lake"))
-
-    console.print(f"{len(plan.steps())} transactions, {workers} Spark workers, {readers} readers, {kills} kills …")
     recorder = Recorder(time.time())
     progress = Progress(console, recorder, len(plan.steps()))
-    with progress.shown(), (folder / "events.jsonl").open("w", encoding="utf-8") as events:
+    with (folder / "events.jsonl").open("w", encoding="utf-8") as events:
 
         def hear(event: Event) -> None:
             events.write(event.to_json() + "\n")
             progress.hear(event)
 
-        Driver(plan, folder, hear, workers=workers, readers=readers, kills=kills).run()
+        with Driver(plan, folder, hear, workers=workers, readers=readers, kills=kills) as driver:
+            console.print(f"Generating {plan.orders:,} orders with their items and customers …")
+            write_landing(plan, folder / "landing")
+            create_tables(conroi.connect(folder / "lake"))
+            console.print(f"{len(plan.steps())} transactions, {workers} Spark workers, {readers} readers, {kills} kills …")
+            with progress.shown():
+                driver.run()
     return recorder.finished()
 
 

@@ -6,6 +6,7 @@ import json
 import queue
 from collections.abc import Callable
 from pathlib import Path
+from typing import Self
 
 from .events import Event, What
 from .plan import Kind, Plan, Step
@@ -58,18 +59,28 @@ class Driver:
         self._victims: dict[str, str] = {}
         self._deaths = 0
 
+    def __enter__(self) -> Self:
+        """Start the Spark server: it takes seconds, in which the data can be generated."""
+        self._start(SERVER)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._processes.values():
+            process.kill()
+
     def run(self) -> None:
         """Until every step is done and every process has ended."""
-        try:
-            for name, (module, arguments) in self._commands.items():
-                self._processes[name] = Process(name, module, arguments, self._logs, self._heard)
-            while self._undone:
-                self._hand_out()
-                self._take(self._next())
-            self._end()
-        finally:
-            for process in self._processes.values():
-                process.kill()
+        for name in self._commands:
+            if name != SERVER:
+                self._start(name)
+        while self._undone:
+            self._hand_out()
+            self._take(self._next())
+        self._end()
+
+    def _start(self, name: str) -> None:
+        module, arguments = self._commands[name]
+        self._processes[name] = Process(name, module, arguments, self._logs, self._heard)
 
     def _next(self) -> Event:
         try:

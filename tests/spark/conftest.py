@@ -20,7 +20,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         patch.setenv("PYTHONPATH", str(REPOSITORY))  # the workers run functions of the tests
         settings = FAST_START | {
             "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
-            "spark.python.daemon.module": "tests.spark.preloaded_daemon",
         }
         session = conroi.spark.session("tests", master="local[2,2]", config=settings)
     quiet(session)

@@ -142,6 +142,8 @@ def _start(app_name: str, master: str, memory: str, config: dict[str, str]) -> S
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         settings |= _LOCAL_SETTINGS
+        if os.environ["PYSPARK_PYTHON"] == sys.executable:  # another Python may not have conroi
+            settings["spark.python.daemon.module"] = "conroi.spark.worker_daemon"
     for key, value in {**settings, **config}.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
