@@ -129,6 +129,7 @@ class FolderCommit:
 
     def finalize(self, done: Snapshot, attempts: int) -> CommitResult:
         _log.debug("committed version %d of %s in %d attempts", done.version, self._files.root, attempts)
+        self._files.remember(done)
         try:
             return self._pending.landed(done, attempts)
         except ConroiError as error:

@@ -12,7 +12,7 @@ from conroi.environment import Environment, utc_time
 from conroi.errors import BaseVersionExpired, ConroiError, CorruptionError, NotFoundError, VersionExpired
 from conroi.snapshots.snapshot import Snapshot, load_snapshot
 from conroi.storage.objects import Objects
-from conroi.versions.folder import VersionStore
+from conroi.versions.folder import ManifestRef, VersionStore
 from conroi.versions.retention import collected_at_ns
 
 Kept = TypeVar("Kept")
@@ -75,14 +75,28 @@ class TableStorage:
                 table=self.root,
                 hint="Check the path, or make the table with conroi.create_table(uri, schema_or_data).",
             )
-        return load_snapshot(self.objects, located)
+        return self._loaded(located)
 
     def newest(self, known: Snapshot) -> Snapshot:
         """The newest version; `known` itself, without reading it again, if it still is the newest."""
         located = self.versions.latest()
         if located is None or located.version < known.version:
             return self.head()
-        return known if located == known.located else load_snapshot(self.objects, located)
+        is_same = located == known.located and located.stamp == known.located.stamp
+        return known if is_same else self._loaded(located)
+
+    def _loaded(self, located: ManifestRef) -> Snapshot:
+        """This version, without reading it again if it is the last one of this process and its file is unchanged."""
+        last: Snapshot | None = self._kept.get(Snapshot)
+        if last is None or located != last.located or located.stamp != last.located.stamp:
+            last = load_snapshot(self.objects, located)
+            self.remember(last)
+        return last
+
+    def remember(self, snapshot: Snapshot) -> None:
+        """Keep this version, which was committed or read just now; only where its stamp shows a change of its file."""
+        if snapshot.located.stamp:
+            self._kept[Snapshot] = snapshot
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from conroi.environment import LONG_AGO, SYSTEM, Environment, Moment, moment, seconds_since
@@ -34,6 +34,10 @@ class ManifestRef:
     version: int
     path: str
     naming: ManifestNaming
+    stamp: int = field(default=0, compare=False, repr=False)
+    """On local disk, where known: the change time of the file, which tells it from one of a table that was created
+    again under the same path.
+    """
 
 
 class VersionStore(Protocol):
@@ -93,8 +97,10 @@ class FolderVersions:
         located = self._from_seen() or self._from_hint() or self._newest_listed()
         if located is None:
             self._was_empty_at = asked_at
-        else:
-            self.saw(located, asked_at)
+            return None
+        if not located.stamp:
+            located = self._stamped(located)
+        self.saw(located, asked_at)
         return located
 
     def locate(self, version: int) -> ManifestRef | None:
@@ -128,13 +134,6 @@ class FolderVersions:
             raise
         if is_detached(version):
             return located
-        self._confirm_written(located, sent_at)
-        self.saw(located, sent_at)
-        if not self._objects.is_listing_ordered and is_recent_for_versions(self._environment, sent_at):
-            self.write_hint(version)
-        return located
-
-    def _confirm_written(self, located: ManifestRef, sent_at: Moment) -> None:
         try:
             self.confirm(located, sent_at)
         except StoreUnavailable:
@@ -146,6 +145,11 @@ class FolderVersions:
                 version=located.version,
                 hint=error.hint,
             ) from error
+        located = self._stamped(located)
+        self.saw(located, sent_at)
+        if not self._objects.is_listing_ordered and is_recent_for_versions(self._environment, sent_at):
+            self.write_hint(version)
+        return located
 
     def confirm(self, located: ManifestRef, since: Moment) -> None:
         # On local disk to look costs no request, so there no clock is trusted.
@@ -189,24 +193,36 @@ class FolderVersions:
 
         Probing upwards is wrong only if the version we start from was kept (by a tag) while all newer ones but the
         newest were collected meanwhile; for a while no collector does that. The clock is asked after the storage. On
-        local disk, where it costs no request, the watermark is asked too.
+        local disk, where it costs no request, the watermark is asked too, and whether the file is still the same.
         """
-        seen = self._seen
-        if seen is None or not is_recent_for_versions(self._environment, seen[1]):
+        if self._seen is None:
             return None
-        top = self._climb(seen[0])
-        if self._objects.is_local and self._is_below_watermark(top):
+        seen, at = self._seen
+        top = self._climb(seen) if is_recent_for_versions(self._environment, at) else None
+        if top is None or not is_recent_for_versions(self._environment, at):
             return None
-        return top if is_recent_for_versions(self._environment, seen[1]) else None
+        if self._objects.is_local:
+            if watermark(self._objects) >= top.version:
+                return None
+            if seen.stamp and self._stamped(seen).stamp != seen.stamp:  # the table was deleted, or created again
+                self._seen = None
+                return None
+        return top
 
     def _from_hint(self) -> ManifestRef | None:
-        """The newest version above the hinted one; a hint at or below the watermark is ignored."""
+        """The newest version above the hinted one; ignored if versions above it were collected."""
         top = self._climb(self._hinted())
-        return None if self._is_below_watermark(top) else top
+        return None if top is None or watermark(self._objects) >= top.version else top
 
-    def _is_below_watermark(self, top: ManifestRef | None) -> bool:
-        """Whether versions above this one were collected, so that it is not the newest. One request."""
-        return top is not None and watermark(self._objects) >= top.version
+    def _stamped(self, located: ManifestRef) -> ManifestRef:
+        """The same with its stamp; on local disk, where that costs no request."""
+        if not self._objects.is_local:
+            return located
+        try:
+            stamp = os.stat(self._objects.pylance_uri(located.path)).st_ctime_ns
+        except OSError:
+            stamp = 0
+        return ManifestRef(located.version, located.path, located.naming, stamp)
 
     def _hinted(self) -> ManifestRef | None:
         if self._objects.is_listing_ordered or self._is_hint_old():
@@ -241,7 +257,9 @@ class FolderVersions:
         top = start
         is_newest_first = self._objects.is_listing_ordered and start.naming is ManifestNaming.V2
         for _ in range(STEPS_BEFORE_LISTING if is_newest_first else STEPS_BEFORE_SEARCH):
-            above = self._above(top)
+            above = self._at(top, top.version + 1)
+            if above is None and top.naming is ManifestNaming.V1:
+                above = self._renamed(top)
             if above is None:
                 return top
             top = above
@@ -270,15 +288,12 @@ class FolderVersions:
         located = ManifestRef(version, like.naming.path(version), like.naming)
         return None if self._objects.head(located.path) is None else located
 
-    def _above(self, top: ManifestRef) -> ManifestRef | None:
-        following = self._at(top, top.version + 1)
-        if following is not None:
-            return following
-        if top.naming is ManifestNaming.V1:  # the manifests may have got new names since we saw this one
-            for version in (top.version + 1, top.version):
-                renamed = ManifestRef(version, ManifestNaming.V2.path(version), ManifestNaming.V2)
-                if self._objects.head(renamed.path) is not None:
-                    return renamed
+    def _renamed(self, top: ManifestRef) -> ManifestRef | None:
+        """The version above this one, or this one, under the newer naming scheme, which the table may have got."""
+        for version in (top.version + 1, top.version):
+            renamed = ManifestRef(version, ManifestNaming.V2.path(version), ManifestNaming.V2)
+            if self._objects.head(renamed.path) is not None:
+                return renamed
         return None
 
     def _newest_listed(self) -> ManifestRef | None:
