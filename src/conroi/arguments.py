@@ -59,7 +59,7 @@ def checked_call(function: Callable[P, T]) -> Callable[P, T]:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
-            _check(function, args, kwargs)
+            _checks_of(function).check(args, kwargs)
             return cast("Any", function)(*args, **kwargs)
         except ConroiError as error:
             named = getattr(args[0], "_name_for_errors", None) if args else None
@@ -88,16 +88,6 @@ def checked_table_call(function: Callable[P, T]) -> Callable[P, T]:
     return cast("Callable[P, T]", call)
 
 
-def _check(function: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]) -> None:
-    checks = _checks_of(function)
-    for name, value in kwargs.items():
-        if name not in checks.by_name:
-            raise _unknown(function, name, checks.by_name)
-        checks.refuse(function, name, value)
-    for name, value in zip(checks.positional, args, strict=False):
-        checks.refuse(function, name, value)
-
-
 def checked_calls(owner: C) -> C:
     """Class decorator: public methods validate their arguments."""
     for name, member in list(vars(owner).items()):
@@ -110,36 +100,53 @@ class _Checks:
     """The checks of one function's arguments."""
 
     def __init__(self, function: Callable[..., object]) -> None:
-        self.positional: list[str] = []
-        self.by_name: dict[str, Check | None] = {}
-        self._defaults: dict[str, object] = {}
+        self._function = function.__name__
+        self._positional: list[str] = []
+        self._by_name: dict[str, _Argument] = {}
         names = _Names(inspect.unwrap(function).__globals__)
         for parameter in inspect.signature(function).parameters.values():
             wanted = names.read(parameter.annotation)
-            if parameter.kind is inspect.Parameter.VAR_KEYWORD:
-                self._add_options(wanted)
+            if parameter.kind is inspect.Parameter.VAR_KEYWORD:  # **how: Unpack[WriteOptions]
+                options = _keys_of(get_args(wanted)[0])
+                self._by_name |= {name: _Argument(name, type_, None) for name, type_ in options.items()}
                 continue
-            self._defaults[parameter.name] = parameter.default
-            self.positional += [] if parameter.kind is inspect.Parameter.KEYWORD_ONLY else [parameter.name]
-            self.by_name[parameter.name] = check_of(wanted)
+            self._positional += [] if parameter.kind is inspect.Parameter.KEYWORD_ONLY else [parameter.name]
+            self._by_name[parameter.name] = _Argument(parameter.name, wanted, parameter.default)
 
-    def _add_options(self, unpacked: Any) -> None:
-        """The keywords of `**how: Unpack[How]`; None stands for one that is not given."""
-        for name, wanted in _keys_of(get_args(unpacked)[0]).items():
-            self._defaults[name] = None
-            self.by_name[name] = check_of(wanted)
+    def check(self, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
+        """UnknownArgumentError for a keyword that the function does not have, InvalidInputError for a bad value."""
+        for name, value in (*kwargs.items(), *zip(self._positional, args, strict=False)):
+            argument = self._by_name.get(name)
+            if argument is None:
+                raise _unknown(self._function, name, self._by_name)
+            if type(value) not in argument.accepted and argument.check is not None:
+                argument.refuse(self._function, value)
 
-    def refuse(self, function: Callable[..., object], name: str, value: object) -> None:
-        """InvalidInputError if the value is invalid for this argument."""
-        check = self.by_name[name]
-        if check is None or value is self._defaults[name]:
+
+class _Argument:
+    """The check of one argument."""
+
+    def __init__(self, name: str, wanted: Any, default: object) -> None:
+        self.check = check_of(wanted)
+        """None if any value is valid."""
+        self.accepted: set[type] = set()
+        """Classes of which every value is valid, as far as they were seen: their values are not checked again."""
+        self._name = name
+        self._wanted = wanted
+        self._default = default
+
+    def refuse(self, function: str, value: object) -> None:
+        """InvalidInputError if the value is invalid; the default, or None for an option, means that none is given."""
+        if value is self._default or self.check is None:
             return
-        problem = check(value)
+        problem = self.check(value)
         if problem is not None:
             raise InvalidInputError(
-                f"{function.__name__}() cannot take {name}{problem.where}={shortened(problem.value)}.",
+                f"{function}() cannot take {self._name}{problem.where}={shortened(problem.value)}.",
                 hint=_hint(problem),
             )
+        if accepts_all_of(self._wanted, type(value)):
+            self.accepted.add(type(value))
 
 
 _checks_of = functools.cache(_Checks)
@@ -161,10 +168,10 @@ def shortened(value: object) -> str:
     return printable(text, SHOWN_CHARACTERS)
 
 
-def _unknown(function: Callable[..., object], name: str, known: Iterable[str]) -> UnknownArgumentError:
+def _unknown(function: str, name: str, known: Iterable[str]) -> UnknownArgumentError:
     takes = sorted(each for each in known if each != "self")
     return UnknownArgumentError(
-        f"{function.__name__}() has no argument {shortened(name)}.",
+        f"{function}() has no argument {shortened(name)}.",
         hint=f"{nearest(name, takes)}It takes {', '.join(takes)}." if takes else "It takes no arguments.",
     )
 
@@ -256,6 +263,25 @@ def check_of(wanted: Any) -> Check | None:
     return _instance_of(kind)
 
 
+def accepts_all_of(wanted: Any, kind: type) -> bool:
+    """Whether every value of a class is of this type, whatever it contains.
+
+    >>> accepts_all_of(bool | str, bool), accepts_all_of(str, str), accepts_all_of(list[int], list)
+    (True, False, False)
+    """
+    if get_origin(wanted) in (Union, types.UnionType):
+        return any(accepts_all_of(part, kind) for part in get_args(wanted))
+    if wanted is bool:
+        return kind is bool
+    if get_origin(wanted) is not None or not isinstance(wanted, type) or wanted in _SIMPLE:
+        return False
+    if is_typeddict(wanted) or issubclass(wanted, _ByName):
+        return False
+    if getattr(wanted, "_is_protocol", False):
+        return not issubclass(kind, type) and all(hasattr(kind, method) for method in _methods_of(wanted))
+    return issubclass(kind, wanted)
+
+
 def _keys_of(options: Any) -> dict[str, Any]:
     """The keys of a TypedDict and the types of their values."""
     names = _Names(vars(sys.modules[options.__module__]))
@@ -294,8 +320,12 @@ def _one_of(values: Sequence[object]) -> Check:
     return check
 
 
+def _methods_of(protocol: type) -> list[str]:
+    return [each for each in vars(protocol) if not each.startswith("_")]
+
+
 def _instance_of(wanted: type) -> Check:
-    methods = [each for each in vars(wanted) if not each.startswith("_")]
+    methods = _methods_of(wanted)
 
     def check(value: object) -> Problem | None:
         if issubclass(wanted, _ByName):
