@@ -17,8 +17,7 @@ from conroi.catalog.rows import Row
 from conroi.catalog.state import CommitMetadata
 from conroi.catalog.tables import LakeTableStorage, table_files
 from conroi.data.casts import checked_columns
-from conroi.data.incoming import is_one_shot, to_reader
-from conroi.data.remote_rows import from_elsewhere, kept
+from conroi.data.incoming import from_elsewhere, is_one_shot, to_reader
 from conroi.data.scans import Scan
 from conroi.data.table_version import TableVersion
 from conroi.environment import moment
@@ -30,7 +29,6 @@ from conroi.errors import (
     NotFoundError,
     RetryableConflict,
 )
-from conroi.format.fields import key_columns
 from conroi.inserts.fence import PROPERTY, Fence, InsertNote, Removal, note_of
 from conroi.inserts.insert_locks import Holding, check_wait, locks_of
 from conroi.snapshots.snapshot import Snapshot
@@ -83,7 +81,8 @@ def insert(catalog: Catalog, key: str, what: Insert) -> int:
                 hint="lake[name] opens the table that has this name now.",
             )
         # A DataFrame is written once, however often its piece is tried.
-        return Inserting(catalog, holding, replace(what, sources=[kept(each) for each in what.sources])).run()
+        sources = [from_elsewhere(each) or each for each in what.sources]
+        return Inserting(catalog, holding, replace(what, sources=sources)).run()
 
 
 def write(catalog: Catalog, name: str, data: Data, key: str | Sequence[str] | None, what: Insert) -> None:
@@ -180,7 +179,7 @@ class Inserting:
                     yield [chunk]
                 continue
             checked_columns(elsewhere.schema, pinned.schema, table=self._name)  # before executors start to work
-            key = key_columns(pinned.manifest.fields)
+            key = pinned.key
             for part in elsewhere.in_pieces(pinned.writer(), pinned.schema, key, size):
                 yield [part]
 

@@ -16,7 +16,7 @@ from conroi.catalog.catalog import Catalog
 from conroi.catalog.names import known_id, object_id, shown
 from conroi.catalog.rows import NAMESPACE, Row
 from conroi.catalog.state import LakeState
-from conroi.data.remote_rows import in_spark
+from conroi.data.incoming import in_spark
 from conroi.display.grid import Listing, to_html
 from conroi.display.pages import lake_history_page, lake_page
 from conroi.errors import NotFoundError, about

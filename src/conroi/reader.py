@@ -13,10 +13,10 @@ import pyarrow as pa
 from conroi import history as past
 from conroi.arguments import checked_calls
 from conroi.branches.diff import TableDiff, table_diff
+from conroi.data.incoming import in_spark
 from conroi.data.lookup import Query, Search, checked_count, random_positions, take
 from conroi.data.predicates import Predicate, checked_predicate
 from conroi.data.pylance import pylance_errors
-from conroi.data.remote_rows import in_spark
 from conroi.data.rows import count_rows
 from conroi.data.scans import Scan
 from conroi.data.sql import Params, bound, expression
@@ -24,7 +24,6 @@ from conroi.data.table_version import TableVersion
 from conroi.display.grid import Listing, to_html
 from conroi.display.pages import table_facts, table_history_page, table_page
 from conroi.errors import InvalidInputError, about
-from conroi.format.fields import key_columns
 from conroi.format.naming import ManifestNaming
 from conroi.inserts.fence import unfinished
 from conroi.maintenance.expiry import live_leases
@@ -55,14 +54,17 @@ class Reader(ABC):
     lease: Lease | None = None
     """Lease on this version, if at(…, keep=…) was used."""
 
-    def __init__(self, files: TableStorage, versions: past.TableHistory) -> None:
-        self._files = files
-        self._history = versions
+    _files: TableStorage
 
     @property
     @abstractmethod
     def _pinned(self) -> TableVersion:
         """The version that is read."""
+
+    @property
+    @abstractmethod
+    def _history(self) -> past.TableHistory:
+        """The versions that it shows."""
 
     def _version_read(self) -> None:  # noqa: B027 (only a transaction records it)
         """Called where a result depends on version numbers, indices or row addresses, which change without any change
@@ -315,7 +317,7 @@ class Reader(ABC):
     @property
     def key(self) -> tuple[str, ...]:
         """The primary key columns; empty if there is no key."""
-        return key_columns(self._pinned.manifest.fields)
+        return self._pinned.key
 
     @property
     def config(self) -> dict[str, str]:

@@ -248,7 +248,7 @@ class StagedTable(Writer):
     """A table inside a transaction: reads see the transaction's own changes, and verbs stage changes."""
 
     def __init__(self, handle: Handle) -> None:
-        super().__init__(handle.files, StagedHistory(handle))
+        self._files = handle.files
         self._handle = handle
 
     @property
@@ -257,6 +257,10 @@ class StagedTable(Writer):
         self._handle.life.check_open()
         self._handle.is_read = True
         return self._handle.pinned()
+
+    @property
+    def _history(self) -> StagedHistory:
+        return StagedHistory(self._handle)
 
     def _version_read(self) -> None:
         self._handle.look_at_versions()
@@ -332,13 +336,17 @@ class PastTable(Reader):
 
     def __init__(self, handle: Handle, snapshot: Snapshot, keep: Duration | None) -> None:
         self._at = TableVersion(handle.files, snapshot)
-        super().__init__(self._at.files, StagedHistory(handle))
+        self._files = self._at.files
         self._handle = handle
         self.lease = self._taken(keep)
 
     @property
     def _pinned(self) -> TableVersion:
         return self._at
+
+    @property
+    def _history(self) -> StagedHistory:
+        return StagedHistory(self._handle)
 
     def at(
         self,

@@ -6,7 +6,8 @@ import logging
 import os
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Self
+from functools import partial
+from typing import Self, TypeVar
 
 from conroi import verbs
 from conroi.arguments import checked_calls
@@ -33,11 +34,14 @@ from conroi.snapshots.table_storage import TableStorage
 from conroi.table_location import LakeAddress, Reduced, Store, clone_target, opened_table, table_address
 from conroi.table_transaction import TableTransaction
 from conroi.verbs.compact import lost_by
-from conroi.verbs.plan import Plan, Preparing
+from conroi.verbs.plan import Plan
+from conroi.verbs.settings import AUTO_COMPACT
 from conroi.versions.conditional_put import CommitLock, Put
 from conroi.writer import Writer
 
 _log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 @checked_calls
@@ -57,29 +61,30 @@ class Table(Writer):
 
     def __init__(self, files: TableStorage, snapshot: Snapshot, earlier: TableVersion | None = None) -> None:
         self._at = TableVersion(files, snapshot, earlier)
-        super().__init__(self._at.files, TableHistory(self._at.files, snapshot.version))
+        self._files = self._at.files
 
     @property
     def _pinned(self) -> TableVersion:
         return self._at
 
-    def _planned(self, verb: Callable[[TableVersion], Plan | None], how: WriteOptions) -> tuple[Self, Plan | None]:
-        def prepare(head: Snapshot) -> None:
-            if isinstance(verb, Preparing):
-                verb.prepare(self._at_head(head))
+    @property
+    def _history(self) -> TableHistory:
+        return TableHistory(self._files, self._at.version)
 
-        with about(self.uri):
-            done = run(self._files, self._at.snapshot, lambda head: verb(self._at_head(head)), how, prepare)
-            if done.result is not None:
-                compact_after(self._files, done.result)
+    def _planned(self, verb: Callable[[TableVersion], Plan | None], how: WriteOptions) -> tuple[Self, Plan | None]:
+        early: Callable[[TableVersion], None] | None = getattr(verb, "prepare", None)
+        prepare = None if early is None else partial(self._at_head, early)
+        done = run(self._files, self._at.snapshot, partial(self._at_head, verb), how, prepare)
+        if done.result is not None and AUTO_COMPACT in done.snapshot.manifest.head.config:
+            compact_after(self._files, done.result)
         return type(self)(self._files, done.snapshot, self._at), done.work
 
-    def _at_head(self, head: Snapshot) -> TableVersion:
-        """This handle, with its open resources, if it is pinned at the newest version."""
+    def _at_head(self, work: Callable[[TableVersion], T], head: Snapshot) -> T:
+        """Do some work at the newest version: on this handle, with its open resources, if it is pinned there."""
         is_contended = not self._files.is_managed and self._files.kept(Turns).is_contended()
         if head is self._at.snapshot and not is_contended:
-            return self._at
-        return TableVersion(self._files, head, self._at, is_contended=is_contended)
+            return work(self._at)
+        return work(TableVersion(self._files, head, self._at, is_contended=is_contended))
 
     def _reindexed(self, plan: Plan, message: str | None) -> Self:
         """Never raises, since the compaction is already committed."""

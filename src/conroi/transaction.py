@@ -27,7 +27,7 @@ from conroi.catalog.tables import LakeTableStorage
 from conroi.commit.change import Change
 from conroi.commit.execution import checked_texts
 from conroi.commit.idempotency import IDEMPOTENCY
-from conroi.data.remote_rows import in_spark
+from conroi.data.incoming import in_spark
 from conroi.environment import Moment, moment
 from conroi.errors import ClosedError, InvalidInputError, about
 from conroi.format.fields import key_columns

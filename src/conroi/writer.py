@@ -12,9 +12,8 @@ from conroi import verbs
 from conroi.arguments import checked_calls
 from conroi.commit.execution import WriteOptions, checked_texts
 from conroi.data.columns import Columns as NewValues
-from conroi.data.incoming import Data, Once
+from conroi.data.incoming import Data, Once, in_spark
 from conroi.data.predicates import Predicate, find_rows
-from conroi.data.remote_rows import in_spark
 from conroi.data.sql import Params, bound, bound_values
 from conroi.data.table_version import TableVersion
 from conroi.data.writer import Progress

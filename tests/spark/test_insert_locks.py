@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 import conroi
 import conroi.spark
 from conroi import export
-from conroi.data.remote_rows import RemoteRows
+from conroi.data.incoming import RemoteRows
 from conroi.inserts.insert_locks import locks_of
 from conroi.spark import frames
 

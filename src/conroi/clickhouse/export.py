@@ -21,8 +21,7 @@ from conroi.catalog.tables import LakeTableStorage
 from conroi.clickhouse import tables
 from conroi.clickhouse.engine import ClickHouseError, Engine, Target, name, parse, text
 from conroi.clickhouse.tables import ARROW, LINES, ROW, Numbered, alike, as_arrow, as_lines
-from conroi.data.incoming import Data, to_reader
-from conroi.data.remote_rows import from_elsewhere
+from conroi.data.incoming import Data, from_elsewhere, to_reader
 from conroi.environment import SYSTEM, Environment
 from conroi.errors import ConroiError, InsertInterrupted, InvalidInputError, LockTimeout, StoreError, StoreUnavailable
 from conroi.insertion import Remains, check_remains

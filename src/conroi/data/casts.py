@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, TypeGuard, cast
 
 import pyarrow as pa
@@ -12,12 +13,16 @@ from conroi.data.arrow_types import cast_array, metadata_of
 from conroi.errors import InvalidInputError
 from conroi.format.fields import BLOB_EXTENSION
 
+_IS_NULLABLE = attrgetter("nullable")
+
 
 def fit(reader: pa.RecordBatchReader, target: pa.Schema, *, table: str) -> pa.RecordBatchReader:
     """The stream with the target's types: columns by name, missing nullable ones left out, none unknown.
 
     The result has the target's columns, in its order, as far as the data has them.
     """
+    if reader.schema.equals(target, check_metadata=True) and all(map(_IS_NULLABLE, target)):
+        return reader
     present = checked_columns(reader.schema, target, table=table)
     if reader.schema.equals(present, check_metadata=False):
         return pa.RecordBatchReader.from_batches(present, _retyped(reader, present))
@@ -326,20 +331,3 @@ def _wider_integer(there: pa.DataType, coming: pa.DataType) -> pa.DataType | Non
             return max(there, coming, key=lambda type_: same[type_])
     needed = max(_INT_BITS.get(type_, 0) or 2 * _UINT_BITS[type_] for type_ in (there, coming))
     return next((type_ for type_, bits in _INT_BITS.items() if bits >= needed), None)
-
-
-def hints(data: object, table: pa.Schema) -> pa.Schema:
-    """The table's columns whose types fit the values of a list of dicts; the types of the others are inferred."""
-    if not isinstance(data, Sequence) or isinstance(data, str | bytes):
-        return table
-    rows = [row for row in cast("Sequence[object]", data) if isinstance(row, Mapping)]
-    return pa.schema([field for field in table if _fits([row.get(field.name) for row in rows], field.type)])
-
-
-def _fits(values: list[Any], type_: pa.DataType) -> bool:
-    try:
-        array: Any = pa.array(values, type_)
-    except (pa.ArrowException, OverflowError, TypeError, ValueError):
-        return False
-    # pyarrow cuts a float to an integer without a word.
-    return not pa.types.is_integer(type_) or array.to_pylist() == values

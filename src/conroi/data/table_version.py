@@ -16,7 +16,7 @@ from conroi.data.pylance import PrivateSession, open_dataset, open_with_indices_
 from conroi.data.writer import DataWriter
 from conroi.errors import InvalidInputError, NotFoundError
 from conroi.format import lance_pb2 as pb
-from conroi.format.fields import fields_by_path, lineage
+from conroi.format.fields import fields_by_path, key_columns, lineage
 from conroi.format.manifest import Manifest
 from conroi.format.schema import schema_from_fields
 from conroi.operations import Operation
@@ -42,12 +42,13 @@ class TableVersion:
 
     def __post_init__(self, earlier: TableVersion | None) -> None:
         object.__setattr__(self, "files", self.files.holding(self.snapshot))
-        known = None if earlier is None else earlier.__dict__.get("schema")
-        if earlier is None or known is None:
+        if earlier is None or "schema" not in earlier.__dict__:
             return
-        now, then = self.manifest.head, earlier.manifest.head
+        now, then = self.snapshot.manifest.head, earlier.snapshot.manifest.head
         if now.fields == then.fields and now.schema_metadata == then.schema_metadata:
-            self.__dict__["schema"] = known
+            for name in ("schema", "key"):
+                if name in earlier.__dict__:
+                    self.__dict__[name] = earlier.__dict__[name]
 
     @property
     def manifest(self) -> Manifest:
@@ -79,6 +80,11 @@ class TableVersion:
         head = self.manifest.head
         columns = pb.ManifestHead(fields=head.fields, schema_metadata=head.schema_metadata)
         return _schema(columns.SerializeToString(deterministic=True))
+
+    @cached_property
+    def key(self) -> tuple[str, ...]:
+        """The columns of the declared key; empty if there is none."""
+        return key_columns(self.manifest.fields)
 
     def writer(self, fields: Sequence[pb.Field] | None = None) -> DataWriter:
         """Writes data files that fit this table; `fields` if its schema is about to change."""

@@ -37,6 +37,14 @@ class WrittenFiles:
     fragments: list[pb.DataFragment] = field(default_factory=list[pb.DataFragment])
     rows: int = 0
 
+    def add(self, file: OpenFile, progress: Progress | None) -> None:
+        """One fragment more: the end of this file."""
+        data_file, rows = file.end()
+        self.fragments.append(pb.DataFragment(files=[data_file], physical_rows=rows))
+        self.rows += rows
+        if progress is not None:
+            progress(self.rows)
+
 
 @dataclass(frozen=True)
 class DataWriter:
@@ -52,22 +60,33 @@ class DataWriter:
 
     def write(self, batches: pa.RecordBatchReader, progress: Progress | None = None) -> WrittenFiles:
         """Write all batches; their schema is that of some or all columns of the table."""
-        if self._needs_pylance_to_convert(batches.schema):
+        if self.data_format not in ("2.1", "2.2") or _is_converted(batches.schema):
             return self._write_by_pylance(batches)
         written = WrittenFiles()
-        for chunk in _chunks(batches, self.rows_per_file):
-            written.fragments.append(self._write_file(batches.schema, chunk))
-            written.rows += written.fragments[-1].physical_rows
-            if progress is not None:
-                progress(written.rows)
-        self.objects.sync([f"{DATA_DIR}/{f.path}" for fragment in written.fragments for f in fragment.files])
+        file: OpenFile | None = None
+        for batch in batches:  # what the user's own stream raises, reaches the user as it is
+            rest = batch
+            while rest.num_rows:
+                file = file or self.begin(batches.schema)
+                part = rest.slice(0, self.rows_per_file - file.rows)
+                file.add(part)
+                rest = rest.slice(part.num_rows)
+                if file.rows == self.rows_per_file:
+                    written.add(file, progress)
+                    file = None
+        if file is not None:
+            written.add(file, progress)
+        self.objects.sync([f"{DATA_DIR}/{fragment.files[0].path}" for fragment in written.fragments])
         return written
 
     def write_columns(self, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> pb.DataFile:
         """One file with some columns of one fragment: as many rows as the fragment has, in its order."""
-        if any(_is_converted(field) for field in schema):
+        if _is_converted(schema):
             return self._columns_by_pylance(pa.RecordBatchReader.from_batches(schema, batches))
-        data_file, _ = self._write_one(schema, batches)
+        file = self.begin(schema)
+        for batch in batches:
+            file.add(batch)
+        data_file, _ = file.end()
         self.objects.sync([f"{DATA_DIR}/{data_file.path}"])
         return data_file
 
@@ -81,16 +100,6 @@ class DataWriter:
         file.fields[:] = [order[number] for number in file.fields]
         return file
 
-    def _write_file(self, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> pb.DataFragment:
-        data_file, rows = self._write_one(schema, batches)
-        return pb.DataFragment(files=[data_file], physical_rows=rows)
-
-    def _write_one(self, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> tuple[pb.DataFile, int]:
-        file = self.begin(schema)
-        for batch in batches:  # outside: what the user's own stream raises, reaches the user as it is
-            file.add(batch)
-        return file.end()
-
     def begin(self, schema: pa.Schema, name: str | None = None) -> OpenFile:
         """One file, to be written batch by batch."""
         name = name or self.new_name()
@@ -101,12 +110,6 @@ class DataWriter:
     def new_name(self) -> str:
         """A unique name for a data file."""
         return data_file_name(self.environment.new_uuid())
-
-    def _needs_pylance_to_convert(self, schema: pa.Schema) -> bool:
-        """Old file versions number their columns otherwise; JSON and blobs are stored in another form."""
-        if self.data_format not in ("2.1", "2.2"):
-            return True
-        return any(_is_converted(field) for field in schema)
 
     def _write_by_pylance(self, batches: pa.RecordBatchReader) -> WrittenFiles:
         if len(batches.schema) != sum(1 for f in self.fields if f.parent_id == -1):
@@ -143,7 +146,7 @@ class DataWriter:
         return WrittenFiles(fragments, sum(fragment.physical_rows for fragment in fragments))
 
 
-@dataclass(frozen=True)
+@dataclass
 class OpenFile:
     """A data file that is being written."""
 
@@ -151,11 +154,14 @@ class OpenFile:
     name: str
     columns: Sequence[str]
     writer: Any
+    rows: int = 0
+    """So many were added."""
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Some rows more."""
         with pylance_errors(self.of.objects.root):
             self.writer.write_batch(batch)
+        self.rows += batch.num_rows
 
     def end(self) -> tuple[pb.DataFile, int]:
         """What the manifest says of the file, and how many rows it has."""
@@ -223,41 +229,17 @@ _ABOUT_VALUES = "LanceError(Arrow)"
 """How pylance begins to say that Arrow data is not as it should be."""
 
 
-def _is_converted(field: pa.Field[Any]) -> bool:
-    metadata = field.metadata or {}
-    if isinstance(field.type, pa.BaseExtensionType) or b"ARROW:extension:name" in metadata:
-        return True
-    if any(key.startswith(b"lance-encoding:blob") for key in metadata):
-        return True
-    children = [field.type.field(i) for i in range(field.type.num_fields)]
-    return any(_is_converted(child) for child in children)
-
-
-def _chunks(batches: pa.RecordBatchReader, rows: int) -> Iterator[Iterator[pa.RecordBatch]]:
-    """Runs of batches of at most so many rows; each run must be used up before the next is asked for."""
-    pending: list[pa.RecordBatch] = []
-    source = iter(batches)
-
-    def next_batch() -> pa.RecordBatch | None:
-        if pending:
-            return pending.pop()
-        return next((batch for batch in source if batch.num_rows), None)
-
-    def run(first: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        left, batch = rows, first
-        while True:
-            if batch.num_rows > left:
-                pending.append(batch.slice(left))
-                batch = batch.slice(0, left)
-            left -= batch.num_rows
-            yield batch
-            following = next_batch() if left else None
-            if following is None:
-                return
-            batch = following
-
-    while (first := next_batch()) is not None:
-        yield run(first)
+def _is_converted(schema: pa.Schema) -> bool:
+    """Whether pylance stores a field, at any depth, in another form: JSON, blobs and other extension types."""
+    fields = list(schema)
+    for each in fields:  # those inside it are added at the end
+        if isinstance(each.type, pa.BaseExtensionType):
+            return True
+        for key in each.metadata or ():
+            if key == b"ARROW:extension:name" or key.startswith(b"lance-encoding:blob"):
+                return True
+        fields.extend(map(each.type.field, range(each.type.num_fields)))
+    return False
 
 
 def read_columns(objects: Objects, path: str, columns: Sequence[str]) -> pa.Table:

@@ -11,9 +11,8 @@ import pyarrow as pa
 
 from conroi.arguments import checked_calls
 from conroi.commit.execution import WriteOptions
-from conroi.data.casts import hints
-from conroi.data.incoming import to_reader
-from conroi.data.remote_rows import RemoteRows, from_elsewhere, in_spark
+from conroi.data.dict_rows import hints
+from conroi.data.incoming import RemoteRows, from_elsewhere, in_spark, to_reader
 from conroi.data.sql import Params, bound_values, enclosed, expression
 from conroi.data.table_version import TableVersion
 from conroi.errors import InvalidInputError

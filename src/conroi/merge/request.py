@@ -14,7 +14,7 @@ from conroi.data.casts import checked_columns, fit
 from conroi.data.keys import is_comparable, key_columns_of
 from conroi.data.table_version import TableVersion, unknown_column
 from conroi.errors import InvalidInputError
-from conroi.format.fields import column_field_ids, key_columns
+from conroi.format.fields import column_field_ids
 
 
 class RowKind(Enum):
@@ -69,7 +69,7 @@ class Request:
 
     def is_on_key(self, pinned: TableVersion) -> bool:
         """Whether rows are matched by the table's declared key."""
-        return set(self.on) == set(key_columns(pinned.manifest.fields))
+        return set(self.on) == set(pinned.key)
 
     # ------------------------------------------------------------------------ the source
 
@@ -125,7 +125,7 @@ class Request:
 
     def brings_new_keys(self, pinned: TableVersion) -> bool:
         """Whether rows must still be compared with the table by its declared key, since matching did not do that."""
-        key = set(key_columns(pinned.manifest.fields))
+        key = set(pinned.key)
         if not key:
             return False
         changed = {column for c in self.clauses if c.action is Action.UPDATE for column in c.values or {}}

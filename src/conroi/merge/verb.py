@@ -10,12 +10,13 @@ import pyarrow as pa
 
 from conroi.commit.change import Guard
 from conroi.data.arrow_types import positions
+from conroi.data.incoming import KeysSeen
 from conroi.data.keys import key_columns_of, repeated
 from conroi.data.rows import Rows, addresses_in, offsets_by_fragment, take_out
 from conroi.data.stored import remember
 from conroi.data.table_version import TableVersion
 from conroi.format import lance_pb2 as pb
-from conroi.format.fields import fields_by_path, key_columns
+from conroi.format.fields import fields_by_path
 from conroi.format.keyfilter import bloom_filter, incomparable_filter, is_hashable_by_pylance
 from conroi.format.row_ids import encode_row_ids
 from conroi.merge.matching import Addresses, Matching, match, refuse_doubled, row_ids_of
@@ -23,7 +24,7 @@ from conroi.merge.outcome import Decided, Decision, in_schema, takes_whole_rows
 from conroi.merge.request import Request, RowKind
 from conroi.operations import Update
 from conroi.operations.base import copied
-from conroi.verbs.key_check import KeyGuard, KeysSeen, checked_new_keys, refuse_repeated
+from conroi.verbs.key_check import KeyGuard, checked_new_keys, refuse_repeated
 from conroi.verbs.plan import Plan, all_of
 
 FEW_INSERTS = 1000
@@ -78,7 +79,7 @@ def _guards(pinned: TableVersion, request: Request, change: RowChange) -> list[G
         keys = lambda: key_columns_of(change.inserted_rows(on), on)  # noqa: E731 (read only if others committed)
         guards.append(KeyGuard(pinned.files, pinned.manifest, on, keys))
     if request.brings_new_keys(pinned):
-        seen = KeysSeen(key_columns(pinned.manifest.fields))
+        seen = KeysSeen(pinned.key)
         coming = change.coming_rows(_tops(seen.columns))
         seen.watch(coming.to_reader()).read_all()
         guard = checked_new_keys(pinned, seen, leaving=addresses_in(change.leaving))
@@ -88,7 +89,7 @@ def _guards(pinned: TableVersion, request: Request, change: RowChange) -> list[G
 
 def key_filter(pinned: TableVersion, change: RowChange) -> pb.KeyExistenceFilter | None:
     """The filter of inserted keys for a later pylance merge."""
-    key = key_columns(pinned.manifest.fields)
+    key = pinned.key
     if not change.inserted or not key:
         return None
     known = fields_by_path(pinned.manifest.fields)
@@ -149,7 +150,7 @@ class Merging:
         found = self._matching(pinned, keys, request.on, needs_target_only=request.has(RowKind.TARGET_ONLY))
         if request.is_on_key(pinned):
             refuse_doubled(pinned, found, keys, request.on)
-        key = key_columns(pinned.manifest.fields)
+        key = pinned.key
         return Decision(pinned, source, fitted, found).decide(request.clauses, (*request.on, *key))
 
     def _deleted_by_parts(self, pinned: TableVersion, fitted: pa.Table, keys: pa.Table) -> Decided:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow as pa
 
 from conroi.data.columns import BatchFunction, Columns, column_batches, write_column_file
+from conroi.data.incoming import KeysSeen
 from conroi.data.keys import key_columns_of
 from conroi.data.predicates import Predicate, scan_rows
 from conroi.data.rows import Rows, addresses_of
@@ -27,7 +28,6 @@ from conroi.spark.results import ANSWER_SCHEMA, Answer, all_leaving, answers_of
 from conroi.spark.scan import BYTES_PER_TASK, checked_filter, shared_out
 from conroi.verbs.columns import with_new_fields
 from conroi.verbs.compact import CompactOptions, Rewritten, compaction_tasks, rewrite_group
-from conroi.verbs.key_check import KeysSeen
 from conroi.verbs.update import Here, NewRows, changed_key
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from pyspark import TaskContext
 
 from conroi.commit.gc_safety import confirm_written
 from conroi.data.casts import fit
-from conroi.data.remote_rows import RemoteRows, WrittenRemoteRows
+from conroi.data.incoming import KeysSeen, RemoteRows, WrittenRemoteRows
 from conroi.data.writer import DataWriter, Progress
 from conroi.environment import SYSTEM, Moment, moment
 from conroi.errors import InvalidInputError, RetryableConflict
@@ -23,7 +23,6 @@ from conroi.snapshots.table_storage import TableStorage
 from conroi.spark.pins import Place
 from conroi.spark.results import SCHEMA, Part, as_batch, collected, joined, packed, parts_of, unpacked
 from conroi.spark.types import table_schema
-from conroi.verbs.key_check import KeysSeen
 from conroi.versions.folder import FolderVersions
 
 if TYPE_CHECKING:

@@ -8,20 +8,18 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from conroi.data.arrow_types import metadata_of
-from conroi.data.casts import Evolution, evolution, hints
-from conroi.data.incoming import is_one_shot, opened
-from conroi.data.remote_rows import kept
+from conroi.data.casts import Evolution, evolution
+from conroi.data.dict_rows import hints
+from conroi.data.incoming import KeysSeen, from_elsewhere, is_one_shot, opened, write_rows
 from conroi.data.table_version import TableVersion
 from conroi.data.writer import Progress, WrittenFiles
 from conroi.errors import NotFoundError, RetryableConflict, UnsupportedError
 from conroi.format import lance_pb2 as pb
-from conroi.format.fields import key_columns
 from conroi.operations import Append
 from conroi.operations.base import Operation
 from conroi.storage.base_paths import objects_of_base
 from conroi.verbs.columns import merged, next_field_id, retyped_fields, retyped_fragments, with_new_fields
-from conroi.verbs.create import write_rows
-from conroi.verbs.key_check import KeysSeen, checked_new_keys
+from conroi.verbs.key_check import checked_new_keys
 from conroi.verbs.plan import Plan
 
 
@@ -42,7 +40,7 @@ class Evolved:
 
 def evolved(pinned: TableVersion, data: pa.Schema) -> Evolved | None:
     """The columns that the table needs for data of this schema; None if it has them."""
-    change = evolution(pinned.schema, data, key_columns(pinned.manifest.fields))
+    change = evolution(pinned.schema, data, pinned.key)
     if not change:
         return None
     fields = list(pinned.manifest.fields)
@@ -78,7 +76,7 @@ class Appending:
         base: str | None = None,
         progress: Progress | None = None,
     ) -> None:
-        self._data = kept(data)
+        self._data = from_elsewhere(data) or data  # remote rows are cached, so that they are written only once
         self._evolve_schema = evolve_schema
         self._base = base
         self._progress = progress
@@ -99,8 +97,8 @@ class Appending:
         _, after, written, seen = self._written
         if not written.fragments and after is None:
             return None
-        operation = _operation(pinned, after, written)
-        guard = checked_new_keys(pinned, seen, mine=operation.name)
+        operation = Append(fragments=tuple(written.fragments)) if after is None else _merge(pinned, after, written)
+        guard = checked_new_keys(pinned, seen, mine=operation.name) if seen.columns else None
         staged = pinned.staged(operation, keys_checked=True)
         return Plan(staged, guard=guard, counts={"rows_added": written.rows})
 
@@ -116,7 +114,7 @@ class Appending:
         rows = opened(self._data, known)
         after = evolved(pinned, rows.schema) if self._evolve_schema else None
         schema = pinned.schema if after is None else after.schema
-        seen = KeysSeen(key_columns(columns[0]))
+        seen = KeysSeen(pinned.key)
         writer = pinned.writer(columns[0] if after is None else after.fields)
         base = None if self._base is None else _base(pinned, self._base)
         if base is not None:
@@ -146,9 +144,8 @@ def _base(pinned: TableVersion, name: str) -> pb.BasePath:
     )
 
 
-def _operation(pinned: TableVersion, after: Evolved | None, written: WrittenFiles) -> Operation:
-    if after is None:
-        return Append(fragments=tuple(written.fragments))
-    # Columns and rows in one version: a Merge that lists the old fragments and the new. New columns are null in the
-    # rows that were there before, so no old file is touched for them.
+def _merge(pinned: TableVersion, after: Evolved, written: WrittenFiles) -> Operation:
+    """Columns and rows in one version: a Merge that lists the old fragments and the new. New columns are null in the
+    rows that were there before, so no old file is touched for them.
+    """
     return merged(pinned, (*after.fragments(pinned), *written.fragments), after.fields)

@@ -1,7 +1,4 @@
-"""Creating a table: an Overwrite of nothing, as version 1, or a clone of a version of another table.
-
-Also writes the rows of a verb, here or by executors.
-"""
+"""Creating a table: an Overwrite of nothing, as version 1, or a clone of a version of another table."""
 
 from __future__ import annotations
 
@@ -15,12 +12,10 @@ from conroi.commit.change import Change
 from conroi.commit.table_commit import commit
 from conroi.conflicts import Staged
 from conroi.data.arrow_types import metadata_of
-from conroi.data.casts import checked_columns, fit
-from conroi.data.incoming import opened
-from conroi.data.remote_rows import RemoteRows
+from conroi.data.incoming import KeysSeen, RemoteRows, opened, write_rows
 from conroi.data.sql import check_column_name
 from conroi.data.table_version import TableVersion
-from conroi.data.writer import DataWriter, Progress, WrittenFiles
+from conroi.data.writer import DataWriter, Progress
 from conroi.environment import moment
 from conroi.errors import AlreadyExistsError, InvalidInputError
 from conroi.format import lance_pb2 as pb
@@ -33,26 +28,8 @@ from conroi.snapshots.snapshot import Snapshot
 from conroi.snapshots.table_storage import TableStorage
 from conroi.storage.base_paths import Copy, copies_of_data_file, copy_all, objects_of_base, share_reach
 from conroi.storage.objects import Objects
-from conroi.verbs.key_check import KeysSeen, refuse_repeated
+from conroi.verbs.key_check import refuse_repeated
 from conroi.verbs.settings import check_settings
-
-
-def write_rows(
-    rows: pa.RecordBatchReader | RemoteRows,
-    schema: pa.Schema,
-    writer: DataWriter,
-    seen: KeysSeen,
-    progress: Progress | None = None,
-) -> WrittenFiles:
-    """Align the rows with the schema and write them; `seen` collects their keys."""
-    table = writer.objects.root
-    if isinstance(rows, pa.RecordBatchReader):
-        return writer.write(seen.watch(fit(rows, schema, table=table)), progress)
-    checked_columns(rows.schema, schema, table=table)  # before any work starts
-    written = rows.write(writer, schema, seen.columns, progress)
-    seen.add(written.keys)
-    return written.files
-
 
 DEFAULT_DATA_FORMAT = "2.2"
 DATA_FORMATS = ("2.0", "2.1", "2.2")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -12,7 +12,8 @@ import pyarrow as pa
 from conroi.commit.change import Guard
 from conroi.conflicts import ConcurrentCommit, Reason
 from conroi.data.arrow_types import table_of
-from conroi.data.keys import SAMPLE, in_common, key_columns_of, repeated, sample, scan_keys, shown_keys
+from conroi.data.incoming import KeysSeen
+from conroi.data.keys import SAMPLE, in_common, repeated, sample, scan_keys, shown_keys
 from conroi.data.rows import addresses_of
 from conroi.data.table_version import TableVersion
 from conroi.errors import DuplicateKeyError, RetryableConflict
@@ -22,33 +23,6 @@ from conroi.format.manifest import Manifest
 from conroi.operations import Rewrite
 from conroi.snapshots.snapshot import Snapshot
 from conroi.snapshots.table_storage import TableStorage
-
-
-class KeysSeen:
-    """Collects the keys of rows while they are written to data files."""
-
-    def __init__(self, columns: Sequence[str]) -> None:
-        self.columns = tuple(columns)
-        self._parts: list[pa.Table] = []
-
-    def watch(self, reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
-        """The same stream, watched; unchanged without key columns."""
-        if not self.columns:
-            return reader
-        return pa.RecordBatchReader.from_batches(reader.schema, self._watched(reader))
-
-    def _watched(self, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
-        for batch in reader:
-            self._parts.append(key_columns_of(pa.Table.from_batches([batch]), self.columns))
-            yield batch
-
-    def add(self, parts: Iterable[pa.Table]) -> None:
-        """Add keys of rows that were written by a distributed engine."""
-        self._parts.extend(parts)
-
-    def keys(self) -> pa.Table | None:
-        """All collected keys; None if the table has no key or there were no rows."""
-        return pa.concat_tables(self._parts) if self._parts else None
 
 
 def refuse_repeated(keys: pa.Table | None, columns: Sequence[str], table: str) -> None:
@@ -70,7 +44,7 @@ def named(columns: Sequence[str]) -> str:
 
 def is_key_among(columns: Iterable[str], pinned: TableVersion) -> bool:
     """Whether one of these columns is, or holds, a part of the table's key."""
-    return not {path.partition(".")[0] for path in key_columns(pinned.manifest.fields)}.isdisjoint(columns)
+    return not {path.partition(".")[0] for path in pinned.key}.isdisjoint(columns)
 
 
 def checked_new_keys(
@@ -208,7 +182,7 @@ def _who_wrote(files: Iterable[str], winners: Sequence[ConcurrentCommit]) -> Con
 
 def key_stays(pinned: TableVersion) -> Guard:
     """The guard of a change with its own schema: a key that was declared concurrently must not get lost."""
-    base, key = pinned.version, key_columns(pinned.manifest.fields)
+    base, key = pinned.version, pinned.key
 
     def check(head: Snapshot, winners: Sequence[ConcurrentCommit]) -> None:
         if key_columns(head.manifest.fields) == key:

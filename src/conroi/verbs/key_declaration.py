@@ -10,7 +10,6 @@ from conroi.data.keys import repeated, sample, scan_keys, shown_keys
 from conroi.data.table_version import TableVersion, unknown_column
 from conroi.errors import DuplicateKeyError, InvalidInputError
 from conroi.format import lance_pb2 as pb
-from conroi.format.fields import key_columns
 from conroi.format.schema import fields_from_schema
 from conroi.operations import Operation, Project
 from conroi.verbs.columns import hidden_nulls, rewritten
@@ -21,7 +20,7 @@ from conroi.verbs.plan import Plan
 def declare_key(pinned: TableVersion, key: str | Sequence[str]) -> Plan | None:
     """Declare a primary key, after checking every row: no key may be null or occur twice."""
     columns = (key,) if isinstance(key, str) else tuple(key)
-    current = key_columns(pinned.manifest.fields)
+    current = pinned.key
     if current and current == columns:
         return None
     if current:

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from conroi.data.arrow_types import metadata_of
 from conroi.data.casts import checked_columns
-from conroi.data.incoming import carries_metadata, opened
+from conroi.data.incoming import KeysSeen, carries_metadata, opened, write_rows
 from conroi.data.predicates import Predicate, checked_predicate
 from conroi.data.pylance import open_dataset, pylance_errors
 from conroi.data.rows import addresses_of, count_rows, offsets_by_fragment, take_out
@@ -20,8 +20,8 @@ from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import key_columns
 from conroi.operations import Overwrite, Update
-from conroi.verbs.create import checked_fields, write_rows
-from conroi.verbs.key_check import KeysSeen, checked_new_keys, key_stays, only, refuse_repeated
+from conroi.verbs.create import checked_fields
+from conroi.verbs.key_check import checked_new_keys, key_stays, only, refuse_repeated
 from conroi.verbs.plan import IfMoved, Plan, must_not_move
 
 
@@ -70,7 +70,7 @@ def next_schema(pinned: TableVersion, source: pa.Schema) -> tuple[pa.Schema, lis
             pass  # same names, other types: the data brings its own schema
         else:
             return pinned.schema, list(pinned.manifest.fields)
-    key = key_columns(pinned.manifest.fields)
+    key = pinned.key
     lost = [path for path in key if path.partition(".")[0] not in source.names]
     if lost:
         raise InvalidInputError(
@@ -96,7 +96,7 @@ def overwrite_where(
     with pylance_errors(pinned.root):
         found = pinned.dataset.scanner(columns=[], filter=predicate, with_row_address=True).to_table()
     rows = offsets_by_fragment(addresses_of(found["_rowaddr"]))
-    seen = KeysSeen(key_columns(pinned.manifest.fields))
+    seen = KeysSeen(pinned.key)
     written = write_rows(opened(data, pinned.schema), pinned.schema, pinned.writer(), seen, progress)
     if not rows and not written.fragments:
         return None

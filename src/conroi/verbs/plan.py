@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Literal, TypeAlias
 
 from conroi.commit.change import Change, Guard
 from conroi.conflicts import ConcurrentCommit, Staged
-from conroi.data.table_version import TableVersion
 from conroi.errors import InvalidInputError
 from conroi.snapshots.snapshot import Snapshot
 
@@ -25,13 +24,6 @@ def must_not_move(if_moved: str, table: str) -> bool:
             hint='"fail" refuses if there was a concurrent commit, "win" goes ahead.',
         )
     return if_moved == "fail"
-
-
-@runtime_checkable
-class Preparing(Protocol):
-    """A verb that can do a part of its work on any version, to shorten its turn."""
-
-    def prepare(self, pinned: TableVersion) -> None: ...
 
 
 @dataclass(frozen=True)

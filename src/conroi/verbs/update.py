@@ -16,6 +16,7 @@ import pyarrow as pa
 from conroi.data.arrow_types import positions, row_width
 from conroi.data.casts import can_become, cast_batch
 from conroi.data.columns import Columns, column_batches, write_column_file
+from conroi.data.incoming import KeysSeen
 from conroi.data.predicates import Predicate, checked_predicate, find_rows, predicate_text, scan_rows
 from conroi.data.pylance import pylance_errors
 from conroi.data.rows import Rows, addresses_in, addresses_of, offsets_by_fragment, take_out
@@ -24,11 +25,11 @@ from conroi.data.table_version import TableVersion
 from conroi.data.writer import Progress
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
-from conroi.format.fields import column_field_ids, key_columns
+from conroi.format.fields import column_field_ids
 from conroi.format.row_ids import encode_row_ids
 from conroi.operations import DataReplacement, Delete, Update
 from conroi.verbs.columns import no_column, with_file
-from conroi.verbs.key_check import KeysSeen, checked_new_keys, is_key_among
+from conroi.verbs.key_check import checked_new_keys, is_key_among
 from conroi.verbs.plan import Plan
 
 Mode: TypeAlias = Literal["auto", "rows", "columns"]
@@ -126,7 +127,7 @@ class Here:
 
 def changed_key(pinned: TableVersion, expressions: Mapping[str, str]) -> Sequence[str]:
     """The table's key, if these expressions may change it."""
-    return key_columns(pinned.manifest.fields) if is_key_among(expressions, pinned) else ()
+    return pinned.key if is_key_among(expressions, pinned) else ()
 
 
 # ----------------------------------------------------------------------------- what was asked
@@ -372,7 +373,7 @@ def _chosen(pinned: TableVersion, ids: Sequence[int] | None) -> Sequence[pb.Data
 def _refuse_key(pinned: TableVersion, names: list[str]) -> None:
     if is_key_among(names, pinned):
         raise InvalidInputError(
-            f"The table's key is {', '.join(key_columns(pinned.manifest.fields))}, and its columns cannot be replaced.",
+            f"The table's key is {', '.join(pinned.key)}, and its columns cannot be replaced.",
             table=pinned.root,
             hint="Use update(), which checks keys.",
         )
