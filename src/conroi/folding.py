@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyroaring import BitMap
 
 from conroi import operations
-from conroi.commit.change import Guard
+from conroi.commit.change import Guard, Plan, all_of
 from conroi.conflicts import ConcurrentCommit, Staged
 from conroi.data.pylance import PrivateSession, pylance_errors
 from conroi.data.table_version import TableVersion
@@ -26,7 +26,6 @@ from conroi.operations import Append, Delete, Operation, Overwrite, Step, Update
 from conroi.operations.update import REWRITE_ROWS
 from conroi.snapshots.snapshot import Snapshot
 from conroi.snapshots.table_storage import TableStorage
-from conroi.verbs.plan import Plan, all_of
 from conroi.version import WRITER
 from conroi.versions.folder import ManifestRef
 

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Self, Unpack
 
 from conroi.arguments import checked_calls
+from conroi.commit.change import Plan
 from conroi.commit.execution import WriteOptions
 from conroi.data.predicates import Predicate
 from conroi.data.scans import Base, Scan
@@ -29,7 +30,6 @@ from conroi.snapshots.table_storage import TableStorage, version_in_use
 from conroi.snapshots.tags import Tags, TagsAtBeginning
 from conroi.storage.parallel import stays_in_process
 from conroi.verbs import Appending
-from conroi.verbs.plan import Plan
 from conroi.verbs.update import Mode
 from conroi.versions.folder import ManifestRef, VersionStore
 from conroi.versions.leases import Lease

@@ -14,6 +14,7 @@ from conroi.arguments import checked_calls
 from conroi.branches.lake_ref import LakeRef
 from conroi.catalog.catalog import Catalog
 from conroi.catalog.names import object_id
+from conroi.commit.change import Plan
 from conroi.commit.execution import WriteOptions, run
 from conroi.commit.fairness import Turns
 from conroi.data.incoming import Data
@@ -34,7 +35,6 @@ from conroi.snapshots.table_storage import TableStorage
 from conroi.table_location import LakeAddress, Reduced, Store, clone_target, opened_table, table_address
 from conroi.table_transaction import TableTransaction
 from conroi.verbs.compact import lost_by
-from conroi.verbs.plan import Plan
 from conroi.verbs.settings import AUTO_COMPACT
 from conroi.versions.conditional_put import CommitLock, Put
 from conroi.writer import Writer

@@ -24,7 +24,7 @@ from conroi.catalog.rows import Amendment, Row
 from conroi.catalog.state import CommitMetadata
 from conroi.catalog.store import Published
 from conroi.catalog.tables import LakeTableStorage
-from conroi.commit.change import Change
+from conroi.commit.change import Change, Plan
 from conroi.commit.execution import checked_texts
 from conroi.commit.idempotency import IDEMPOTENCY
 from conroi.data.incoming import in_spark
@@ -39,7 +39,6 @@ from conroi.staged_table import TransactionState, TransactionTable
 from conroi.storage.parallel import stays_in_process
 from conroi.transaction_tables import TransactionTables
 from conroi.verbs.create import DEFAULT_DATA_FORMAT, check_same_table, create
-from conroi.verbs.plan import Plan
 from conroi.versions.leases import Lease
 
 if TYPE_CHECKING:

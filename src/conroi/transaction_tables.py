@@ -19,13 +19,12 @@ from conroi.catalog.renames import Named, Names
 from conroi.catalog.rows import Row
 from conroi.catalog.state import LakeState
 from conroi.catalog.tables import LakeTableStorage, table_files
-from conroi.commit.change import Change
+from conroi.commit.change import Change, Plan
 from conroi.environment import Moment
 from conroi.errors import AlreadyExistsError, NotFoundError, about
 from conroi.folding import Statements
 from conroi.snapshots.table_storage import version_in_use
 from conroi.staged_table import Handle, TransactionState, VersionsUpTo
-from conroi.verbs.plan import Plan
 
 
 class TransactionTables:

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from conroi import verbs
 from conroi.arguments import checked_calls
+from conroi.commit.change import IfMoved, Plan
 from conroi.commit.execution import WriteOptions, checked_texts
 from conroi.data.columns import Columns as NewValues
 from conroi.data.incoming import Data, Once, in_spark
@@ -23,7 +24,6 @@ from conroi.merge.request import checked_on
 from conroi.reader import Reader
 from conroi.verbs.columns import ColumnChange, NewColumns, compute_here
 from conroi.verbs.compact import CompactOptions, rewrite_here
-from conroi.verbs.plan import IfMoved, Plan
 from conroi.verbs.settings import Values
 from conroi.verbs.update import Mode
 

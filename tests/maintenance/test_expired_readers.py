@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 import conroi
+from conroi.commit.change import Plan
 from conroi.data.table_version import TableVersion
 from conroi.storage.objects import Objects
 from conroi.testing import FaultyObjects, Request, call_before, connect_through, fail
 from conroi.verbs import update
-from conroi.verbs.plan import Plan
 from conroi.versions.retention import other_ages
 from tests.support.instruments import CloudLike
 

@@ -29,6 +29,7 @@ from conroi.branches.row_differences import (
     take,
 )
 from conroi.branches.transfer import appended_fragments
+from conroi.commit.change import Plan
 from conroi.data.arrow_types import nulls
 from conroi.data.keys import in_common, key_columns_of, matches, repeated, scan_keys
 from conroi.data.rows import addresses_in, take_out
@@ -41,7 +42,6 @@ from conroi.merge.request import Action, Clause, Request, RowKind
 from conroi.merge.verb import Merging
 from conroi.operations import Delete
 from conroi.snapshots.deletions import load_deletions
-from conroi.verbs.plan import Plan
 
 if TYPE_CHECKING:
     from conroi.branches.contents import ThreeVersions

@@ -12,6 +12,7 @@ from uuid import UUID
 
 import numpy as np
 
+from conroi.commit.change import Plan
 from conroi.conflicts import Staged
 from conroi.data.table_version import TableVersion
 from conroi.format import lance_pb2 as pb
@@ -24,7 +25,6 @@ from conroi.snapshots.table_storage import TableStorage
 from conroi.storage.base_paths import Copy, copies_of_data_file, objects_of_base
 from conroi.storage.objects import Objects
 from conroi.storage.parallel import together
-from conroi.verbs.plan import Plan
 
 _Item = pb.DataFile | pb.DeletionFile | pb.IndexMetadata
 

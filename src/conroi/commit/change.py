@@ -1,9 +1,10 @@
-"""The request and the result of one commit, and detached versions, which are outside the line of versions."""
+"""The work of a verb, the request and the result of one commit; detached versions, outside the linear history."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
 from conroi.commit.fairness import PriorityToken
 from conroi.commit.idempotency import IdempotencyKey
@@ -54,6 +55,32 @@ class Change:
     """For a new table: the naming scheme of its manifests."""
 
 
+@dataclass(frozen=True)
+class Plan:
+    """The work of a verb, done but not committed: the operation and its preconditions."""
+
+    staged: Staged
+    must_not_move: bool = False
+    guard: Guard | None = None
+    restored: Snapshot | None = None
+    counts: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Statistics for the user: rows added, deleted, updated."""
+    has_reserved: bool = False
+    """Whether the work committed a reservation of fragment ids, so that its base is not the newest version."""
+
+    def change(self, base: Snapshot, *, uuid: str, properties: Mapping[str, str], must_not_move: bool) -> Change:
+        return Change(
+            staged=self.staged,
+            base=base,
+            uuid=uuid,
+            base_is_fresh=not self.has_reserved,
+            properties=properties,
+            must_not_move=self.must_not_move or must_not_move,
+            guard=self.guard,
+            restored=self.restored,
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class CommitOptions:
     """Retry limits of a commit."""
@@ -81,6 +108,33 @@ class CommitResult:
     @property
     def version(self) -> int:
         return self.snapshot.version
+
+
+IfMoved: TypeAlias = Literal["fail", "win"]
+"""What an overwrite or a restore does after a concurrent commit: raise a conflict, or win."""
+
+
+def must_not_move(if_moved: str, table: str) -> bool:
+    """Whether any concurrent commit is a conflict."""
+    if if_moved not in ("fail", "win"):
+        raise InvalidInputError(
+            f"if_moved={if_moved!r} is not known.",
+            table=table,
+            hint='"fail" refuses if there was a concurrent commit, "win" goes ahead.',
+        )
+    return if_moved == "fail"
+
+
+def all_of(guards: Sequence[Guard]) -> Guard | None:
+    """One guard that combines all of them; None if there is none."""
+    if not guards:
+        return None
+
+    def check(head: Snapshot, winners: Sequence[ConcurrentCommit]) -> None:
+        for guard in guards:
+            guard(head, winners)
+
+    return check
 
 
 def detached_version(base: Snapshot | None, files: TableStorage) -> int:

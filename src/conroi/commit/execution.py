@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Generic, Protocol, TypedDict, TypeVar
+from typing import TypedDict
 
 from conroi.commit.attribution import attribute
-from conroi.commit.change import Change, CommitOptions, CommitResult
+from conroi.commit.change import CommitOptions, CommitResult, Plan
 from conroi.commit.fairness import PriorityToken, Turns
 from conroi.commit.table_commit import commit
 from conroi.environment import Moment, moment
@@ -43,31 +43,22 @@ class WriteOptions(TypedDict, total=False):
     """
 
 
-class Work(Protocol):
-    """The result of a verb's work, which becomes a Change."""
-
-    def change(self, base: Snapshot, *, uuid: str, properties: Mapping[str, str], must_not_move: bool) -> Change: ...
-
-
-W = TypeVar("W", bound=Work)
-
-
 @dataclass(frozen=True)
-class Done(Generic[W]):
+class Done:
     """The outcome of a verb: the version it committed, or the one on which it was a no-op."""
 
     snapshot: Snapshot
-    work: W | None
+    work: Plan | None
     result: CommitResult | None
 
 
 def run(
     files: TableStorage,
     known: Snapshot,
-    verb: Callable[[Snapshot], W | None],
+    verb: Callable[[Snapshot], Plan | None],
     how: WriteOptions,
     prepare: Callable[[Snapshot], None] | None = None,
-) -> Done[W]:
+) -> Done:
     """Execute the verb's work on the newest version and commit it. `known` is the newest version seen so far.
 
     `prepare` does the part that can be done before it is our turn.
@@ -139,11 +130,11 @@ def _before_doing_it_again(files: TableStorage, baton: PriorityToken, losses: in
 def _execute(
     files: TableStorage,
     head: Snapshot,
-    verb: Callable[[Snapshot], W | None],
+    verb: Callable[[Snapshot], Plan | None],
     settings: _Settings,
     baton: PriorityToken,
     begun_at: Moment,
-) -> Done[W]:
+) -> Done:
     if settings.expect is not None:
         _check_expected(settings.expect, head, files)
     with version_in_use(files.objects, head, is_base=True):

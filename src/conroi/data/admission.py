@@ -29,6 +29,7 @@ from conroi.snapshots.deletions import verify_deletions
 from conroi.snapshots.snapshot import Snapshot
 from conroi.storage.base_paths import base_objects
 from conroi.storage.cache import BoundedCache
+from conroi.storage.local import LocalObjects
 from conroi.storage.local_folders import LocalFolder, irregular_kind, store_error
 from conroi.storage.objects import Objects, reach_of
 
@@ -193,4 +194,6 @@ def _refused_names(local: LocalFolder, folder: str, names: list[str]) -> Iterato
 
 
 def _local(objects: Objects) -> LocalFolder:
+    if isinstance(objects, LocalObjects):
+        return objects.folder
     return LocalFolder(objects.root, reach_of(objects).root)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Any, TypeGuard, cast
 
 import pyarrow as pa
@@ -12,21 +11,6 @@ import pyarrow as pa
 from conroi.data.arrow_types import cast_array, metadata_of
 from conroi.errors import InvalidInputError
 from conroi.format.fields import BLOB_EXTENSION
-
-_IS_NULLABLE = attrgetter("nullable")
-
-
-def fit(reader: pa.RecordBatchReader, target: pa.Schema, *, table: str) -> pa.RecordBatchReader:
-    """The stream with the target's types: columns by name, missing nullable ones left out, none unknown.
-
-    The result has the target's columns, in its order, as far as the data has them.
-    """
-    if reader.schema.equals(target, check_metadata=True) and all(map(_IS_NULLABLE, target)):
-        return reader
-    present = checked_columns(reader.schema, target, table=table)
-    if reader.schema.equals(present, check_metadata=False):
-        return pa.RecordBatchReader.from_batches(present, _retyped(reader, present))
-    return pa.RecordBatchReader.from_batches(present, _cast(reader, present, table))
 
 
 def checked_columns(source: pa.Schema, target: pa.Schema, *, table: str) -> pa.Schema:
@@ -150,21 +134,10 @@ def _nested_can_become(source: pa.DataType, target: pa.DataType) -> bool:
     return False
 
 
-def _retyped(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        _refuse_nulls(batch.columns, schema)
-        yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
-
-
-def _cast(batches: Iterable[pa.RecordBatch], schema: pa.Schema, table: str) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        yield cast_batch(batch, schema, table)
-
-
 def cast_batch(batch: pa.RecordBatch, schema: pa.Schema, table: str) -> pa.RecordBatch:
     """The columns that `schema` names, in its types; InvalidInputError where a value does not fit."""
     columns = [_cast_column(batch.column(field.name), field, table) for field in schema]
-    _refuse_nulls(columns, schema)
+    refuse_nulls(columns, schema)
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
@@ -247,7 +220,8 @@ def _to_dictionary(column: pa.Array[Any], type_: pa.DictionaryType[Any, Any, Any
     return values.cast(type_.value_type).dictionary_encode().cast(type_)
 
 
-def _refuse_nulls(columns: Sequence[pa.Array[Any]], schema: pa.Schema) -> None:
+def refuse_nulls(columns: Sequence[pa.Array[Any]], schema: pa.Schema) -> None:
+    """InvalidInputError for a null in a column that may not be null."""
     for column, field in zip(columns, schema, strict=True):
         if not field.nullable and column.null_count:
             raise InvalidInputError(

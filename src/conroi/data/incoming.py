@@ -6,13 +6,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
+from operator import attrgetter
 from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
 import pyarrow as pa
 
 from conroi.arguments import printable
 from conroi.data.arrow_types import metadata_of
-from conroi.data.casts import checked_columns, fit
+from conroi.data.casts import cast_batch, checked_columns, refuse_nulls
 from conroi.data.dict_rows import rows_to_table
 from conroi.data.keys import key_columns_of
 from conroi.data.writer import DataWriter, Progress, WrittenFiles
@@ -34,6 +35,8 @@ class StoredRows(Protocol):
 
 Data: TypeAlias = ArrowStream | Sequence[Mapping[str, Any]]
 """What the verbs take: an Arrow stream, a pandas, polars or Spark frame, or a list of dicts."""
+
+_IS_NULLABLE = attrgetter("nullable")
 
 
 # ---------------------------------------------------------------------------- rows of a distributed engine
@@ -117,6 +120,30 @@ class KeysSeen:
     def keys(self) -> pa.Table | None:
         """All collected keys; None if the table has no key or there were no rows."""
         return pa.concat_tables(self._parts) if self._parts else None
+
+
+def fit(reader: pa.RecordBatchReader, target: pa.Schema, *, table: str) -> pa.RecordBatchReader:
+    """The stream with the target's types: columns by name, missing nullable ones left out, none unknown.
+
+    The result has the target's columns, in its order, as far as the data has them.
+    """
+    if reader.schema.equals(target, check_metadata=True) and all(map(_IS_NULLABLE, target)):
+        return reader
+    present = checked_columns(reader.schema, target, table=table)
+    if reader.schema.equals(present, check_metadata=False):
+        return pa.RecordBatchReader.from_batches(present, _retyped(reader, present))
+    return pa.RecordBatchReader.from_batches(present, _cast(reader, present, table))
+
+
+def _retyped(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        refuse_nulls(batch.columns, schema)
+        yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+
+
+def _cast(batches: Iterable[pa.RecordBatch], schema: pa.Schema, table: str) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield cast_batch(batch, schema, table)
 
 
 def write_rows(

@@ -36,11 +36,14 @@ class WrittenFiles:
 
     fragments: list[pb.DataFragment] = field(default_factory=list[pb.DataFragment])
     rows: int = 0
+    paths: list[str] = field(default_factory=list[str])
+    """Of the files that we wrote ourselves."""
 
     def add(self, file: OpenFile, progress: Progress | None) -> None:
         """One fragment more: the end of this file."""
         data_file, rows = file.end()
         self.fragments.append(pb.DataFragment(files=[data_file], physical_rows=rows))
+        self.paths.append(f"{DATA_DIR}/{data_file.path}")
         self.rows += rows
         if progress is not None:
             progress(self.rows)
@@ -76,7 +79,7 @@ class DataWriter:
                     file = None
         if file is not None:
             written.add(file, progress)
-        self.objects.sync([f"{DATA_DIR}/{fragment.files[0].path}" for fragment in written.fragments])
+        self.objects.sync(written.paths)
         return written
 
     def write_columns(self, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> pb.DataFile:

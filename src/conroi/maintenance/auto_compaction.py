@@ -18,7 +18,7 @@ import logging
 from collections import Counter
 
 from conroi import operations
-from conroi.commit.change import CommitResult
+from conroi.commit.change import CommitResult, Plan
 from conroi.commit.execution import run
 from conroi.data.table_version import TableVersion
 from conroi.data.writer import ROWS_PER_FILE
@@ -29,7 +29,6 @@ from conroi.operations import Append, Rewrite, Update
 from conroi.snapshots.snapshot import Snapshot
 from conroi.snapshots.table_storage import TableStorage
 from conroi.verbs.compact import CompactOptions, compact
-from conroi.verbs.plan import Plan
 from conroi.verbs.settings import AUTO_COMPACT, reserve_fragments
 
 _log = logging.getLogger(__name__)

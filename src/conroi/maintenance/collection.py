@@ -14,6 +14,7 @@ from conroi.catalog.folders import MARK, created_in, home_of
 from conroi.catalog.lance_tags import repair_lance_tags
 from conroi.catalog.publication import Publishing, PublishRequest
 from conroi.catalog.state import CommitMetadata
+from conroi.commit.change import Plan
 from conroi.commit.execution import run
 from conroi.data.table_version import TableVersion
 from conroi.environment import Environment
@@ -44,7 +45,6 @@ from conroi.storage.factory import opened_below
 from conroi.storage.local_folders import LocalFolder
 from conroi.storage.objects import ObjectInfo, Objects, reach_of
 from conroi.storage.parallel import in_parallel
-from conroi.verbs.plan import Plan
 from conroi.verbs.settings import reserve_fragments
 from conroi.versions.leases import LEASES_DIR, has_ended
 from conroi.versions.listing import TEMPORARY_PREFIX, branch_folders, manifest_name

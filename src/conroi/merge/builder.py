@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Unpack
 import pyarrow as pa
 
 from conroi.arguments import checked_calls
+from conroi.commit.change import Plan
 from conroi.commit.execution import WriteOptions
 from conroi.data.dict_rows import hints
 from conroi.data.incoming import RemoteRows, from_elsewhere, in_spark, to_reader
@@ -21,7 +22,6 @@ from conroi.merge.request import Action, Clause, Request, RowKind
 from conroi.merge.verb import Merging
 from conroi.storage.parallel import stays_in_process
 from conroi.verbs.append import evolve_columns
-from conroi.verbs.plan import Plan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

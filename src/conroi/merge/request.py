@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from conroi.data.arrow_types import metadata_of
-from conroi.data.casts import checked_columns, fit
+from conroi.data.casts import checked_columns
+from conroi.data.incoming import fit
 from conroi.data.keys import is_comparable, key_columns_of
 from conroi.data.table_version import TableVersion, unknown_column
 from conroi.errors import InvalidInputError

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from conroi.commit.change import Guard
+from conroi.commit.change import Guard, Plan, all_of
 from conroi.data.arrow_types import positions
 from conroi.data.incoming import KeysSeen
 from conroi.data.keys import key_columns_of, repeated
@@ -25,7 +25,6 @@ from conroi.merge.request import Request, RowKind
 from conroi.operations import Update
 from conroi.operations.base import copied
 from conroi.verbs.key_check import KeyGuard, checked_new_keys, refuse_repeated
-from conroi.verbs.plan import Plan, all_of
 
 FEW_INSERTS = 1000
 """Number of inserted keys up to which pylance's bloom filter is useful; above, it is full."""

@@ -13,8 +13,7 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from conroi.commit.gc_safety import confirm_written
-from conroi.data.casts import fit
-from conroi.data.incoming import KeysSeen, RemoteRows, WrittenRemoteRows
+from conroi.data.incoming import KeysSeen, RemoteRows, WrittenRemoteRows, fit
 from conroi.data.writer import DataWriter, Progress
 from conroi.environment import SYSTEM, Moment, moment
 from conroi.errors import InvalidInputError, RetryableConflict

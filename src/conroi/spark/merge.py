@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from conroi.commit.change import Plan
 from conroi.data.arrow_types import positions, row_width
 from conroi.data.keys import key_columns_of, scan_keys
 from conroi.data.rows import addresses_in, addresses_of, count_rows, offsets_by_fragment
@@ -38,7 +39,6 @@ from conroi.spark.packets import Received, buckets_of, portions, sent, sent_erro
 from conroi.spark.pins import PinnedVersion
 from conroi.spark.results import ANSWER_SCHEMA, Answer, all_leaving, answers_of, packed, total, unpacked
 from conroi.verbs.key_check import refuse_repeated
-from conroi.verbs.plan import Plan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from conroi.commit.change import Plan
 from conroi.data.arrow_types import metadata_of
 from conroi.data.casts import Evolution, evolution
 from conroi.data.dict_rows import hints
@@ -20,7 +21,6 @@ from conroi.operations.base import Operation
 from conroi.storage.base_paths import objects_of_base
 from conroi.verbs.columns import merged, next_field_id, retyped_fields, retyped_fragments, with_new_fields
 from conroi.verbs.key_check import checked_new_keys
-from conroi.verbs.plan import Plan
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias, TypedDict, cast
 import pyarrow as pa
 
 from conroi.arguments import shortened
+from conroi.commit.change import Plan
 from conroi.data.casts import can_become
 from conroi.data.columns import Columns, column_batches, column_types, write_column_file
 from conroi.data.sql import check_column_name, quoted
@@ -19,7 +20,6 @@ from conroi.format.fields import field_path, key_fields, max_field_id
 from conroi.operations import Merge, Project
 from conroi.operations.schemas import KEY_MARKS, keeps_nullability
 from conroi.verbs.create import ADDED, RETYPED, new_fields
-from conroi.verbs.plan import Plan
 
 
 class ColumnChange(TypedDict, total=False):

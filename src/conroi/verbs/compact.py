@@ -10,6 +10,7 @@ import numpy as np
 from google.protobuf.any_pb2 import Any as AnyMessage
 from pyroaring import BitMap, BitMap64
 
+from conroi.commit.change import Plan
 from conroi.conflicts import Staged
 from conroi.data.arrow_types import fragment_from_json
 from conroi.data.pylance import has_sections, pylance_errors
@@ -33,7 +34,6 @@ from conroi.operations import Rewrite
 from conroi.operations.base import copied
 from conroi.operations.indices import covered_fragments, finds_addresses, follows_reuse, is_system, unindexed
 from conroi.snapshots.deletions import load_deletions
-from conroi.verbs.plan import Plan
 from conroi.verbs.update import MovedRows
 
 ReserveIds = Callable[[int], range]

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from pyroaring import BitMap
 
+from conroi.commit.change import Plan
 from conroi.data.arrow_types import index_from_pylance
 from conroi.data.pylance import has_sections, pylance_errors
 from conroi.data.rows import count_rows
@@ -26,7 +27,6 @@ from conroi.format.fields import fields_by_path
 from conroi.format.naming import index_dir
 from conroi.operations import CreateIndex
 from conroi.operations.indices import covered_fragments, unindexed, with_coverage_of_today
-from conroi.verbs.plan import Plan
 
 SCALAR_KINDS = ("BTREE", "BITMAP", "LABEL_LIST", "NGRAM", "ZONEMAP", "BLOOMFILTER")
 TEXT_KINDS = ("INVERTED", "FTS")

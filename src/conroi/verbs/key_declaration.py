@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from conroi.commit.change import Plan
 from conroi.data.keys import repeated, sample, scan_keys, shown_keys
 from conroi.data.table_version import TableVersion, unknown_column
 from conroi.errors import DuplicateKeyError, InvalidInputError
@@ -14,7 +15,6 @@ from conroi.format.schema import fields_from_schema
 from conroi.operations import Operation, Project
 from conroi.verbs.columns import hidden_nulls, rewritten
 from conroi.verbs.create import with_key
-from conroi.verbs.plan import Plan
 
 
 def declare_key(pinned: TableVersion, key: str | Sequence[str]) -> Plan | None:

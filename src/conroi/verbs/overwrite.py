@@ -8,6 +8,7 @@ from typing import Any, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from conroi.commit.change import IfMoved, Plan, must_not_move
 from conroi.data.arrow_types import metadata_of
 from conroi.data.casts import checked_columns
 from conroi.data.incoming import KeysSeen, carries_metadata, opened, write_rows
@@ -22,7 +23,6 @@ from conroi.format.fields import key_columns
 from conroi.operations import Overwrite, Update
 from conroi.verbs.create import checked_fields
 from conroi.verbs.key_check import checked_new_keys, key_stays, only, refuse_repeated
-from conroi.verbs.plan import IfMoved, Plan, must_not_move
 
 
 def overwrite(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from uuid import UUID
 
+from conroi.commit.change import IfMoved, Plan, must_not_move
 from conroi.data.table_version import TableVersion, find
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
@@ -13,7 +14,6 @@ from conroi.operations.update_config import update_map
 from conroi.snapshots.snapshot import Snapshot
 from conroi.storage.base_paths import allow_bases
 from conroi.verbs.index import no_such_index
-from conroi.verbs.plan import IfMoved, Plan, must_not_move
 
 Values = Mapping[str, str | None]
 """New values by key; None deletes a key."""

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from conroi.commit.change import Plan
 from conroi.data.arrow_types import positions, row_width
 from conroi.data.casts import can_become, cast_batch
 from conroi.data.columns import Columns, column_batches, write_column_file
@@ -30,7 +31,6 @@ from conroi.format.row_ids import encode_row_ids
 from conroi.operations import DataReplacement, Delete, Update
 from conroi.verbs.columns import no_column, with_file
 from conroi.verbs.key_check import checked_new_keys, is_key_among
-from conroi.verbs.plan import Plan
 
 Mode: TypeAlias = Literal["auto", "rows", "columns"]
 
