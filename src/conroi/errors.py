@@ -27,6 +27,8 @@
     └── StoreError                  the storage refused or failed
         └── StoreUnavailable        … in a way that may pass
 
+    UntestedPylanceWarning          a UserWarning: pylance is newer than the releases conroi was tested with
+
 Matching on message text is never needed: the facts are attributes (`table`, `version`, `hint`, and on conflicts
 `reason`).
 """
@@ -337,3 +339,7 @@ class StoreError(ConroiError):
 
 class StoreUnavailable(StoreError):
     """The storage did not respond, or failed in a way that may pass."""
+
+
+class UntestedPylanceWarning(UserWarning):
+    """The installed pylance is newer than the releases that this version of conroi was tested with."""

@@ -35,6 +35,7 @@ from conroi.errors import (
     TooMuchContention,
     UnknownArgumentError,
     UnsupportedError,
+    UntestedPylanceWarning,
     VersionExpired,
 )
 from conroi.format.naming import ManifestNaming
@@ -102,6 +103,7 @@ __all__ = [
     "TransactionResult",
     "UnknownArgumentError",
     "UnsupportedError",
+    "UntestedPylanceWarning",
     "VersionExpired",
     "__version__",
     "commit",

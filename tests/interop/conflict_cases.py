@@ -281,10 +281,11 @@ def plant(root: str, base: Version, operation: ops.Operation) -> None:
     made = ops.transaction(operation, read_version=base.manifest.version, uuid=str(UUID(int=version)))
     head = base.manifest.editable_head()
     head.version = version
-    head.transaction_file = ""
-    name = f"{2**64 - 1 - version:020d}.manifest"
-    file = encode_manifest_file(base.manifest.changed(head=head), encode_transaction(made))
-    (Path(root) / "_versions" / name).write_bytes(file)
+    encoded = encode_transaction(made)
+    head.transaction_file = f"{base.manifest.version}-{made.uuid}.txn"  # pylance up to 13 looks only there
+    (Path(root) / "_transactions" / head.transaction_file).write_bytes(encoded)
+    file = encode_manifest_file(base.manifest.changed(head=head), encoded)
+    manifest_path(root, version).write_bytes(file)
 
 
 def manifest_path(root: str, version: int) -> Path:

@@ -13,6 +13,7 @@ from tests.interop.model import Model
 from tests.interop.readers import assert_seen, opened
 from tests.interop.tables import data_files
 from tests.interop.verbs import VERBS, named
+from tests.support.pylance import bases
 
 pytestmark = pytest.mark.contract("T5")
 
@@ -63,8 +64,8 @@ def test_a_base_of_ours_is_there_for_pylance_and_a_second_of_the_same_name_is_re
     model = Model()
     table = conroi.create_table(tmp_path / "table", model.new(range(3)))
     table = table.add_base(str(tmp_path / "one"), name="one").add_base(str(tmp_path / "two"), is_table_root=True)
-    bases = lance.dataset(str(tmp_path / "table")).base_paths()
-    assert {(base.id, base.name, base.path, base.is_dataset_root) for base in bases.values()} == {
+    found = bases(lance.dataset(str(tmp_path / "table")))
+    assert {(base.id, base.name, base.path, base.is_dataset_root) for base in found.values()} == {
         (1, "one", str(tmp_path / "one"), False),
         (2, None, str(tmp_path / "two"), True),
     }

@@ -13,6 +13,7 @@ import pytest
 import conroi
 from conroi.storage.factory import open_objects
 from tests.support.instruments import CloudLike, table_on
+from tests.support.pylance import has_empty_vector_indices
 
 pytestmark = pytest.mark.contract("T26")
 
@@ -156,6 +157,11 @@ def test_a_table_without_rows_can_have_an_index(tmp_path: Path, kind: str) -> No
     """B8."""
     column, options = KINDS[kind]
     table = conroi.create_table(str(tmp_path / "t"), rows(0, 0).schema)
+    if kind.startswith("IVF") and not has_empty_vector_indices():
+        with pytest.raises(conroi.InvalidInputError):
+            table.create_index(column, kind, name="i", options=options)
+        assert table.latest().version == table.version
+        return
     table = table.create_index(column, kind, name="i", options=options).append(rows(0, 300))
     assert table.unindexed == {"i": 300}
     assert found(table.uri, kind, 5)[0] == [5]

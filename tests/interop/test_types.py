@@ -16,6 +16,7 @@ import pytest
 
 import conroi
 from tests.support.arrow_types import NOT_STORED, TYPES, Typed
+from tests.support.pylance import has_legacy_blobs_in, knows_offsets
 from tests.support.sampling import sampled
 
 pytestmark = pytest.mark.contract("T5")
@@ -266,10 +267,11 @@ def assert_blobs(root: Path, *ids: int) -> None:
 @pytest.mark.parametrize("maker", ["conroi", "pylance"])
 def test_blobs_are_kept_by_every_writer_and_every_rewrite(tmp_path: Path, maker: str) -> None:
     root = tmp_path / "table"
+    data_format = "2.2" if has_legacy_blobs_in("2.2") else "2.1"
     if maker == "conroi":
-        conroi.create_table(root, blobs(range(6)))
+        conroi.create_table(root, blobs(range(6)), data_format=data_format)
     else:
-        lance.write_dataset(blobs(range(6)), str(root))
+        lance.write_dataset(blobs(range(6)), str(root), data_storage_version=data_format)
     assert_blobs(root, *range(6))
     conroi.open_table(root).append(blobs(range(6, 9)))
     lance.dataset(str(root)).insert(blobs(range(9, 12)))
@@ -297,3 +299,14 @@ def test_blobs_in_an_old_file_version_are_refused(tmp_path: Path) -> None:
     with pytest.raises(conroi.InvalidInputError, match="blobs"):
         conroi.create_table(tmp_path / "table", blobs(range(3)), data_format="2.1")
     assert not (tmp_path / "table" / "_versions").exists()
+
+
+def test_a_zone_that_is_an_offset_is_kept_or_refused_before_anything_is_committed(tmp_path: Path) -> None:
+    """pylance 12 fails on it, with a panic."""
+    rows = pa.table({"t": pa.array([1], pa.timestamp("us", "+02:00"))})
+    if knows_offsets():
+        assert conroi.create_table(tmp_path / "t", rows).to_arrow().equals(rows)
+        return
+    with pytest.raises(conroi.UnsupportedError, match="timestamp"):
+        conroi.create_table(tmp_path / "t", rows)
+    assert not list(tmp_path.rglob("*.manifest"))

@@ -39,6 +39,7 @@ def rewrite(root: Path, edit: Callable[[pb.Manifest, list[pb.IndexMetadata]], No
         section = pb.IndexSection(indices=indices).SerializeToString()
         file += struct.pack("<I", len(section)) + section
     transaction = version.transaction.wire.SerializeToString()
+    full.ClearField("transaction_section_deprecated")
     full.transaction_section = len(file)
     file += struct.pack("<I", len(transaction)) + transaction
     message = full.SerializeToString()

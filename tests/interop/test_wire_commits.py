@@ -17,6 +17,7 @@ from conroi.format import decode_transaction
 from conroi.format import lance_pb2 as pb
 from conroi.testing import SeededEnvironment
 from tests.interop.test_commit import transactions_after, without_versions_after
+from tests.support.pylance import has_empty_vector_indices
 
 pytestmark = pytest.mark.contract("T27")
 
@@ -158,6 +159,10 @@ def test_an_index_without_files_is_committed(tmp_path: Path) -> None:
     root = tmp_path / "t"
     vectors = pa.table({"v": pa.array([], pa.list_(pa.float32(), 8))})
     dataset = lance.write_dataset(vectors, str(root))
+    if not has_empty_vector_indices():  # then there is no index without files
+        with pytest.raises(NotImplementedError):
+            dataset.create_index("v", "IVF_FLAT", num_partitions=1)
+        return
     dataset.create_index("v", "IVF_FLAT", num_partitions=1)
     (data,) = transactions_after(root, 1)
     assert not decode_transaction(data).wire.create_index.new_indices[0].files

@@ -1,9 +1,10 @@
-"""What each part of pylance's Python API does to a table, read from pylance 14.0.2 and its documentation.
+"""What each part of pylance's Python API does to a table, read from pylance 12, 13 and 14 and their documentation.
 
 COMMITS: by this a version, a tag, a branch or a deletion becomes visible to others. Only conroi may do that.
 HARMLESS: reads, or writes files that no reader sees before a commit.
 
-A name that is in neither list fails the test, so a newer pylance cannot bring in a new way to commit unnoticed.
+A name that not every supported release has stands in SINCE or UNTIL as well. A name that is in no list fails the test,
+so a newer pylance cannot bring in a new way to commit unnoticed.
 """
 
 from __future__ import annotations
@@ -66,6 +67,7 @@ SURFACES = (
         "lance",
         commits="write_dataset ShardWriter",
         harmless="""
+            DescribeTableRequest LanceNamespace
             Blob BlobArray BlobColumn BlobDescriptor BlobDescriptorArrayBuilder BlobFile CleanupCandidateFile
             CleanupExplanation CleanupReferencedBranch CleanupStats CompactedSsTable DataStatistics DatasetBasePath
             DedicatedBlobWriter ExecutionPlan FFILanceTableProvider FieldStatistics FragmentMetadata FtsToken Index
@@ -168,6 +170,30 @@ SURFACES = (
         """,
     ),
 )
+
+SINCE = {
+    13: {
+        "lance:LanceDataset": {"base_paths"},
+        "lance.lance:_Dataset": {"find_duplicate_pairs", "find_duplicate_pairs_in_partition"},
+        "lance.dataset:MergeInsertBuilder": {"data_storage_version"},
+        "lance.dataset": {"MinHashQuery"},
+    },
+    14: {
+        "lance:LanceDataset": {"fragment_ids", "get_version"},
+        "lance.lance:_Dataset": {"current_version", "fragment_ids"},
+    },
+}
+"""Names that a release brought."""
+UNTIL = {12: {"lance": {"DescribeTableRequest", "LanceNamespace"}}}
+"""Names that the release after this one no longer has."""
+
+
+def absent(path: str, release: int) -> set[str]:
+    """The listed names of this module or class that this release of pylance does not have."""
+    not_yet = [names.get(path, set()) for since, names in SINCE.items() if release < since]
+    gone = [names.get(path, set()) for until, names in UNTIL.items() if release > until]
+    return set[str]().union(*not_yet, *gone)
+
 
 COMMITTING_NAMES = frozenset[str]().union(*(known.commits for known in SURFACES))
 

@@ -10,6 +10,8 @@ from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
+from tests.support.pylance import knows_offsets
+
 
 @dataclass(frozen=True)
 class Typed:
@@ -161,17 +163,20 @@ TIMES = [
         None,
         datetime(1970, 1, 1, tzinfo=NEW_YORK),
     ),
-    stamp(
-        "us",
-        "+02:00",
-        datetime(2024, 1, 1, tzinfo=timezone(timedelta(hours=2))),
-        None,
-        None,
-        datetime(2024, 1, 2, tzinfo=timezone(timedelta(hours=2))),
-        None,
-        None,
-    ),
 ]
+if knows_offsets():
+    TIMES.append(
+        stamp(
+            "us",
+            "+02:00",
+            datetime(2024, 1, 1, tzinfo=timezone(timedelta(hours=2))),
+            None,
+            None,
+            datetime(2024, 1, 2, tzinfo=timezone(timedelta(hours=2))),
+            None,
+            None,
+        )
+    )
 LISTS = [
     Typed("list", pa.list_(pa.int32()), ([], [1], None, [None], [1, None, 3], list(range(400))), formats=ALL),
     Typed("large_list", pa.large_list(pa.string()), ([], ["a"], None, [None], ["", "b"], ["c"] * 300), formats=ALL),

@@ -48,7 +48,10 @@ def read_version(path: Path) -> Version:
     indices = pb.IndexSection()
     if whole.HasField("index_section"):
         indices.ParseFromString(_section(data, whole.index_section))
-    wire = pb.Transaction.FromString(_section(data, whole.transaction_section))
+    # pylance up to 13 names its place in the older of the two fields.
+    has_new = whole.HasField("transaction_section")
+    at = whole.transaction_section if has_new else whole.transaction_section_deprecated
+    wire = pb.Transaction.FromString(_section(data, at))
     return Version(Manifest(message, tuple(indices.indices)), Transaction(wire))
 
 

@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 
 from conroi.arguments import printable
 from conroi.data.admission import admit, check_file, check_folders
+from conroi.data.pylance_features import require_known_flags, warn_if_untested
 from conroi.errors import ConroiError, CorruptionError, InvalidInputError, StoreError, UnsupportedError
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import has_dictionaries
@@ -99,6 +100,7 @@ def open_dataset(objects: Objects, snapshot: Snapshot, private: PrivateSession |
     import lance
 
     with pylance_errors(objects.root):
+        require_known_flags(snapshot.manifest.head, objects.root)
         admit(objects, snapshot, rows_in_file)
         is_looked_up = snapshot.is_private and has_dictionaries(snapshot.manifest.fields)
         if is_looked_up and (snapshot.version == 0 or is_inherited(objects, snapshot.located.path)):
@@ -134,6 +136,7 @@ def open_with_indices_of(objects: Objects, snapshot: Snapshot, base: Snapshot) -
     if not indices or list(indices) != list(base.manifest.indices) or not has_sections(objects, base):
         return None
     with pylance_errors(objects.root):
+        require_known_flags(snapshot.manifest.head, objects.root)
         admit(objects, snapshot, rows_in_file)
         head = snapshot.manifest.editable_head()
         for section in ("transaction_section", "transaction_section_deprecated"):
@@ -209,6 +212,7 @@ _PYLANCE = ProcessBound("read or written Lance data", "connects to a lake or ope
 def pylance_errors(table: str) -> Generator[None]:
     """Map pylance's errors to typed errors; ours pass through."""
     _PYLANCE.enter(table)
+    warn_if_untested()
     try:
         yield
     except ConroiError as error:
@@ -233,6 +237,9 @@ def _typed(error: BaseException, table: str) -> ConroiError:
         return InvalidInputError(
             f"A file stands where the table needs a folder: {text}", table=table, hint="Choose another path."
         )
+    if "unsupported timestamp type" in lowered:  # a panic in pylance 12, where the zone is an offset
+        hint = "Use the name of a zone, such as Europe/Berlin, or pylance 13 or newer."
+        return UnsupportedError(f"The installed pylance does not know this type: {text}", table=table, hint=hint)
     is_refusal = isinstance(error, ValueError | TypeError | NotImplementedError | KeyError)
     if "could not convert to literal of type 'decimal" in lowered:
         hint = "Compare a decimal column with a decimal: write CAST(1.5 AS DECIMAL(10, 2)) for 1.5."

@@ -430,7 +430,7 @@ OTHER_GROUPS: tuple[Group, ...] = (
                 "untested-pylance",
                 "warning",
                 "another version of pylance than conroi was tested with",
-                "Install pylance 14.",
+                "Install pylance 12, 13 or 14.",
             ),
             Kind(
                 "spark-without-java",

@@ -11,6 +11,7 @@ from importlib import metadata
 from pathlib import Path
 
 from conroi.commit.fairness import BATON_PATH
+from conroi.data.pylance_features import is_tested
 from conroi.doctor.findings import Findings
 from conroi.doctor.subject import Subject
 from conroi.environment import Environment
@@ -21,7 +22,6 @@ from conroi.version import WRITER
 from conroi.versions.listing import TREE_DIR
 
 PACKAGES = ("pylance", "pyarrow", "obstore", "lance-namespace", "pyspark", "psycopg", "boto3")
-TESTED_PYLANCE = "14."
 
 
 def look_around(root: Objects, environment: Environment, findings: Findings) -> dict[str, str] | None:
@@ -48,7 +48,7 @@ def _version(package: str) -> str | None:
 
 def _check_software(found: dict[str, str], findings: Findings) -> None:
     pylance = found.get("pylance", "none")
-    if not pylance.startswith(TESTED_PYLANCE):
+    if not is_tested(pylance):
         findings.add("untested-pylance", f"This is pylance {pylance}.")
     if "pyspark" in found and "java" not in found:
         findings.add("spark-without-java", f"PySpark {found['pyspark']} is installed, and no Java was found.")

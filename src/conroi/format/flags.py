@@ -1,8 +1,8 @@
 """Feature flags: the capabilities that a reader and a writer need for a table.
 
 A manifest has two words of bits. An unknown bit in the reader's word forbids reading, one in the writer's word forbids
-writing. pylance reads for us, so we read what pylance 14 reads. We build manifests ourselves, so we write only where we
-know the meaning of every bit.
+writing. pylance reads for us: we read what pylance 14 reads, and the installed one is asked too. We build manifests
+ourselves, so we write only where we know the meaning of every bit.
 """
 
 from __future__ import annotations
@@ -95,6 +95,12 @@ def _refuse_unknown_to_writers(head: pb.ManifestHead) -> None:
     _refuse(_beyond(head.reader_feature_flags, _WRITABLE), word="reader", verb="write to")
 
 
+def extraordinary_reader_bits(head: pb.ManifestHead) -> list[int]:
+    """The bits of the reader's word that not every reader knows."""
+    rare = head.reader_feature_flags & ~_ORDINARY
+    return [1 << place for place in range(rare.bit_length()) if rare >> place & 1]
+
+
 def computed_flags(head: pb.ManifestHead, *, has_deletions: bool) -> FeatureFlags:
     """The words for a new manifest with this head: sticky bits as they were, the rest from what is in it."""
     both = int(Flag.DELETION_FILES) if has_deletions else 0
@@ -110,14 +116,14 @@ def _refuse_contradictions(head: pb.ManifestHead) -> None:
     half_set = (head.reader_feature_flags ^ head.writer_feature_flags) & _IN_BOTH_WORDS
     if half_set:
         raise CorruptionError(
-            f"The manifest sets {_described(half_set)} for readers or for writers, but not for both.",
+            f"The manifest sets {described(half_set)} for readers or for writers, but not for both.",
             hint="The manifest is damaged, or its writer is broken; open another version.",
         )
     # This one is a writer's business, and says that field 24 has the largest field id ever used.
     says_mark = bool(head.writer_feature_flags & Flag.FIELD_IDS_NOT_REUSED)
     if head.reader_feature_flags & Flag.FIELD_IDS_NOT_REUSED or says_mark != head.HasField("max_allocated_field_id"):
         raise CorruptionError(
-            f"The manifest contradicts itself about {_described(Flag.FIELD_IDS_NOT_REUSED)}.",
+            f"The manifest contradicts itself about {described(Flag.FIELD_IDS_NOT_REUSED)}.",
             hint="The manifest is damaged, or its writer is broken; open another version.",
         )
 
@@ -129,12 +135,12 @@ def _beyond(word: int, known: Flag) -> int:
 def _refuse(unknown: int, *, word: str, verb: str) -> None:
     if unknown:
         raise UnsupportedError(
-            f"This version of conroi cannot {verb} the table: its {word} flags ask for {_described(unknown)}.",
+            f"This version of conroi cannot {verb} the table: its {word} flags ask for {described(unknown)}.",
             hint="Upgrade conroi, or use the program that made the table.",
         )
 
 
-def _described(bits: int) -> str:
+def described(bits: int) -> str:
     """The bits with their names, such as `64 (DATA_OVERLAYS)`."""
     names = {flag.value: flag.name for flag in Flag}
     single = [1 << place for place in range(bits.bit_length()) if bits >> place & 1]
