@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Mapping
 
 from conroi.branches.branches import configured
-from conroi.catalog.catalog import Catalog, location_of
+from conroi.catalog.catalog import Catalog
 from conroi.catalog.external_participant import make_final
 from conroi.catalog.folder_kinds import MANIFEST
 from conroi.catalog.folders import found_row, releasing
@@ -85,7 +85,7 @@ def deregister(catalog: Catalog, name: str, message: str | None = None) -> str:
         Transaction(catalog, notes=CommitMetadata(message or f"deregister {name}"), expect=expected) as tx,
     ):
         tx.drop_table(name)
-    return location_of(row)
+    return row.folder
 
 
 def adopt(catalog: Catalog, message: str | None = None) -> list[str]:

@@ -10,14 +10,13 @@ from datetime import datetime
 
 from conroi.catalog.branch_rows import is_own, table_of
 from conroi.catalog.names import shown
-from conroi.catalog.rows import Row
+from conroi.catalog.rows import Line, Row
 from conroi.catalog.state import LakeState
 from conroi.catalog.store import CatalogStore, Seen
 from conroi.commit.reservations import Reservations
 from conroi.environment import Environment
 from conroi.errors import (
     ConroiError,
-    CorruptionError,
     NotFoundError,
     StoreError,
     UnsupportedError,
@@ -45,12 +44,6 @@ LONGEST_TURN_S = 2.0
 MOST_SNAPSHOTS = 512
 """Maximum number of cached table manifests."""
 
-Lineage = tuple[tuple[str, int], ...]
-"""The folders that have the older versions of a table on a branch, and up to which, nearest first."""
-Line = tuple[str, Lineage]
-"""One linear history of a table: its folder, and the folders of the versions before it. It belongs to the row that
-has it: another row may have the same folder with another lineage.
-"""
 SnapshotKey = tuple[Line, int, str]
 Wrap = Callable[[Objects], Objects]
 """Wraps an instrument around the files of a table."""
@@ -94,8 +87,9 @@ class Catalog:
         self._wrap = wrap
         self._state: LakeState | None = None
         self._objects: dict[str, Objects] = {}
-        self._overlays: dict[Line, Objects] = {}
-        """Of tables on a branch: the files of their own folder, with the versions from before the branch."""
+        """Folders of the lake that were opened."""
+        self._lines: dict[Line, Objects] = {}
+        """The files of tables: on a branch those of their own folder, with the versions from before the branch."""
         self._folders: dict[Line, FolderVersions] = {}
         self._snapshots: OrderedDict[SnapshotKey, Snapshot] = OrderedDict()
         self.finalizing: dict[SnapshotKey, Running[bool]] = {}
@@ -184,15 +178,19 @@ class Catalog:
 
     def objects_of(self, row: Row) -> Objects:
         """The files of a table: on a branch with the versions from before it, as this very row has them."""
-        line = line_of(row)
+        found = self._lines.get(row.line)
+        return self._open_line(row.line) if found is None else found
+
+    def _open_line(self, line: Line) -> Objects:
         location, lineage = line
-        if not lineage or self.branch is None:
-            return self.objects(location)
         with self._lock:
-            found = self._overlays.get(line)
+            found = self._lines.get(line)
             if found is None:
-                origins = [Origin(self.objects(folder), bound) for folder, bound in lineage]
-                found = self._overlays[line] = forked_objects(self.objects(location), self.branch, origins)
+                found = self.objects(location)
+                if lineage and self.branch is not None:
+                    origins = [Origin(self.objects(folder), bound) for folder, bound in lineage]
+                    found = forked_objects(found, self.branch, origins)
+                self._lines[line] = found
             return found
 
     def opened(self, location: str) -> Objects:
@@ -218,11 +216,10 @@ class Catalog:
 
     def folder_of(self, row: Row) -> FolderVersions:
         """The versions of a table that have their final names: in its folder, and in those of its lineage."""
-        line = line_of(row)
         with self._lock:
-            if line not in self._folders:
-                self._folders[line] = FolderVersions(self.objects_of(row), environment=self.environment)
-            return self._folders[line]
+            if row.line not in self._folders:
+                self._folders[row.line] = FolderVersions(self.objects_of(row), environment=self.environment)
+            return self._folders[row.line]
 
     def snapshot(self, row: Row) -> Snapshot:
         """The version of the table that this row pins.
@@ -233,7 +230,7 @@ class Catalog:
         if row.pin is None:
             found = self._unpinned(row)
             if found is None:
-                raise _not_written(self.uri, location_of(row), row)
+                raise _not_written(self.uri, row.folder, row)
             return found
         key = snapshot_key(row, row.pin)
         with self._lock:
@@ -270,7 +267,7 @@ class Catalog:
             return
         if seen.is_final:  # otherwise its finalization does it
             write_fork(self.objects_of(row), seen.located.path)
-        table, parent = table_of(location_of(row)), row.lineage[0][0]
+        table, parent = table_of(row.folder), row.lineage[0][0]
         is_branch = parent != table and table_of(parent) == table
         parent_branch = parent.rpartition("/")[2] if is_branch else None
         write_lance_ref(self.objects(table), self.branch, parent_branch, seen.version, self.environment)
@@ -298,7 +295,7 @@ class Catalog:
         try:
             finalize(self.objects_of(row), pin, self.environment)
         except ConroiError as error:
-            _log.debug("version %d of %s stays unfinished: %s", pin.version, location_of(row), error)
+            _log.debug("version %d of %s stays unfinished: %s", pin.version, row.folder, error)
             return snapshot
         return replace(snapshot, located=pin.final, is_final=True)
 
@@ -410,23 +407,9 @@ def no_table(object_id: str, state: LakeState) -> NotFoundError:
     )
 
 
-def location_of(row: Row) -> str:
-    """The folder of a table."""
-    if row.location is None:
-        raise CorruptionError(
-            f"The lake lists table {shown(row.object_id)!r} without a folder.", hint="Drop it, and make it again."
-        )
-    return row.location
-
-
-def line_of(row: Row) -> Line:
-    """The linear history that a row pins a version of."""
-    return location_of(row), row.lineage
-
-
 def snapshot_key(row: Row, pin: Pin) -> SnapshotKey:
     """The cache key that identifies a version within the lake."""
-    return line_of(row), pin.version, pin.transaction
+    return row.line, pin.version, pin.transaction
 
 
 def _is_looked_up(snapshot: Snapshot) -> bool:

@@ -10,7 +10,7 @@ from itertools import takewhile
 from urllib.parse import quote, unquote
 
 from conroi.catalog.branch_rows import seen_on, table_of
-from conroi.catalog.catalog import Catalog, location_of
+from conroi.catalog.catalog import Catalog
 from conroi.catalog.names import folder_name, shown
 from conroi.catalog.rows import TABLE, Row, new_table_row
 from conroi.errors import CommitStateUnknown, ConroiError, CorruptionError, NotFoundError
@@ -37,7 +37,7 @@ def home_of(catalog: Catalog) -> Objects:
 
 def mark_created(catalog: Catalog, row: Row) -> None:
     """Mark the folder of a table that is being created as the lake's own."""
-    folder = table_of(location_of(row))
+    folder = table_of(row.folder)
     put_mark(catalog.opened(folder), folder, row.incarnation)
 
 
@@ -78,7 +78,7 @@ def releasing(catalog: Catalog, rows: Sequence[Row]) -> Generator[None]:
     If the publication is refused, the records are removed again. If the outcome is unknown they stay.
     """
     home = home_of(catalog)
-    records = {f"{_RELEASED}/{quote(location_of(row), safe='')}": row.incarnation for row in rows}
+    records = {f"{_RELEASED}/{quote(row.folder, safe='')}": row.incarnation for row in rows}
     for path, incarnation in records.items():
         home.put(path, encode_document({"table": incarnation}))
     try:
@@ -159,7 +159,7 @@ def inherited_row(target: Catalog, source: Row, current: Row | None) -> Row:
     if not _is_free(target, row):
         row = row.moved(new_location(target, row.object_id), row.lineage)
         mark_created(target, row)
-    target.objects(location_of(row)).put(MARK, _claim(row))
+    target.objects(row.folder).put(MARK, _claim(row))
     return row
 
 
@@ -177,12 +177,12 @@ def _is_free(target: Catalog, row: Row) -> bool:
 
     A folder that was never written may still be the one by which older states of the branch read inherited versions.
     """
-    objects = target.objects(location_of(row))
+    objects = target.objects(row.folder)
     if _had_versions(objects):
         return False
     if target.branch is None:
         return True
-    if not all(map(row.continues, _earlier_rows(target, location_of(row)))):
+    if not all(map(row.continues, _earlier_rows(target, row.folder))):
         return False
     try:
         return objects.get(MARK) == _claim(row)

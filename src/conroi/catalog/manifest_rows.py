@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from functools import cache, partial
-from typing import Any
+from functools import cache
 
 import pyarrow as pa
 from pyroaring import BitMap
@@ -29,7 +28,6 @@ from conroi.snapshots.table_storage import TableStorage
 from conroi.storage.factory import open_objects
 from conroi.storage.memory import process_folder
 from conroi.storage.objects import Objects
-from conroi.storage.parallel import aside
 
 KEY = "object_id"
 SCHEMA = pa.schema(
@@ -101,50 +99,33 @@ def load_rows(files: TableStorage, snapshot: Snapshot) -> LakeState:
     )
 
 
-class Writing:
-    """A fragment of `__manifest` that is being written in the background."""
+def write_fragment(
+    files: TableStorage, manifest: Manifest, rows: Sequence[Row]
+) -> tuple[pb.DataFragment, tuple[str, bytes] | None]:
+    """Write these rows as a fragment of `__manifest`; with the file that is still to be put, unless it exists already.
 
-    def __init__(self, files: TableStorage, manifest: Manifest, rows: Sequence[Row]) -> None:
-        self._files = files
-        # Not straight to an object store, because the size must be known before the transaction can be written at the
-        # same time.
-        self._objects = files.objects if files.objects.is_local else _scratch()
-        writer = DataWriter(
-            self._objects, files.environment, manifest.fields, manifest.head.data_format.version or "2.0"
-        )
-        self._written = aside(partial(_write, writer, writer.new_name(), to_arrow(rows)))
-
-    def end(self) -> tuple[pb.DataFragment, tuple[str, bytes] | None]:
-        """The fragment; with the file that is still to be put, unless it exists already."""
-        data_file, rows = self._written.result()
-        fragment = pb.DataFragment(files=[data_file], physical_rows=rows)
-        path = f"{DATA_DIR}/{data_file.path}"
-        if self._files.objects.is_local:
-            self._objects.sync([path])
-            return fragment, None
-        data = self._objects.get(path)
-        os.unlink(self._objects.pylance_uri(path))
-        return fragment, (path, data)
-
-
-def _write(writer: DataWriter, name: str, rows: pa.Table) -> tuple[pb.DataFile, int]:
-    file = writer.begin(rows.schema, name)
-    for batch in rows.to_batches():
+    Not straight to an object store: the size must be known before the transaction can be written at the same time.
+    """
+    objects = files.objects if files.objects.is_local else _scratch()
+    writer = DataWriter(objects, files.environment, manifest.fields, manifest.head.data_format.version or "2.0")
+    table = to_arrow(rows)
+    file = writer.begin(table.schema)
+    for batch in table.to_batches():
         file.add(batch)
-    return file.end()
+    data_file, count = file.end()
+    fragment = pb.DataFragment(files=[data_file], physical_rows=count)
+    path = f"{DATA_DIR}/{data_file.path}"
+    if files.objects.is_local:
+        objects.sync([path])
+        return fragment, None
+    data = objects.get(path)
+    os.unlink(objects.pylance_uri(path))
+    return fragment, (path, data)
 
 
 def to_arrow(rows: Sequence[Row]) -> pa.Table:
-    """The rows as `__manifest` has them."""
-    columns: list[Any] = [
-        [row.object_id for row in rows],
-        [row.object_type for row in rows],
-        [row.location for row in rows],
-        [row.metadata for row in rows],
-        [None if row.base_objects is None else list(row.base_objects) for row in rows],
-    ]
-    arrays = [pa.array(values, type=field.type) for values, field in zip(columns, SCHEMA, strict=True)]
-    return pa.Table.from_arrays(arrays, schema=SCHEMA)
+    """The rows as `__manifest` has them: its columns are the fields of a row."""
+    return pa.Table.from_pylist(list(map(vars, rows)), schema=SCHEMA)
 
 
 def _scratch() -> Objects:

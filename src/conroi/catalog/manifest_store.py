@@ -7,7 +7,7 @@ at each attempt. Its conditional put succeeds only if there was no concurrent pu
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from functools import partial
 from itertools import takewhile
@@ -15,24 +15,16 @@ from itertools import takewhile
 from pyroaring import BitMap
 
 from conroi import history, operations
-from conroi.catalog.manifest_rows import Writing, check_columns, key_filter, load_rows, write_deletions
-from conroi.catalog.state import (
-    Changes,
-    CommitMetadata,
-    LakeState,
-    Layout,
-    decode_records,
-    encode_records,
-    laid_out,
-    lay_out_rows,
-)
+from conroi.catalog.manifest_rows import check_columns, key_filter, load_rows, write_deletions, write_fragment
+from conroi.catalog.rows import Row
+from conroi.catalog.state import Changes, CommitMetadata, LakeState, decode_records, encode_records, lay_out_rows
 from conroi.catalog.store import Published, Seen, Task
 from conroi.commit.conditional_put import Putting
 from conroi.commit.fairness import WRITER_PROPERTY, PriorityToken, Turns
 from conroi.environment import LONG_AGO, moment, seconds_since, utc_time
 from conroi.errors import ConroiError, NotFoundError, VersionExpired
 from conroi.format import lance_pb2 as pb
-from conroi.format.manifest_file import ManifestFile, lay_out
+from conroi.format.manifest_file import lay_out
 from conroi.format.naming import TRANSACTIONS_DIR, version_after
 from conroi.format.transaction import Transaction, encode_transaction
 from conroi.operations import Step, Update
@@ -162,8 +154,7 @@ class ManifestStore:
         if records is None or transaction.read_version != state.version:
             return None
         changes, kind = records
-        added = [object_id for object_id, row in changes.items() if row is not None]
-        layout = laid_out(kind, changes, added, state.places, state.small, state.physical, state.dead)
+        layout = lay_out_rows(state, changes, kind)
         fragment = snapshot.manifest.head.max_fragment_id
         following = state.following(snapshot.version, snapshot.timestamp_ns, changes, layout, fragment)
         return following, _published(snapshot, transaction)
@@ -270,7 +261,7 @@ def _published(snapshot: Snapshot, transaction: Transaction | None) -> Published
 
 
 class ManifestAttempt:
-    """One publication, built on one state."""
+    """One publication, built on one state: the rows, the transaction and the next manifest of `__manifest`."""
 
     def __init__(
         self,
@@ -287,45 +278,80 @@ class ManifestAttempt:
         self._head = head
         self._base = base
         self._changes = changes
-        self._notes = notes
-        self._uuid = uuid
-        self._writes: list[tuple[str, bytes]] = []
-        added = [object_id for object_id, row in changes.items() if row is not None]
-        self._layout: Layout = lay_out_rows(changes, added, base.places, base.small, base.physical, base.dead)
-        rows = base.changed(changes)
-        new = [rows[object_id] for object_id in self._layout.written]
-        self._writing = Writing(files, head.manifest, new) if new else None
+        self._layout = lay_out_rows(base, changes)
+        self._version = version_after(base.version)
         self._putting = Putting(files, uuid)
-
-    @property
-    def tasks(self) -> Sequence[Task]:
-        self._complete()
-        put, put_unseen = self._files.objects.put, self._files.objects.put_unseen
-        # An attempt before this one, on the same state, has left the same name with other content.
-        transaction = partial(put, f"{TRANSACTIONS_DIR}/{self._transaction.file_name}", self._encoded)
-        return [transaction, *(partial(put_unseen, path, data) for path, data in self._writes)]
-
-    def _complete(self) -> None:
-        """Build the manifest, after the file with the rows was written."""
-        self._operation = self._made_operation()
+        operation, writes = self._operation()
         self._transaction = operations.transaction(
-            self._operation,
-            read_version=self._base.version,
-            uuid=self._uuid,
+            operation,
+            read_version=base.version,
+            uuid=uuid,
             properties={
-                **self._notes.to_properties(),
-                **encode_records(self._changes, self._layout.kind),
-                WRITER_PROPERTY: self._files.kept(Turns).me,
+                **notes.to_properties(),
+                **encode_records(changes, self._layout.kind),
+                WRITER_PROPERTY: heads.turns.me,
             },
         )
-        self._encoded = encode_transaction(self._transaction)
-        self._data, self._file = self._manifest()
+        encoded = encode_transaction(self._transaction)
+        manifest = operations.build(
+            head.manifest,
+            self._transaction,
+            operation,
+            Step(version=self._version, read=head.manifest),
+            timestamp_ns=max(files.environment.now_ns(), base.timestamp_ns + 1),
+            writer_version=WRITER,
+        )
+        self._data, self._file = lay_out(manifest, encoded)
+        # An attempt before this one, on the same state, has left the same name with other content.
+        path = f"{TRANSACTIONS_DIR}/{self._transaction.file_name}"
+        self.tasks: list[Task] = [partial(files.objects.put, path, encoded)]
+        for path, data in writes:
+            self.tasks.append(partial(files.objects.put_unseen, path, data))
+
+    def _operation(self) -> tuple[Update, list[tuple[str, bytes]]]:
+        """The change of `__manifest`, and the files that are to be put before it."""
+        base, head = self._base, self._head.manifest
+        updated: list[pb.DataFragment] = []
+        new: list[pb.DataFragment] = []
+        writes: list[tuple[str, bytes]] = []
+        arriving: list[Row] = []
+        rows: list[Row] = []
+        for object_id in self._layout.written:
+            row = self._changes.get(object_id)
+            rows.append(row or base.rows[object_id])
+            if row is not None and object_id not in base.rows:
+                arriving.append(row)
+        if rows:
+            fragment, file = write_fragment(self._files, head, rows)
+            new.append(fragment)
+            writes += [] if file is None else [file]
+        for number, offsets in self._layout.deleted.items():
+            fragment, file = self._with_deletions(number, offsets)
+            updated.append(fragment)
+            writes.append(file)
+        operation = Update(
+            removed_fragment_ids=self._layout.removed,
+            updated_fragments=tuple(updated),
+            new_fragments=tuple(new),
+            fields_for_preserving_frag_bitmap=tuple(field.id for field in head.fields),
+            inserted_rows=key_filter(head, arriving) if arriving else None,
+        )
+        return operation, writes
+
+    def _with_deletions(self, number: int, offsets: BitMap) -> tuple[pb.DataFragment, tuple[str, bytes]]:
+        """A fragment without these rows, and its deletion file."""
+        fragment = pb.DataFragment()
+        fragment.CopyFrom(self._head.manifest.fragments_by_id[number])
+        gone = self._base.dead.get(number, BitMap()) | offsets
+        file, written = write_deletions(self._files.environment, number, self._base.version, gone)
+        fragment.deletion_file.CopyFrom(file)
+        return fragment, written
 
     def put(self) -> LakeState | None:
-        version = version_after(self._base.version)
         naming = self._head.naming
+        located = ManifestRef(self._version, naming.path(self._version), naming)
         try:
-            snapshot = self._putting.put(ManifestRef(version, naming.path(version), naming), self._data, self._file)
+            snapshot = self._putting.put(located, self._data, self._file)
         except ConroiError:
             self._heads.look_anew()
             raise
@@ -334,41 +360,4 @@ class ManifestAttempt:
             return None
         self._heads.landed(snapshot, self._transaction)
         fragment = snapshot.manifest.head.max_fragment_id
-        return self._base.following(version, snapshot.timestamp_ns, self._changes, self._layout, fragment)
-
-    # ------------------------------------------------------------------------ building
-
-    def _made_operation(self) -> Update:
-        fragments: list[pb.DataFragment] = []
-        if self._writing is not None:
-            fragment, file = self._writing.end()
-            self._writes += [] if file is None else [file]
-            fragments.append(fragment)
-        arriving = [row for row in self._changes.values() if row is not None and row.object_id not in self._base.rows]
-        return Update(
-            removed_fragment_ids=self._layout.removed,
-            updated_fragments=tuple(self._with_deletions(f, offsets) for f, offsets in self._layout.deleted.items()),
-            new_fragments=tuple(fragments),
-            fields_for_preserving_frag_bitmap=tuple(field.id for field in self._head.manifest.fields),
-            inserted_rows=key_filter(self._head.manifest, arriving) if arriving else None,
-        )
-
-    def _with_deletions(self, number: int, offsets: BitMap) -> pb.DataFragment:
-        fragment = pb.DataFragment()
-        fragment.CopyFrom(self._head.manifest.fragments_by_id[number])
-        gone = self._base.dead.get(number, BitMap()) | offsets
-        file, written = write_deletions(self._files.environment, number, self._base.version, gone)
-        fragment.deletion_file.CopyFrom(file)
-        self._writes.append(written)
-        return fragment
-
-    def _manifest(self) -> tuple[bytes, ManifestFile]:
-        manifest = operations.build(
-            self._head.manifest,
-            self._transaction,
-            self._operation,
-            Step(version=version_after(self._base.version), read=self._head.manifest),
-            timestamp_ns=max(self._files.environment.now_ns(), self._base.timestamp_ns + 1),
-            writer_version=WRITER,
-        )
-        return lay_out(manifest, self._encoded)
+        return self._base.following(self._version, snapshot.timestamp_ns, self._changes, self._layout, fragment)

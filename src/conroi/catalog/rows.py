@@ -8,10 +8,18 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
 
+from conroi.catalog.names import shown
 from conroi.environment import Environment
 from conroi.errors import CorruptionError
 from conroi.format.json import Document, decode_document, parse_json
 from conroi.snapshots.pin import Pin
+
+Lineage = tuple[tuple[str, int], ...]
+"""The folders that have the older versions of a table on a branch, and up to which, nearest first."""
+Line = tuple[str, Lineage]
+"""One linear history of a table: its folder, and the folders of the versions before it. It belongs to the row that
+has it: another row may have the same folder with another lineage.
+"""
 
 TABLE = "table"
 NAMESPACE = "namespace"
@@ -90,16 +98,21 @@ class Row:
         """The id of its insert lock, if it has one."""
         return self._integer(_LOCK) if _LOCK in self.notes else None
 
-    def pinned_at(self, pin: Pin) -> Row:
-        """The same table at another version; a table without an id gets the one that it was identified by so far."""
-        return self.with_notes(
-            {
-                _VERSION: str(pin.version),
-                _MANIFEST: pin.manifest,
-                _TRANSACTION: pin.transaction,
-                _INCARNATION: self.incarnation,
-            }
-        )
+    def pinned_at(self, pin: Pin, object_id: str | None = None) -> Row:
+        """The same table at another version, and under another name, if one is given.
+
+        A table without an id gets the one that it was identified by so far.
+        """
+        notes = {
+            **self.notes,
+            _VERSION: str(pin.version),
+            _MANIFEST: pin.manifest,
+            _TRANSACTION: pin.transaction,
+            _INCARNATION: self.incarnation,
+        }
+        row = replace(self, object_id=object_id or self.object_id, metadata=json.dumps(notes, separators=(",", ":")))
+        row.__dict__.update(notes=notes, pin=pin)  # what the metadata says, without reading it back
+        return row
 
     @property
     def mended(self) -> int:
@@ -111,13 +124,29 @@ class Row:
         return self.with_notes({_MENDED: str(version)})
 
     @cached_property
-    def lineage(self) -> tuple[tuple[str, int], ...]:
+    def lineage(self) -> Lineage:
         """On a branch: the folders that have the table's older versions, and up to which, nearest first."""
+        if _LINEAGE not in self.notes:
+            return ()
         try:
-            noted = parse_json(self.notes.get(_LINEAGE, "[]"), "lineage")
+            noted = parse_json(self.notes[_LINEAGE], "lineage")
             return tuple(Document({"of": noted}, self.object_id).pairs("of"))
         except CorruptionError as error:
             raise self._damaged() from error
+
+    @cached_property
+    def line(self) -> Line:
+        """The linear history that the row pins a version of."""
+        if self.location is None:
+            raise CorruptionError(
+                f"The lake lists table {shown(self.object_id)!r} without a folder.", hint="Drop it, and make it again."
+            )
+        return self.location, self.lineage
+
+    @property
+    def folder(self) -> str:
+        """The folder of a table; CorruptionError if the row has none."""
+        return self.line[0]
 
     @property
     def is_inherited(self) -> bool:
@@ -139,7 +168,7 @@ class Row:
         (folder, bound), (before, bound_before) = self.lineage[0], earlier.lineage[0]
         return folder == before and bound >= bound_before and self.lineage[1:] == earlier.lineage[1:]
 
-    def moved(self, location: str, lineage: tuple[tuple[str, int], ...]) -> Row:
+    def moved(self, location: str, lineage: Lineage) -> Row:
         """The same table in another folder, with its older versions where they are; it gets a lock id of its own."""
         kept = {key: value for key, value in self.notes.items() if key not in (_LINEAGE, _LOCK)}
         if lineage:

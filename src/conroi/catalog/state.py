@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 from pyroaring import BitMap
 
@@ -36,54 +37,43 @@ class Layout:
     """Rows that are deleted in fragments that stay."""
 
 
-def lay_out_rows(
-    changed: Collection[str],
-    added: Collection[str],
-    places: Mapping[str, Place],
-    small: int | None,
-    physical: Mapping[int, int],
-    dead: Mapping[int, BitMap],
-) -> Layout:
-    """The layout of a publication that changes these rows, of which those `added` are there after it."""
-    in_small = {object_id for object_id, place in places.items() if place[0] == small} if small is not None else set()
-    kind = "small" if len((in_small - set(changed)) | set(added)) <= SMALL_ROWS else "new"
-    if _is_scattered(physical, dead):
-        kind = "all"
-    return laid_out(kind, changed, added, places, small, physical, dead)
-
-
-def laid_out(
-    kind: str,
-    changed: Collection[str],
-    added: Collection[str],
-    places: Mapping[str, Place],
-    small: int | None,
-    physical: Mapping[int, int],
-    dead: Mapping[int, BitMap],
-) -> Layout:
-    """The layout of this kind; deterministic, so that readers can derive it."""
-    rewritten = set(physical) if kind == "all" else ({small} if kind == "small" and small is not None else set[int]())
-    kept = {object_id for object_id, place in places.items() if place[0] in rewritten} if rewritten else set[str]()
-    written = tuple(sorted((kept - set(changed)) | set(added)))
+def lay_out_rows(state: LakeState, changes: Changes, kind: str | None = None) -> Layout:
+    """The layout of a publication of these changes. `kind` is what the publication records of it: a reader derives the
+    same layout, because all the rest is deterministic.
+    """
+    written: set[str] = set()
+    replaced: dict[int, BitMap] = {}
+    for object_id, row in changes.items():
+        if row is not None:
+            written.add(object_id)
+        place = state.places.get(object_id)
+        if place is not None:
+            replaced.setdefault(place[0], BitMap()).add(place[1])
+    kind = kind or _kind(state, replaced, len(written))
+    newest = () if state.small is None else (state.small,)
+    removed = set(state.physical if kind == "all" else newest if kind == "small" else ())
+    if removed:
+        written.update(key for key, place in state.places.items() if place[0] in removed and key not in changes)
     deleted: dict[int, BitMap] = {}
-    for object_id in changed:
-        place = places.get(object_id)
-        if place is not None and place[0] not in rewritten:
-            deleted.setdefault(place[0], BitMap()).add(place[1])
-    emptied = {f for f, offsets in deleted.items() if len(offsets | dead.get(f, BitMap())) >= physical[f]}
-    return Layout(
-        kind,
-        written,
-        removed=tuple(sorted(rewritten | emptied)),
-        deleted={f: offsets for f, offsets in deleted.items() if f not in emptied},
-    )
+    for fragment in sorted(replaced.keys() - removed):
+        gone = replaced[fragment] | state.dead.get(fragment, BitMap())
+        if len(gone) < state.physical[fragment]:
+            deleted[fragment] = replaced[fragment]
+        else:
+            removed.add(fragment)
+    return Layout(kind, tuple(sorted(written)), tuple(sorted(removed)), deleted)
 
 
-def _is_scattered(physical: Mapping[int, int], dead: Mapping[int, BitMap]) -> bool:
-    if len(physical) > MOST_FRAGMENTS:
-        return True
-    gone = sum(len(offsets) for offsets in dead.values())
-    return gone > SMALL_ROWS and gone > MOST_DEAD * sum(physical.values())
+def _kind(state: LakeState, replaced: Mapping[int, BitMap], added: int) -> str:
+    """Everything is written anew if too many rows are dead; the newest fragment as long as it is small."""
+    dead = sum(map(len, state.dead.values()))
+    is_scattered = dead > SMALL_ROWS and dead > MOST_DEAD * sum(state.physical.values())
+    if is_scattered or len(state.physical) > MOST_FRAGMENTS:
+        return "all"
+    small = state.small
+    if small is not None:
+        added += state.physical[small] - len(state.dead.get(small, ())) - len(replaced.get(small, ()))
+    return "small" if added <= SMALL_ROWS else "new"
 
 
 RECORDS = "conroi.records"
@@ -104,12 +94,14 @@ class CommitMetadata:
     properties: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def to_properties(self) -> dict[str, str]:
-        given = {
-            COMMIT_MESSAGE_PROPERTY: self.message,
-            AUTHOR: self.author,
-            IDEMPOTENCY: self.idempotency_key,
-        }
-        return {**self.properties, **{key: value for key, value in given.items() if value is not None}}
+        properties = dict(self.properties)
+        if self.message is not None:
+            properties[COMMIT_MESSAGE_PROPERTY] = self.message
+        if self.author is not None:
+            properties[AUTHOR] = self.author
+        if self.idempotency_key is not None:
+            properties[IDEMPOTENCY] = self.idempotency_key
+        return properties
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> CommitMetadata:
@@ -125,7 +117,9 @@ def encode_records(changes: Changes, kind: str) -> dict[str, str]:
     """The properties that record what changed."""
     if len(changes) > MOST_RECORDS:
         return {}
-    records = {object_id: None if row is None else row.to_json() for object_id, row in changes.items()}
+    records: dict[str, list[Any] | None] = {}
+    for object_id, row in changes.items():
+        records[object_id] = None if row is None else row.to_json()
     return {RECORDS: json.dumps(records, separators=(",", ":")), LAYOUT: kind}
 
 
@@ -211,7 +205,6 @@ class LakeState:
         self, version: int, timestamp_ns: int, changes: Changes, layout: Layout, new_fragment: int
     ) -> LakeState:
         """The state after a publication with this layout; its rows are in `new_fragment`."""
-        rows = self.changed(changes)
         places = dict(self.places)
         physical = dict(self.physical)
         dead = dict(self.dead)
@@ -222,13 +215,17 @@ class LakeState:
             dead.pop(fragment, None)
         for fragment, offsets in layout.deleted.items():
             dead[fragment] = dead.get(fragment, BitMap()) | offsets
-        places.update(written_places(layout.written, new_fragment))
+        for offset, object_id in enumerate(layout.written):  # rows of ours are in the order of their ids
+            places[object_id] = (new_fragment, offset)
         if layout.written:
             physical[new_fragment] = len(layout.written)
-        state = LakeState(version, timestamp_ns, rows, places, dead, physical, self.config)
+        state = LakeState(version, timestamp_ns, self.changed(changes), places, dead, physical, self.config)
         if "unpinned" in self.__dict__:  # follows from what changed, so that 10,000 rows are looked at once
-            new = {key for key, row in changes.items() if row is not None and _is_unpinned(row)}
-            state.__dict__["unpinned"] = (self.unpinned - changes.keys()) | new
+            unpinned = set(self.unpinned - changes.keys())
+            for object_id, row in changes.items():
+                if row is not None and _is_unpinned(row):
+                    unpinned.add(object_id)
+            state.__dict__["unpinned"] = frozenset(unpinned)
         return state
 
 
@@ -237,8 +234,3 @@ def _is_unpinned(row: Row) -> bool:
         return row.is_table and row.pin is None
     except CorruptionError:  # raised when that table is opened; the others are fine
         return False
-
-
-def written_places(object_ids: Iterable[str], fragment: int) -> dict[str, Place]:
-    """The positions of rows in a fragment of ours: in the order of their ids."""
-    return {object_id: (fragment, offset) for offset, object_id in enumerate(object_ids)}

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from lance_namespace import PermissionDeniedError
 
-from conroi.catalog.catalog import Catalog, location_of
+from conroi.catalog.catalog import Catalog
 from conroi.catalog.external_participant import current_version
 from conroi.catalog.lance_tags import protection_of
 from conroi.catalog.names import parents, shown
@@ -79,7 +79,7 @@ class View:
             self.catalog.fork(row, self.catalog.snapshot(row))
         protection = protection_of(self.catalog)
         if protection is not None:
-            protection.opened(location_of(row))
+            protection.opened(row.folder)
         return self.catalog.objects_of(row).pylance_uri()
 
     def storage_options(self, row: Row) -> dict[str, str] | None:
