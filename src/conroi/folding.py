@@ -69,7 +69,10 @@ class Statements:
     @cached_property
     def has_fields_of_base(self) -> bool:
         """Whether the table exists and its columns are unchanged."""
-        return self.base is not None and all(isinstance(plan.staged.operation, _ROW_CHANGES) for plan in self.plans)
+        for plan in self.plans:
+            if not isinstance(plan.staged.operation, _ROW_CHANGES):
+                return False
+        return self.base is not None
 
     @property
     def fields(self) -> Sequence[pb.Field]:

@@ -162,8 +162,13 @@ class TableHistory:
     """The versions of one table that a handle shows: all of them, or those of a transaction's snapshot."""
 
     def __init__(self, files: TableStorage, version: int) -> None:
-        self.files = files
+        self._files = files
         self._version = version
+
+    @property
+    def files(self) -> TableStorage:
+        """The storage of the table, with these versions."""
+        return self._files
 
     def numbers(self) -> list[int]:
         """The numbers of all versions, ascending."""

@@ -195,7 +195,8 @@ class Lake(LakeReader):
         transaction = Transaction(
             self._catalog, notes=notes, isolation=isolation, expect=expect, retries=retries, timeout=timeout
         )
-        transaction.hold(self._leased(transaction.base_version, keep))
+        if keep is not None:
+            transaction.hold(self._leased(transaction.base_version, keep))
         return transaction
 
     def run(

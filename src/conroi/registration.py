@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from conroi.branches.branches import configured
 from conroi.catalog.catalog import Catalog
 from conroi.catalog.external_participant import make_final
-from conroi.catalog.folder_kinds import MANIFEST
-from conroi.catalog.folders import found_row, releasing
+from conroi.catalog.folders import MANIFEST, found_row, releasing
 from conroi.catalog.names import object_id, shown
 from conroi.catalog.publication import Publishing, PublishRequest
 from conroi.catalog.rows import NAMESPACE, Row

@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from conroi.branches.lake_ref import LakeRef
-from conroi.catalog.branch_rows import table_of
 from conroi.catalog.catalog import Catalog
 from conroi.catalog.manifest_store import ManifestStore
 from conroi.catalog.names import object_id
 from conroi.catalog.opening import open_catalog, split_inside
 from conroi.catalog.replica_store import ReplicaStore
+from conroi.catalog.rows import table_of
 from conroi.catalog.tables import LakeTableStorage
 from conroi.environment import SYSTEM, Environment
 from conroi.errors import AlreadyExistsError, InvalidInputError, NotFoundError, UnsupportedError, about

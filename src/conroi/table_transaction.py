@@ -20,7 +20,8 @@ from conroi.maintenance.auto_compaction import compact_after
 from conroi.retry_policy import COMMIT_RETRIES, checked_retries
 from conroi.snapshots.snapshot import Snapshot
 from conroi.snapshots.table_storage import TableStorage
-from conroi.staged_table import Handle, StagedTable, TransactionState, VersionsUpTo
+from conroi.staged_table import StagedTable
+from conroi.transaction_tables import Handle, TransactionState, VersionsUpTo
 from conroi.versions.leases import Lease
 
 
@@ -77,9 +78,11 @@ class TableTransaction(StagedTable):
         self._earlier = None if self._once is None else self._once.done_at()
         self._life.is_done = self._earlier is not None
         # A detached version is in no line of versions that could be bounded.
-        known = None if is_detached(base.version) else VersionsUpTo(files.versions, base.version, lambda: base.located)
+        known = files.versions
+        if not is_detached(base.version):
+            known = VersionsUpTo(files.versions, base.version, lambda: base.located)
         statements = Statements(files, base)
-        super().__init__(Handle(files.root, files, statements, self._life, versions=known, must_fold=True))
+        super().__init__(Handle(files.root, files, statements, self._life, lambda: known, must_fold=True))
 
     def hold(self, lease: Lease | None) -> None:
         """Internal interface of begin(keep=…): a lease that ends with the transaction."""

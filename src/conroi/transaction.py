@@ -16,14 +16,13 @@ import pyarrow as pa
 from conroi.arguments import checked_calls
 from conroi.catalog.catalog import Catalog
 from conroi.catalog.folders import mark_created, new_row
-from conroi.catalog.names import known_id, object_id, shown
+from conroi.catalog.names import Names, known_id, object_id, shown
 from conroi.catalog.preconditions import Expectation
 from conroi.catalog.publication import Publishing, PublishRequest
-from conroi.catalog.renames import Names
 from conroi.catalog.rows import Amendment, Row
 from conroi.catalog.state import CommitMetadata
 from conroi.catalog.store import Published
-from conroi.catalog.tables import LakeTableStorage
+from conroi.catalog.tables import LakeTableStorage, table_files
 from conroi.commit.change import Change, Plan
 from conroi.commit.execution import checked_texts
 from conroi.commit.idempotency import IDEMPOTENCY
@@ -35,9 +34,9 @@ from conroi.format.schema import schema_from_fields
 from conroi.maintenance.auto_compaction import compact_after
 from conroi.query import QueryParams, QueryResult, query
 from conroi.retry_policy import PUBLICATION_RETRIES, PUBLICATION_TIMEOUT_S, UNLIMITED, checked_retries, checked_timeout
-from conroi.staged_table import TransactionState, TransactionTable
+from conroi.staged_table import TransactionTable
 from conroi.storage.parallel import stays_in_process
-from conroi.transaction_tables import TransactionTables
+from conroi.transaction_tables import TransactionState, TransactionTables
 from conroi.verbs.create import DEFAULT_DATA_FORMAT, check_same_table, create
 from conroi.versions.leases import Lease
 
@@ -286,7 +285,7 @@ class Transaction:
 
     def begin_table(self, row: Row, begun: Callable[[LakeTableStorage], Change]) -> None:
         """Create the table of such a row; `begun` says how it begins, and marks the folder before it writes."""
-        files = self._tables.storage(row)
+        files = table_files(self._catalog, row)
         with about(shown(row.object_id)):
             first = Plan(begun(files).staged)
         self._tables.add(row, files, first, Names.add)
@@ -294,7 +293,7 @@ class Transaction:
     def bring_table(self, row: Row, plan: Callable[[LakeTableStorage], Plan]) -> None:
         """Internal interface of merges: create a table that another branch has; `plan` gives its first version."""
         self._life.check_open()
-        files = self._tables.storage(row)
+        files = table_files(self._catalog, row)
         mark_created(self._catalog, row)
         self._tables.add(row, files, plan(files), Names.put)
 
@@ -359,14 +358,15 @@ class Transaction:
         outcome = Publishing(self._catalog, order).run()
         if outcome.earlier is not None:
             return _result_of(outcome.earlier)
+        tables: dict[str, int] = {}
+        rebased: dict[str, tuple[int, ...]] = {}
         for wanted in order.tables:
-            compact_after(wanted.files, outcome.tables[wanted.object_id])
-        return TransactionResult(
-            version=outcome.version,
-            tables={shown(key): result.version for key, result in outcome.tables.items()},
-            attempts=outcome.attempts,
-            rebased={shown(key): result.rebased_over for key, result in outcome.tables.items() if result.rebased_over},
-        )
+            name, result = shown(wanted.object_id), outcome.tables[wanted.object_id]
+            compact_after(wanted.files, result)
+            tables[name] = result.version
+            if result.rebased_over:
+                rebased[name] = result.rebased_over
+        return TransactionResult(outcome.version, tables, outcome.attempts, rebased)
 
     def _nothing_to_do(self, order: PublishRequest) -> TransactionResult:
         """A read-only transaction: its preconditions are checked all the same."""
@@ -379,14 +379,15 @@ class Transaction:
         properties = self._notes.to_properties()
         properties.pop(IDEMPOTENCY, None)
         tables = self._tables.changes(properties, self._begun_at)
+        rows, leaving = self._tables.names.changes(published=tables)
         is_serializable = self._isolation == "serializable"
         return PublishRequest(
             base=self._began_with,
-            tables=tables,
-            rows={**self._tables.names.rows({wanted.object_id for wanted in tables}), **self._own_rows},
+            tables=tuple(tables.values()),
+            rows={**rows, **self._own_rows},
             as_they_are=frozenset(self._own_rows),
             unchanged=self._unchanged,
-            leaving=self._tables.names.leaving(),
+            leaving=leaving,
             expects=[*self._expects, *(self._tables.expectations() if is_serializable else ())],
             listing=self._tables.listing() if is_serializable else None,
             tags=self._tables.tags_expectations() if is_serializable else [],

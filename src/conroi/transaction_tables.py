@@ -1,4 +1,4 @@
-"""Tables of a multi-table transaction: names, a handle for each that was opened, the write set and the read set.
+"""Tables of a transaction: names, a handle with the statements on each that was opened, the write set, the read set.
 
 The read set is what serializable isolation checks at the commit: the tables that were read, and the names that were
 looked up, found or not.
@@ -8,23 +8,207 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 
 from conroi.catalog.catalog import Catalog
-from conroi.catalog.names import parents, shown
+from conroi.catalog.names import Named, Names, no_table, parents, shown
 from conroi.catalog.participant import TableChange
 from conroi.catalog.preconditions import Expectation, ListingExpectation, TagsExpectation
-from conroi.catalog.renames import Named, Names
 from conroi.catalog.rows import Row
 from conroi.catalog.state import LakeState
 from conroi.catalog.tables import LakeTableStorage, table_files
 from conroi.commit.change import Change, Plan
-from conroi.environment import Moment
-from conroi.errors import AlreadyExistsError, NotFoundError, about
-from conroi.folding import Statements
-from conroi.snapshots.table_storage import version_in_use
-from conroi.staged_table import Handle, TransactionState, VersionsUpTo
+from conroi.data.table_version import TableVersion
+from conroi.environment import LONG_AGO, Moment
+from conroi.errors import AlreadyExistsError, ClosedError, ConroiError, NotFoundError, UnsupportedError, about
+from conroi.folding import Statements, Verb
+from conroi.format.fields import key_columns
+from conroi.format.naming import ManifestNaming, is_detached
+from conroi.snapshots.snapshot import Snapshot
+from conroi.snapshots.table_storage import TableStorage, version_in_use
+from conroi.snapshots.tags import TagsAtBeginning
+from conroi.verbs import Appending
+from conroi.versions.folder import ManifestRef, VersionStore
+from conroi.versions.leases import Lease
+
+
+class TransactionState:
+    """State of a transaction: open or ended, and how; shared with its tables."""
+
+    def __init__(self, begin: str, began_ns: int) -> None:
+        self.ended: str | None = None
+        self.began_ns = began_ns
+        self.is_done = False
+        """Whether its idempotency key was published before, so that it is a no-op."""
+        self.lease: Lease | None = None
+        """Lease on the base version."""
+        self._begin = begin
+        self._lock = threading.Lock()
+
+    def end(self, how: str) -> None:
+        """End it; only the first call succeeds."""
+        with self._lock:
+            self.check_open()
+            self.ended = how
+
+    def release(self) -> None:
+        """Release the base version. Best effort: the lease expires by itself."""
+        if self.lease is not None:
+            with suppress(ConroiError):
+                self.lease.release()
+
+    def check_open(self) -> None:
+        """ClosedError if the transaction has ended."""
+        if self.ended is not None:
+            raise ClosedError(
+                f"The transaction {self.ended}; it and its tables cannot be used any more.",
+                hint=f"Begin a new one with {self._begin}.",
+            )
+
+
+class VersionsUpTo:
+    """The versions of a table up to its base version: the history visible in a transaction's snapshot."""
+
+    def __init__(self, inner: VersionStore, version: int, newest: Callable[[], ManifestRef] | None) -> None:
+        self._inner = inner
+        self._version = version
+        self._newest = newest
+        """The location of the newest of them; None for a table that has none yet."""
+
+    def latest(self) -> ManifestRef | None:
+        return None if self._newest is None else self._newest()
+
+    def locate(self, version: int) -> ManifestRef | None:
+        if self._newest is None or version == self._version:
+            return self.latest()
+        return self._inner.locate(version) if version < self._version or is_detached(version) else None
+
+    def all(self) -> list[ManifestRef]:
+        newest = self.latest()
+        if newest is None:
+            return []
+        return [*(each for each in self._inner.all() if each.version < newest.version), newest]
+
+    def require_conditions(self, path: str, data: bytes) -> None:
+        self._inner.require_conditions(path, data)
+
+    def put(self, version: int, naming: ManifestNaming, data: bytes) -> ManifestRef:  # noqa: ARG002
+        raise AssertionError("nothing is put inside a transaction")
+
+    def confirm(self, located: ManifestRef, since: Moment) -> None:  # noqa: ARG002
+        raise AssertionError("nothing is put inside a transaction")
+
+    def saw(self, located: ManifestRef, at: Moment = LONG_AGO) -> None:
+        """No-op: newer versions are not visible here."""
+
+
+class Handle:
+    """One table of a transaction: opened once, whatever the number of statements and threads."""
+
+    def __init__(
+        self,
+        name: str,
+        files: TableStorage,
+        statements: Statements,
+        life: TransactionState,
+        versions: Callable[[], VersionStore],
+        *,
+        must_fold: bool = False,
+    ) -> None:
+        self.name = name
+        self.files = files
+        self.statements = statements
+        self.life = life
+        self.base_version = 0 if statements.base is None else statements.base.version
+        self._versions = versions
+        self._must_fold = must_fold
+        self.tags_seen: TagsAtBeginning | None = None
+        """The tags of the transaction's snapshot, once they were looked at."""
+        self.is_read = False
+        """Whether anything but its columns was read."""
+        self.is_version_read = False
+        """Whether anything was read that a compaction or a new index changes as well."""
+        self._pinned_at: tuple[Snapshot, TableVersion] | None = None
+        self._lock = threading.RLock()
+
+    @cached_property
+    def past(self) -> TableStorage:
+        """The storage with the versions of the transaction's snapshot."""
+        return replace(self.files, versions=self._versions())
+
+    def tags(self) -> TagsAtBeginning:
+        """The tags of the table in the transaction's snapshot; read-only."""
+        with self._lock:
+            if self.tags_seen is None:
+                self.tags_seen = TagsAtBeginning(self.past, self.base_version, self.life.began_ns)
+            return self.tags_seen
+
+    def pinned(self) -> TableVersion:
+        """What the next statement sees."""
+        with self._lock:
+            current = self.statements.current
+            if self._pinned_at is None or self._pinned_at[0] is not current:
+                self._pinned_at = (current, TableVersion(self.files, current, private=self.statements.session))
+            return self._pinned_at[1]
+
+    def stage(self, verb: Verb) -> Plan | None:
+        """Execute a statement and stage its result; serialized between threads, except while rows are only written."""
+        if self.life.is_done:
+            return None
+        is_append = isinstance(verb, Appending) and verb.adds_only_rows
+        before = self.statements
+        if is_append and not key_columns(before.fields):
+            with self.using_base():
+                plan = verb(self._pinned_for_append(before))
+            with self._lock:
+                if plan is None or self.statements is before or self.statements.fields == before.fields:
+                    return self._add(plan)
+        with self._lock:
+            if not is_append:  # it looks for rows; new keys are looked up again when the transaction commits
+                self.is_read = True
+            with self.using_base():
+                plan = verb(self.pinned())
+            return self._add(plan)
+
+    def using_base(self) -> AbstractContextManager[None]:
+        """Context manager around reads: BaseVersionExpired if the base version was collected meanwhile."""
+        return version_in_use(self.files.objects, self.statements.base, is_base=True)
+
+    def _pinned_for_append(self, statements: Statements) -> TableVersion:
+        """The columns that an append needs: those of the base, while only rows have changed."""
+        if statements.base is None or not statements.has_fields_of_base:
+            return self.pinned()
+        pinned_at = self._pinned_at
+        if pinned_at is None or pinned_at[0] is not statements.base:
+            pinned_at = self._pinned_at = (statements.base, TableVersion(self.files, statements.base))
+        return pinned_at[1]
+
+    def _add(self, plan: Plan | None) -> Plan | None:
+        self.life.check_open()
+        if plan is not None:
+            after = self.statements.then(plan)
+            if self._must_fold and not after.is_one_operation:
+                raise UnsupportedError(
+                    f"{plan.staged.operation.name} cannot become one version with the statements before it: Lance has "
+                    "no operation for that.",
+                    table=self.name,
+                    hint="Commit what there is and do this in a transaction of its own; or use a lake, where "
+                    "lake.begin() can do both.",
+                )
+            self.statements = after
+        return plan
+
+    def look_at_versions(self) -> None:
+        """Under serializable isolation no version may be committed until the transaction is."""
+        self.life.check_open()
+        self.is_version_read = True
+
+    def close(self) -> Statements:
+        """All statements, at the end of the transaction: no more can be added."""
+        with self._lock:
+            return self.statements
 
 
 class TransactionTables:
@@ -83,8 +267,10 @@ class TransactionTables:
             found = self.handles.get(key)
             if found is not None:
                 return found
-            self.find(key)
-            row = self.names.require(key).row
+            named = self.find(key)
+            if named is None:
+                raise no_table(key, self._base)
+            row = named.row
             opening = self._opening.setdefault(key, threading.Lock())
         with opening:
             with self._lock:
@@ -97,21 +283,19 @@ class TransactionTables:
             except NotFoundError:
                 self._unwritten(key, row)
                 raise
-            files = self.storage(row)
+            files = table_files(self._catalog, row)
             handle = self._new_handle(row, files, Statements(files, snapshot))
             with self._lock:
                 self._life.check_open()
                 return self.handles.setdefault(key, handle)
 
-    def storage(self, row: Row) -> LakeTableStorage:
-        """The storage of a table."""
-        return table_files(self._catalog, row)
-
     def _new_handle(self, row: Row, files: LakeTableStorage, statements: Statements) -> Handle:
-        base = statements.base
-        newest = None if base is None else partial(self._catalog.located, row)
-        versions = VersionsUpTo(self._catalog.folder_of(row), 0 if base is None else base.version, newest)
-        return Handle(shown(row.object_id), files, statements, self._life, versions=versions)
+        def versions() -> VersionStore:
+            base = statements.base
+            newest = None if base is None else partial(self._catalog.located, row)
+            return VersionsUpTo(self._catalog.folder_of(row), 0 if base is None else base.version, newest)
+
+        return Handle(shown(row.object_id), files, statements, self._life, versions)
 
     def _unwritten(self, key: str, row: Row) -> None:
         """A declared table without versions was read: it must still have none at the commit."""
@@ -164,27 +348,23 @@ class TransactionTables:
 
     # ------------------------------------------------------------------------ the write set
 
-    def changes(self, properties: Mapping[str, str], begun_at: Moment) -> list[TableChange]:
-        """One change for each table with statements; no statement can be added any more."""
-        found: list[TableChange] = []
+    def changes(self, properties: Mapping[str, str], begun_at: Moment) -> dict[str, TableChange]:
+        """One change for each table with statements, by name; no statement can be added any more."""
+        found: dict[str, TableChange] = {}
         for key, handle in self.handles.items():
             with about(shown(key)), handle.using_base():
-                change = self._change(handle.close(), properties, begun_at)
+                statements = handle.close()
+                plan = statements.folded()
+            if plan is None:
+                continue
+            uuid = str(self._catalog.environment.new_uuid())
+            if statements.base is None:
+                change = Change(staged=plan.staged, base=None, uuid=uuid, properties=properties)
+            else:
+                change = plan.change(statements.base, uuid=uuid, properties=properties, must_not_move=False)
             named = self.names.require(key)
-            if change is not None:
-                found.append(TableChange(key, named.was, handle.files, change, named.row))
+            found[key] = TableChange(key, named.was, handle.files, replace(change, begun_at=begun_at), named.row)
         return found
-
-    def _change(self, statements: Statements, properties: Mapping[str, str], begun_at: Moment) -> Change | None:
-        """One change for all statements on a table; None if there is nothing to do."""
-        plan = statements.folded()
-        if plan is None:
-            return None
-        uuid = str(self._catalog.environment.new_uuid())
-        if statements.base is None:
-            return Change(staged=plan.staged, base=None, uuid=uuid, properties=properties, begun_at=begun_at)
-        change = plan.change(statements.base, uuid=uuid, properties=properties, must_not_move=False)
-        return replace(change, begun_at=begun_at)
 
     # ------------------------------------------------------------------------ the read set
 
@@ -226,7 +406,8 @@ class TransactionTables:
 
     def tags_expectations(self) -> list[TagsExpectation]:
         """The tags of every table of which they were read."""
-        looked = [(handle, handle.tags.seen) for handle in (*self.handles.values(), *self._dropped)]
+        handles = (*self.handles.values(), *self._dropped)
+        looked = [(handle, handle.tags_seen.seen) for handle in handles if handle.tags_seen is not None]
         return [TagsExpectation(handle.name, handle.files, tuple(seen)) for handle, seen in looked if seen is not None]
 
     def listing(self) -> ListingExpectation | None:

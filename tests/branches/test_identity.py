@@ -73,7 +73,7 @@ def test_the_tables_of_a_new_branch_are_not_in_the_folders_of_the_old_one(lake: 
 
 
 def test_a_deletion_that_was_interrupted_can_be_finished(lake: conroi.Lake, dev: conroi.Lake) -> None:
-    from conroi.catalog.branch_rows import DELETED
+    from conroi.catalog.branches import DELETED
     from conroi.table import Table
 
     assert dev._manifest is not None

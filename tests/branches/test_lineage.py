@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import conroi
-from conroi.catalog.branch_rows import seen_on
+from conroi.catalog.rows import seen_on
 from conroi.errors import ConflictError, ExpectedVersionMismatch, RetryableConflict
 
 pytestmark = pytest.mark.contract("B12")

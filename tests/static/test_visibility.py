@@ -19,7 +19,7 @@ MANIFEST_FOLDER = re.compile(r"(?<!\w)_versions\b")
 PUBLISHING_LAYERS = {"commit", "locks", "storage", "versions"}
 NAMING_LAYERS = PUBLISHING_LAYERS | {"format", "snapshots", "testing"}
 EXCEPTIONS = {
-    "conroi.catalog.folder_kinds": "the marker of a lake with a store; whether a folder has manifests",
+    "conroi.catalog.folders": "the marker of a lake with a store; whether a folder has manifests",
     "conroi.maintenance.naming_migration": "gives a version that is visible a name of the other scheme",
     "conroi.snapshots.branch_storage": "hands every call on to the storage of the branch or of its parent",
     "conroi.snapshots.pin": "gives a version that the lake has published its final name",

@@ -14,10 +14,9 @@ from typing import TypeAlias, TypeVar
 
 from conroi.branches.contents import has_same_rows, is_same_content
 from conroi.branches.lake_ref import Side, TableAtState
-from conroi.catalog.branch_rows import LINEAGE
-from conroi.catalog.branches import BranchedLake
+from conroi.catalog.branches import LINEAGE, BranchedLake
 from conroi.catalog.catalog import Catalog
-from conroi.catalog.folder_kinds import MANIFEST
+from conroi.catalog.folders import MANIFEST
 from conroi.catalog.rows import NAMESPACE, Row
 from conroi.catalog.state import LakeState
 from conroi.errors import CorruptionError, NotFoundError

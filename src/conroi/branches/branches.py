@@ -9,7 +9,7 @@ from typing import Literal
 
 from conroi.arguments import checked_calls
 from conroi.branches.lake_ref import LakeRef
-from conroi.catalog.branch_rows import DELETED, LINEAGE
+from conroi.catalog.branches import DELETED, LINEAGE
 from conroi.catalog.lance_tags import protection_of
 from conroi.catalog.publication import pin_tables
 from conroi.commit.execution import run

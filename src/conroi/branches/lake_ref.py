@@ -6,12 +6,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 
-from conroi.catalog.branch_rows import table_of
 from conroi.catalog.branches import BranchedLake
 from conroi.catalog.catalog import Catalog
 from conroi.catalog.lance_tags import LakeTags, protection_of
 from conroi.catalog.names import shown
-from conroi.catalog.rows import Row
+from conroi.catalog.rows import Row, table_of
 from conroi.catalog.state import LakeState
 from conroi.catalog.tables import LakeTableStorage, table_files
 from conroi.data.table_version import TableVersion

@@ -7,7 +7,7 @@ import os
 import uuid
 from collections.abc import Mapping
 
-from conroi.catalog.folder_kinds import Marker, mark_again, marker
+from conroi.catalog.folders import Marker, mark_again, marker
 from conroi.catalog.replica_store import CopiedCommit, LakeCopy
 from conroi.catalog.sql_tables import LakeCommit, LakeQueries, open_lake_tables
 from conroi.environment import SYSTEM

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from conroi import history
-from conroi.catalog.branch_rows import DELETED, state_on, table_of
 from conroi.catalog.catalog import Catalog
-from conroi.catalog.folder_kinds import MANIFEST
+from conroi.catalog.folders import MANIFEST
 from conroi.catalog.manifest_rows import load_rows
 from conroi.catalog.manifest_store import ManifestStore
+from conroi.catalog.rows import is_own, seen_on, table_of
+from conroi.catalog.state import LakeState
 from conroi.errors import NotFoundError
 from conroi.snapshots.branch_names import Branch, BranchNames, delete_lance_ref, new_branch, write_lance_ref
 from conroi.snapshots.branch_storage import Origin, branch_folder, forked_objects, write_fork
@@ -17,6 +20,13 @@ from conroi.snapshots.snapshot import Snapshot
 from conroi.snapshots.table_storage import TableStorage
 from conroi.versions.folder import FolderVersions
 from conroi.versions.retention import Fate, fate
+
+DELETED = "conroi.deleted"
+"""The setting of a branch's `__manifest` that marks it as deleted: a writer that reads it, or loses a race to it,
+stops.
+"""
+LINEAGE = "conroi.lineage"
+"""The setting that is stored with it: where the branch started, which its name no longer tells."""
 
 
 class BranchedLake:
@@ -119,3 +129,18 @@ def _lineage(parent: Branch, version: int) -> tuple[tuple[str, int], ...]:
         return ((MANIFEST, version),)
     bounded = tuple((folder, min(bound, version)) for folder, bound in parent.lineage)
     return ((branch_folder(MANIFEST, parent.lance_name), version), *bounded)
+
+
+def state_on(branch: str, began_ns: Callable[[], int], state: LakeState) -> LakeState:
+    """The state as the branch has it; NotFoundError if the branch was deleted."""
+    if DELETED in state.config:
+        raise NotFoundError(
+            f"The branch {branch.rpartition('-')[0]!r} of the lake was deleted; nothing is published there any more.",
+            hint="lake.branches lists what there is. One of the same name that was created since is another branch.",
+        )
+    rows = {key: seen_on(branch, row) for key, row in state.rows.items()}
+    inherited = [key for key in state.unpinned if not is_own(branch, rows[key])]
+    if inherited:  # tables that no version was pinned of when the branch began: those of that time
+        moment_ns = began_ns()
+        rows |= {key: replace(rows[key], moment_ns=moment_ns) for key in inherited}
+    return replace(state, rows=rows)

@@ -8,9 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from conroi.catalog.branch_rows import is_own, table_of
-from conroi.catalog.names import shown
-from conroi.catalog.rows import Line, Row
+from conroi.catalog.names import no_table, shown
+from conroi.catalog.rows import Line, Row, is_own, table_of
 from conroi.catalog.state import LakeState
 from conroi.catalog.store import CatalogStore, Seen
 from conroi.commit.reservations import Reservations
@@ -69,6 +68,7 @@ class Catalog:
         branch: str | None = None,
     ) -> None:
         self.root = root
+        self.uri = root.root
         self.branch = branch
         """The name of the Lance branch, if this is a branch of the lake."""
         self.identity: Branch = MAIN_BRANCH
@@ -101,10 +101,6 @@ class Catalog:
         """Serializes the publications of the threads of one client: in a race all attempts but one are wasted."""
         self.reservations = Reservations(root, environment)
         """Reservations of namespace clients that were refused."""
-
-    @property
-    def uri(self) -> str:
-        return self.root.root
 
     # ------------------------------------------------------------------------ states
 
@@ -393,17 +389,6 @@ def _not_written(uri: str, location: str, row: Row) -> NotFoundError:
         f"The lake lists table {name!r}, but its folder {location} had no version yet at the time of this snapshot.",
         table=uri,
         hint="Open a newer version of the lake; inside a transaction, begin a new one.",
-    )
-
-
-def no_table(object_id: str, state: LakeState) -> NotFoundError:
-    """The error for a table that does not exist."""
-    names = [shown(row.object_id) for row in state.tables()]
-    known = f"It has {', '.join(names[:10])}{', …' if len(names) > 10 else ''}." if names else "It has no table yet."
-    return NotFoundError(
-        f"The lake has no table {shown(object_id)!r} at version {state.version}.",
-        table=shown(object_id),
-        hint=f"{known} create_table() makes one.",
     )
 
 

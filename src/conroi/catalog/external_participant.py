@@ -158,9 +158,8 @@ class PrebuiltPart:
         pin = self._foreign.pin
         self.is_taken = pin.is_staged and self._objects.head(pin.final.path) is not None
 
-    def pinned_row(self, state: LakeState) -> Row:
-        now = self.wanted.row if self.is_new else self._row(state)
-        return now.pinned_at(self._foreign.pin)
+    def pinned_row(self) -> Row:
+        return (self._before or self.wanted.row).pinned_at(self._foreign.pin)
 
     # ------------------------------------------------------------------------ published
 

@@ -1,22 +1,28 @@
-"""Table folders below a lake's root: their ownership, the folder of a new table, and folders on branches."""
+"""Folders: what is in one (a lake, or a table of Lance, Delta, Iceberg or Hudi); and the table folders below a lake's
+root, their ownership, the folder of a new table, and folders on branches.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import itertools
+import os
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import takewhile
 from urllib.parse import quote, unquote
 
-from conroi.catalog.branch_rows import seen_on, table_of
 from conroi.catalog.catalog import Catalog
 from conroi.catalog.names import folder_name, shown
-from conroi.catalog.rows import TABLE, Row, new_table_row
+from conroi.catalog.rows import TABLE, Row, new_table_row, seen_on, table_of
 from conroi.errors import CommitStateUnknown, ConroiError, CorruptionError, NotFoundError
 from conroi.format.json import decode_document, encode_document
+from conroi.format.naming import VERSIONS_DIR
 from conroi.snapshots.branch_storage import branch_folder
-from conroi.storage.objects import Objects
+from conroi.storage.objects import ObjectExists, Objects
+from conroi.versions.external import FinalPut
 from conroi.versions.listing import TEMPORARY_PREFIX, manifest_files
 from conroi.versions.retention import FORGOTTEN_DIR, SWEPT_DIR
 
@@ -209,3 +215,86 @@ def _had_versions(objects: Objects) -> bool:
 def _claim(row: Row) -> bytes:
     """The marker in the folder of a table on a branch that names its history, before there is a version."""
     return encode_document({"table": row.incarnation, "folder": row.location, "lineage": row.lineage})
+
+
+# ------------------------------------------------------------------------------ kinds of folders
+
+MANIFEST = "__manifest"
+"""The table of a lake that lists its tables."""
+_TABLE_FOLDERS = {VERSIONS_DIR: "a Lance table", "_delta_log": "a Delta table", ".hoodie": "a Hudi table"}
+_ICEBERG_FOLDER, _ICEBERG_METADATA = "metadata", ".metadata.json"
+_LOOKED_AT = 1000
+"""So many files of a folder `metadata` are looked at."""
+
+
+def content_of(folder: Objects) -> str | None:
+    """What kind of table or lake a folder is; None if it is none."""
+    if folder.is_local:
+        path = folder.root
+        if any(os.path.exists(f"{path}/{name}") for name in (MANIFEST, MARKER)):
+            return "a lake"
+        for name, kind in _TABLE_FOLDERS.items():
+            if os.path.isdir(f"{path}/{name}"):
+                return kind
+        with contextlib.suppress(OSError):
+            if any(name.endswith(_ICEBERG_METADATA) for name in os.listdir(f"{path}/{_ICEBERG_FOLDER}")):
+                return "an Iceberg table"
+        return None
+    if folder.head(MARKER) is not None or _has(folder, MANIFEST):
+        return "a lake"
+    for name, kind in _TABLE_FOLDERS.items():
+        if _has(folder, name):
+            return kind
+    names = itertools.islice(folder.list_names(_ICEBERG_FOLDER), _LOOKED_AT)
+    return "an Iceberg table" if any(name.endswith(_ICEBERG_METADATA) for name in names) else None
+
+
+def _has(folder: Objects, name: str) -> bool:
+    return next(iter(folder.list_names(name)), None) is not None
+
+
+MARKER = "__conroi.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """What the file says."""
+
+    history: str
+    """The kind of store: `sqlite` or `postgresql`."""
+    lake: str | None = None
+    """The id of the lake in the store; None if an older conroi wrote the file, whose ids are the lakes' folders."""
+
+
+def marker(root: Objects) -> Marker | None:
+    """The marker of the lake in this folder; None if it has no store, or there is no lake."""
+    try:
+        content = decode_document(root.get(MARKER), MARKER)
+        return Marker(content.text("history"), content.optional_text("lake"))
+    except NotFoundError:
+        return None
+    except CorruptionError as error:
+        raise CorruptionError(
+            f"The file {MARKER} of the lake cannot be read.",
+            table=root.root,
+            hint='Write {"history": "postgresql"} or {"history": "sqlite"} into it, whichever the lake has, and open '
+            "the lake with its store, which adds the rest.",
+        ) from error
+
+
+def mark(root: Objects, made: Marker) -> Marker:
+    """Write the marker, unless there is one; returns its content. Works on storage without conditional writes."""
+    try:
+        FinalPut().put_new(root, MARKER, _encoded(made))
+    except ObjectExists:
+        return marker(root) or made
+    return made
+
+
+def mark_again(root: Objects, changed: Marker) -> None:
+    """Replace the marker after the lake got another id."""
+    root.put(MARKER, _encoded(changed))
+
+
+def _encoded(made: Marker) -> bytes:
+    return encode_document({"history": made.history, "lake": made.lake})

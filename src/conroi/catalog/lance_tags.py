@@ -22,10 +22,9 @@ from urllib.parse import quote, unquote
 from weakref import WeakKeyDictionary
 
 from conroi.arguments import checked_calls
-from conroi.catalog.branch_rows import DELETED, table_of
-from conroi.catalog.branches import BranchedLake
+from conroi.catalog.branches import DELETED, BranchedLake
 from conroi.catalog.catalog import Catalog
-from conroi.catalog.rows import Row
+from conroi.catalog.rows import Row, table_of
 from conroi.errors import ConroiError, NotFoundError, StoreError
 from conroi.snapshots.branch_names import MAIN_BRANCH, Branch
 from conroi.snapshots.pin import Pin

@@ -46,6 +46,7 @@ class ManifestStore:
     """The states of one lake, in its `__manifest` table."""
 
     def __init__(self, files: TableStorage, view: Callable[[LakeState], LakeState] | None = None) -> None:
+        self.turns = files.kept(Turns)
         self._files = files
         self._view = view
         """How a branch sees rows that are not its own."""
@@ -53,10 +54,6 @@ class ManifestStore:
         """The manifests of the states that were seen last, by version: the next one is built on them."""
         self._looked_at = moment(files.environment)
         self._lock = ProcessLock()
-
-    @property
-    def turns(self) -> Turns:
-        return self._files.kept(Turns)
 
     def baton(self) -> PriorityToken:
         return PriorityToken(self._files.objects, self._files.environment, self.turns.me)
@@ -111,9 +108,14 @@ class ManifestStore:
         A reader that is far behind reads more and more of them in one round trip, so that it catches up with writers
         that are faster than its requests.
         """
+        met = self._snapshots.get(version + 1)
+        if ahead == 1 and met is not None:
+            return [met]
         if ahead == 1:
-            following = self._next(version)
-            return [] if following is None else [following]
+            located = self._located(version + 1, like=version)
+            is_there = not self._files.objects.is_local or self._files.objects.head(located.path) is not None
+            snapshot = self._read(located) if is_there else None
+            return [] if snapshot is None else [self._remember(snapshot)]
         found = dict[int, Snapshot | None]()
 
         def read(each: int) -> None:
@@ -132,17 +134,6 @@ class ManifestStore:
             return load_snapshot(self._files.objects, located)
         except NotFoundError:
             return None
-
-    def _next(self, version: int) -> Snapshot | None:
-        """The version after this one, with one request unless we met it already; None if there is none."""
-        met = self._snapshots.get(version + 1)
-        if met is not None:
-            return met
-        located = self._located(version + 1, like=version)
-        if self._files.objects.is_local and self._files.objects.head(located.path) is None:
-            return None
-        snapshot = self._read(located)
-        return None if snapshot is None else self._remember(snapshot)
 
     def _follow(self, state: LakeState, snapshot: Snapshot) -> tuple[LakeState, Published] | None:
         """The state after this commit, by what it says itself; None if it does not say."""

@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 from conroi.catalog.catalog import Catalog, Wrap, unwrapped
-from conroi.catalog.folder_kinds import MANIFEST, MARKER, Marker, content_of, mark, mark_again, marker
+from conroi.catalog.folders import MANIFEST, MARKER, Marker, content_of, mark, mark_again, marker
 from conroi.catalog.manifest_rows import KEY, SCHEMA, check_columns, check_is_lake
 from conroi.catalog.manifest_store import ManifestStore
 from conroi.catalog.replica_store import ReplicaStore

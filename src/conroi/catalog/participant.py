@@ -20,8 +20,8 @@ from conroi.errors import (
     IncompatibleConflict,
     RetryableConflict,
 )
-from conroi.snapshots.external_manifest import ForeignManifest, read_final, refuse_cleanup
-from conroi.snapshots.pin import Pin, finalize, forked, staged_path
+from conroi.snapshots.external_manifest import ForeignManifest, read_final
+from conroi.snapshots.pin import Pin, finalize, forked, refuse_cleanup, staged_pin
 from conroi.snapshots.snapshot import Snapshot
 from conroi.snapshots.table_storage import TableStorage
 from conroi.versions.folder import ManifestRef
@@ -50,6 +50,11 @@ class TableChange:
 class Participant:
     """One table in one publication."""
 
+    _built: Built
+    """The next manifest, once it is built."""
+    _pin: Pin
+    """Its place in the lake: a staged name of its own."""
+
     def __init__(self, catalog: Catalog, wanted: TableChange) -> None:
         self.wanted = wanted
         self.is_new = wanted.was is None
@@ -58,11 +63,10 @@ class Participant:
         self._catalog = catalog
         assert wanted.change is not None, "what is built already is no part of this kind"
         self._pending = Pending(wanted.files, wanted.change)
-        self._next: Built | None = None
+        self._now = wanted.row
+        """Its row in the state that the publication is for."""
         self._built_on: Snapshot | None = None
         self._built_at: Moment | None = None
-        self._staged = ""
-        """The path of the staged manifest."""
         self._is_staged = False
         self.is_taken = False
         """Whether the next final name was found to exist already."""
@@ -76,16 +80,18 @@ class Participant:
         self.moved = False
         if self.is_new:
             return
-        row = self._row(state)
-        snapshot = self._catalog.snapshot(row)
-        seen = self._seen()
+        self._now = row = self._row(state)
+        snapshot, seen = self._catalog.snapshot(row), self._pending.seen
+        if snapshot is seen:
+            return
+        assert seen is not None, "only a new table has no base"
         if snapshot.version > seen.version:
-            self._refuse_mended(row)
+            self._refuse_mended(row, seen)
             self._pending.catch_up(snapshot.located, snapshot)
             self.moved = True
-        elif row.pin is not None and self._is_forked(snapshot):
-            raise forked(self._objects, row.pin)
-        elif snapshot.version < seen.version and row.pin is not None:
+        elif row.pin is not None and snapshot.version == seen.version and _uuid_of(snapshot) != _uuid_of(seen):
+            raise forked(self._objects, row.pin)  # another commit has the number of the version that we read by path
+        elif row.pin is not None and snapshot.version < seen.version:
             raise RetryableConflict(
                 f"The lake went back to version {snapshot.version} of the table.",
                 table=self.name,
@@ -94,9 +100,9 @@ class Participant:
                 hint="Run the work again in a new transaction.",
             )
 
-    def _refuse_mended(self, row: Row) -> None:
+    def _refuse_mended(self, row: Row, seen: Snapshot) -> None:
         """A repaired table cannot be rebased over: the version numbers in between belong to the out-of-band writer."""
-        if self._seen().version < row.mended:
+        if seen.version < row.mended:
             raise RetryableConflict(
                 f"The table was repaired in version {row.mended}, after an out-of-band write by its path.",
                 table=self.name,
@@ -104,11 +110,6 @@ class Participant:
                 base_version=self._pending.base_version,
                 hint="Run the work again in a new transaction; lake.run(function) does that for you.",
             )
-
-    def _is_forked(self, snapshot: Snapshot) -> bool:
-        """Whether the lake published another commit under the number of a version that we read from the folder."""
-        seen = self._seen()
-        return snapshot.version == seen.version and _uuid_of(snapshot) != _uuid_of(seen)
 
     def adopt(self) -> TableChange | None:
         """The out-of-band commit that took our final name, to be published first."""
@@ -119,7 +120,8 @@ class Participant:
                 hint="lake.register(name, folder) adds an existing table to the lake; or choose another name.",
             )
         assert self.wanted.was is not None
-        foreign = read_final(self._objects, self._seen().version + 1, self._seen().naming)
+        located = self._built.located
+        foreign = read_final(self._objects, located.version, located.naming)
         return foreign and TableChange(
             self.wanted.was, self.wanted.was, self.wanted.files, None, self.wanted.row, foreign
         )
@@ -135,6 +137,8 @@ class Participant:
                 base_version=self._pending.base_version,
                 hint="Nothing was committed. Look at lake.history() for who did it.",
             )
+        if row is self.wanted.row:
+            return row
         if row.incarnation != self.wanted.row.incarnation:
             raise RetryableConflict(
                 f"The table {shown(self.wanted.was)!r} was dropped and created again concurrently.",
@@ -153,33 +157,25 @@ class Participant:
             )
         return row
 
-    def _seen(self) -> Snapshot:
-        assert self._pending.seen is not None
-        return self._pending.seen
-
     # ------------------------------------------------------------------------ our turn
 
     def get_ready(self) -> None:
         """Write early what will hardly change any more, while waiting for our turn."""
-        if self._next is None:
+        if self._built_at is None:
             self._pending.write_first_transaction()
 
     def build(self) -> None:
         """Build the next manifest, unless the one that is staged still fits."""
-        is_recent = is_recent_for_files(self._catalog.environment, self._built_at)
-        if self._next is not None and self._built_on is self._pending.seen and is_recent:
+        environment, seen = self._catalog.environment, self._pending.seen
+        is_built = self._built_at is not None and self._built_on is seen
+        if is_built and is_recent_for_files(environment, self._built_at):
             return
-        self._built_at = moment(self._catalog.environment)
-        self._next = self._pending.build()
-        refuse_cleanup(self._next.file.manifest, self.name)
-        self._built_on = self._pending.seen
-        self._staged = staged_path(self._next.located, str(self._catalog.environment.new_uuid()))
+        started = moment(environment)
+        self._built = built = self._pending.build()
+        refuse_cleanup(built.file.manifest, self.name)
+        self._pin = staged_pin(built.located, built.transaction.uuid, environment)
+        self._built_on, self._built_at = seen, started
         self._is_staged = False
-
-    @property
-    def _built(self) -> Built:
-        assert self._next is not None, "build() comes first"
-        return self._next
 
     def tasks(self) -> list[Task]:
         """What must be written before the publication; in any order."""
@@ -188,10 +184,10 @@ class Participant:
         if seen is not None and self._catalog.branch is not None:
             tasks.append(partial(self._catalog.fork, self.wanted.row, seen))
         if seen is not None and not seen.is_final:
-            tasks.append(self._finalize_before)
+            tasks.append(partial(self._finalize_before, seen))
         if not self._is_staged:
             built = self._built
-            tasks.append(partial(self._objects.put_unseen, self._staged, built.data))
+            tasks.append(partial(self._objects.put_unseen, self._pin.manifest, built.data))
             tasks.append(partial(self._pending.write_transaction, built.transaction, built.encoded_transaction))
         return tasks
 
@@ -203,32 +199,25 @@ class Participant:
     def _probe(self) -> None:
         self.is_taken = self._objects.head(self._built.located.path) is not None
 
-    def _finalize_before(self) -> None:
+    def _finalize_before(self, seen: Snapshot) -> None:
         """Finalize a version before the next one is published, so that readers by path see no gap."""
-        row = self.wanted.row
-        seen = self._seen()
         pin = Pin(seen.version, seen.located.path, _uuid_of(seen))
-        future = self._catalog.finalizing.get(snapshot_key(row, pin))
+        future = self._catalog.finalizing.get(snapshot_key(self.wanted.row, pin))
         if future is None or not future.result():
             finalize(self._objects, pin, self._catalog.environment)
 
-    def pinned_row(self, state: LakeState) -> Row:
+    def pinned_row(self) -> Row:
         """The row of this table after the publication."""
-        now = self.wanted.row if self.is_new else self._row(state)
+        now = self._now
         if now.lock is None:  # the first version of a table that others made, or of one on a branch
             now = now.with_lock(new_lock_id(self._catalog.environment))
-        return now.pinned_at(self._pin).renamed(self.wanted.object_id)
-
-    @property
-    def _pin(self) -> Pin:
-        return Pin(self._built.located.version, self._staged, self._built.transaction.uuid)
+        return now.pinned_at(self._pin, self.wanted.object_id)
 
     # ------------------------------------------------------------------------ published
 
     def published(self, attempts: int) -> CommitResult:
         """The result, once the lake has published it. It is finalized now, or in the background."""
-        pin = self._pin
-        built = self._built
+        pin, built = self._pin, self._built
         staged = ManifestRef(pin.version, pin.manifest, built.located.naming)
         snapshot = Snapshot(built.file.manifest, staged, built.file.transaction, is_final=False)
         snapshot = self._catalog.keep(self.wanted.row, pin, snapshot)

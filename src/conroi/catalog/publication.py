@@ -13,12 +13,12 @@ from dataclasses import dataclass, field, replace
 
 from conroi.catalog.catalog import Catalog
 from conroi.catalog.external_participant import PrebuiltPart
-from conroi.catalog.names import parents, shown
+from conroi.catalog.names import SEPARATOR, parents, shown
 from conroi.catalog.participant import Participant, TableChange
 from conroi.catalog.preconditions import Expectation, ListingExpectation, TagsExpectation
 from conroi.catalog.rows import NAMESPACE, Amendment, Row
 from conroi.catalog.state import CommitMetadata, LakeState
-from conroi.catalog.store import Attempt, Published, Seen
+from conroi.catalog.store import Attempt, Published
 from conroi.commit.change import CommitOptions, CommitResult
 from conroi.commit.loop import run
 from conroi.commit.reservations import RESERVED_S
@@ -35,12 +35,14 @@ from conroi.errors import (
     VersionExpired,
 )
 from conroi.retry_policy import PUBLICATION_RETRIES, PUBLICATION_TIMEOUT_S, Budget
-from conroi.storage.parallel import later, together
+from conroi.storage.parallel import later
 
 _log = logging.getLogger(__name__)
 
 FOREIGN_WAIT_S = 0.1
-"""Maximum wait of a client that builds manifests itself for another client's reservation, in seconds."""
+"""Maximum wait of a client that builds manifests itself for another client's reservation, in seconds. It is short: how
+long Lance waits before its retry depends on how long its first attempt took.
+"""
 
 
 @dataclass(frozen=True)
@@ -99,19 +101,45 @@ class Publishing:
         self._order = order
         self._state = order.base
         """The newest state seen."""
-        self._parts: list[Participant | PrebuiltPart] = [
-            Participant(catalog, wanted) if wanted.foreign is None else PrebuiltPart(catalog, wanted, wanted.foreign)
-            for wanted in order.tables
-        ]
-        self._written = [wanted.object_id for wanted in order.tables]
-        _refuse_twice(self._written)
-        self._leaving = {*order.leaving, *(object_id for object_id, row in order.rows.items() if row is None)}
+        self._parts: dict[str, Participant | PrebuiltPart] = {}
+        """The tables that get a new version, by their new names."""
+        self._arriving: set[str] = set()
+        """Names that must be free."""
+        self._leaving = set(order.leaving)
+        """Names that must exist, and are free afterwards."""
+        self._longest_wait_s = RESERVED_S
+        """Maximum wait for a client that builds manifests itself, and was refused."""
+        self._read_names(order)
         self._uuid = order.uuid or str(catalog.environment.new_uuid())
         self._pinned: dict[str, Row] = {}
+        self._checked = order.base
+        """The state with these rows, for which all preconditions hold."""
         self._attempt: Attempt | None = None
         self._has_adopted = False
         """Whether the last attempt only adopted an out-of-band commit: that is no lost race."""
         self._has_expired = False
+
+    def _read_names(self, order: PublishRequest) -> None:
+        for wanted in order.tables:
+            object_id = wanted.object_id
+            if object_id in self._parts:
+                raise InvalidInputError(
+                    f"{shown(object_id)} comes twice in one publication, and a table gets one new version in it.",
+                    table=shown(object_id),
+                    hint="Fold the changes of a table into one.",
+                )
+            if wanted.foreign is None:
+                self._parts[object_id] = Participant(self._catalog, wanted)
+            else:
+                self._parts[object_id] = PrebuiltPart(self._catalog, wanted, wanted.foreign)
+                self._longest_wait_s = FOREIGN_WAIT_S
+            if wanted.was != object_id:
+                self._arriving.add(object_id)
+        for object_id, row in order.rows.items():
+            if row is None:
+                self._leaving.add(object_id)
+            elif object_id not in order.base.rows:
+                self._arriving.add(object_id)
 
     def run(self) -> Outcome:
         """Publish, or raise the conflict."""
@@ -123,32 +151,20 @@ class Publishing:
     def in_turn(self) -> Generator[None]:
         with self._catalog.queue.turn():
             self._has_adopted = False
-            self._let_refused_pass()
+            self._catalog.reservations.let_pass(self._parts, self._longest_wait_s)
             yield
 
-    def _let_refused_pass(self) -> None:
-        """Avoid starvation of clients that build manifests themselves: yield to their reservations.
-
-        Looking costs nothing on local disk; elsewhere it is a request, sent once in a while. Such clients wait only
-        briefly for each other: how long Lance waits before its retry depends on how long its first attempt took.
-        """
-        if self._parts and self._catalog.reservations.is_due():
-            is_foreign = any(isinstance(part, PrebuiltPart) for part in self._parts)
-            self._catalog.reservations.let_pass(self._written, FOREIGN_WAIT_S if is_foreign else RESERVED_S)
-
     def is_head_known(self) -> bool:
-        is_newest_known = self._catalog.known_state().version <= self._state.version
-        return is_newest_known and not self.is_local and not self.turns.is_contended()
+        if self.is_local or self._catalog.known_state().version > self._state.version:
+            return False
+        return not self.turns.is_contended()
 
     def heads(self) -> Published | None:
+        """A newer publication that is ours, or has our idempotency key, is returned; a transaction looks for an older
+        one when it begins.
+        """
         seen = self._catalog.refresh(self._state)
         self._state = seen.state
-        return self._mine_among(seen)
-
-    def _mine_among(self, seen: Seen) -> Published | None:
-        """A newer publication that is ours, or has our idempotency key; a transaction looks for an older one when it
-        begins.
-        """
         key = self._order.notes.idempotency_key
         for published in seen.commits:
             if published.uuid == self._uuid or (key is not None and published.notes.idempotency_key == key):
@@ -156,7 +172,7 @@ class Publishing:
         return None if seen.is_complete or key is None else self._catalog.heads.published_as(key)
 
     def get_ready(self) -> None:
-        for part in self._parts:
+        for part in self._parts.values():
             part.get_ready()
 
     def has_moved(self, versions: int) -> bool:
@@ -171,10 +187,13 @@ class Publishing:
 
     def check(self) -> None:
         self._has_expired = False
-        self._pinned = self._pinned_by_check(self._state) if self._state.unpinned else {}
-        self.check_at(self._state.with_rows(self._pinned))
+        self._checked = self._state
+        self._pinned = {}
+        if self._state.unpinned:
+            self._pin_expected(self._state)
+        self.check_at(self._checked)
 
-    def _pinned_by_check(self, state: LakeState) -> dict[str, Row]:
+    def _pin_expected(self, state: LakeState) -> None:
         """Tables with a precondition that the lake has not pinned yet, pinned at their current version.
 
         The pins are published with the rest, so that the version that is checked is the version at the put, whatever is
@@ -182,7 +201,8 @@ class Publishing:
         """
         expected = {each.object_id for each in self._order.expects if not each.is_presence}
         found = {key: self._catalog.pinned(state.rows[key]) for key in sorted(expected & state.unpinned)}
-        return {key: row for key, row in found.items() if row.pin is not None}
+        self._pinned = {key: row for key, row in found.items() if row.pin is not None}
+        self._checked = state.with_rows(self._pinned)
 
     def check_at(self, state: LakeState) -> None:
         """Check all preconditions on this state."""
@@ -195,34 +215,33 @@ class Publishing:
             tags.check()
         for amendment in self._order.amendments:
             amendment.check(state.table(amendment.object_id))
-        self._check_rows(state)
-
-    def _check_rows(self, state: LakeState) -> None:
-        """Names that are removed must exist, names that are added must be free."""
-        leaving = self._leaving
-        if leaving:
-            self._check_leaving(leaving, state)
+        if self._leaving:
+            self._check_leaving(self._leaving, state)
         for object_id, row in self._order.unchanged.items():
             if state.rows.get(object_id) != row:
                 raise RetryableConflict(
                     f"A concurrent publication changed {shown(object_id)!r}, on which this one depends.",
                     hint="Run the work again.",
                 )
-        new = {wanted.object_id for wanted in self._order.tables if wanted.was != wanted.object_id}
-        new |= {key for key, row in self._order.rows.items() if row is not None and key not in self._order.base.rows}
-        for object_id in sorted(new - leaving):
+        if self._arriving:
+            self._check_arriving(self._arriving, self._leaving, state)
+
+    def _check_arriving(self, arriving: Set[str], leaving: Set[str], state: LakeState) -> None:
+        """Names that are added must be free, and so must their folders."""
+        for object_id in sorted(arriving - leaving):
             if object_id in state.rows:
                 raise AlreadyExistsError(
                     f"There is a {state.rows[object_id].object_type} {shown(object_id)!r} in the lake already.",
                     table=shown(object_id),
                     hint="Open it with lake[name], or choose another name.",
                 )
-        arriving = [self._order.rows.get(object_id) for object_id in new]
-        folders = {row.location for row in arriving if row is not None and row.is_table}
+        rows = [self._order.rows.get(object_id) for object_id in arriving]
+        folders = {row.location for row in rows if row is not None and row.is_table}
         if folders:
             self._check_folders(folders, leaving, state)
 
     def _check_leaving(self, leaving: Set[str], state: LakeState) -> None:
+        """Names that are removed must exist."""
         for object_id in sorted(leaving):
             now, then = state.rows.get(object_id), self._order.base.rows.get(object_id)
             if then is None:
@@ -253,20 +272,17 @@ class Publishing:
     # ------------------------------------------------------------------------ rebase, build, put
 
     def rebase(self) -> None:
-        state = self._state.with_rows(self._pinned)
-        for part in self._parts:
-            part.catch_up(state)
+        for part in self._parts.values():
+            part.catch_up(self._checked)
 
     def build(self) -> list[Callable[[], object]]:
-        for part in self._parts:
+        tasks: list[Callable[[], object]] = []
+        for part in self._parts.values():
             part.build()
+            tasks += part.tasks()
         state, heads = self._state, self._catalog.heads
-        changes = {**self._pinned, **self._changes(state.with_rows(self._pinned))}
+        changes = {**self._pinned, **self._changes(self._checked)}
         self._attempt = heads.build(state, changes, self._order.notes, self._uuid)
-        tasks = [task for part in self._parts for task in part.tasks()]
-        if self.is_local:  # the publication's own file is being written meanwhile
-            together(tasks, is_local=True)
-            tasks = []
         tasks += self._attempt.tasks
         key = self._order.notes.idempotency_key
         if key is not None:
@@ -275,31 +291,34 @@ class Publishing:
 
     def put(self) -> LakeState | None:
         assert self._attempt is not None, "build() comes first"
-        for part in self._parts:
+        is_taken = False
+        for part in self._parts.values():
             part.staged()
-        if any(part.is_taken for part in self._parts):
+            is_taken = is_taken or part.is_taken
+        if is_taken:
             self._adopt(self._state)
             return None
         return self._attempt.put()
 
     def conflicts(self) -> int:
-        return int((self._has_expired or any(part.moved for part in self._parts)) and not self._has_adopted)
+        has_moved = self._has_expired or any(part.moved for part in self._parts.values())
+        return int(has_moved and not self._has_adopted)
 
     def _changes(self, state: LakeState) -> dict[str, Row | None]:
         changes: dict[str, Row | None] = {}
         for object_id, row in self._order.rows.items():
             is_fixed = object_id in self._order.as_they_are
             changes[object_id] = row if row is None or is_fixed else self._moved_on(row, state)
-        for part in self._parts:
+        for object_id, part in self._parts.items():
             was = part.wanted.was
-            if was is not None and was != part.wanted.object_id:
+            if was is not None and was != object_id:
                 changes.setdefault(was, None)
-            changes[part.wanted.object_id] = part.pinned_row(state)
+            changes[object_id] = part.pinned_row()
         for amendment in self._order.amendments:
             row = changes.get(amendment.object_id) or state.rows[amendment.object_id]
             changes[amendment.object_id] = amendment.amended(row)
         for object_id in list(changes):
-            if changes[object_id] is not None:
+            if SEPARATOR in object_id and changes[object_id] is not None:
                 for parent in parents(object_id):
                     there = changes[parent] if parent in changes else state.rows.get(parent)
                     _refuse_table(parent, there)
@@ -321,7 +340,7 @@ class Publishing:
         """
         if self._catalog.refresh(state).state.version != state.version:
             return
-        for part in self._parts:
+        for part in self._parts.values():
             adopted = part.adopt() if part.is_taken else None
             if adopted is None or adopted.foreign is None:
                 continue
@@ -345,16 +364,18 @@ class Publishing:
         except ConroiError as error:
             raise CommitStateUnknown(
                 f"It was published, but what became of it could not be read: {error.message}",
-                table=", ".join(part.name for part in self._parts) or None,
+                table=", ".join(part.name for part in self._parts.values()) or None,
                 transaction_uuid=self._uuid,
                 hint="Look at lake.history() before doing the work again. No file was deleted.",
             ) from error
 
     def _published(self, state: LakeState, attempts: int) -> Outcome:
         self._catalog.saw(state)
-        results = {part.wanted.object_id: part.published(attempts) for part in self._parts}
+        results: dict[str, CommitResult] = {}
+        for object_id, part in self._parts.items():
+            results[object_id] = part.published(attempts)
         if not self.is_local:
-            for part in self._parts:
+            for part in self._parts.values():
                 self._finalize_later(part)
         _log.debug("published version %d of %s in %d attempts", state.version, self._catalog.uri, attempts)
         return Outcome(state.version, results, attempts, state)
@@ -366,7 +387,7 @@ class Publishing:
 
     def contention(self, budget: Budget) -> TooMuchContention:
         is_late = budget.timeout_s == 0.0
-        names = ", ".join(part.name for part in self._parts)
+        names = ", ".join(part.name for part in self._parts.values())
         return TooMuchContention(
             f"{budget.attempts} attempts in {budget.waited_s:.1f} s to publish {names or 'a change'} lost to other "
             "writers; nothing was committed.",
@@ -379,16 +400,6 @@ class Publishing:
 
     def release(self) -> None:
         self.token.pass_on()
-
-
-def _refuse_twice(names: Sequence[str]) -> None:
-    twice = sorted({shown(name) for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
-    if twice:
-        raise InvalidInputError(
-            f"{', '.join(twice)} comes twice in one publication, and a table gets one new version in it.",
-            table=twice[0],
-            hint="Fold the changes of a table into one.",
-        )
 
 
 def _refuse_table(parent: str, row: Row | None) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, cast
 
-from conroi.catalog.folder_kinds import Marker
+from conroi.catalog.folders import Marker
 from conroi.catalog.rows import Row
 from conroi.catalog.state import Changes, CommitMetadata, LakeState
 from conroi.catalog.store import Attempt, Published, Seen

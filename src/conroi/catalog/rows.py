@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -12,6 +13,7 @@ from conroi.catalog.names import shown
 from conroi.environment import Environment
 from conroi.errors import CorruptionError
 from conroi.format.json import Document, decode_document, parse_json
+from conroi.snapshots.branch_storage import TREE, branch_folder
 from conroi.snapshots.pin import Pin
 
 Lineage = tuple[tuple[str, int], ...]
@@ -220,6 +222,34 @@ def new_lock_id(environment: Environment) -> int:
 def new_table_row(object_id: str, location: str, environment: Environment) -> Row:
     """A table that is about to be created."""
     return Row(object_id, TABLE, location).with_lock(new_lock_id(environment))
+
+
+# ------------------------------------------------------------------------------ rows on a branch
+
+_ON_BRANCH = re.compile(rf"(?P<table>.+)/{TREE}/(?P<branch>[^/]+-[0-9a-f]{{8}})")
+
+
+def table_of(location: str) -> str:
+    """The folder of the table itself, of which this may be the folder on a branch."""
+    found = _ON_BRANCH.fullmatch(location)
+    return location if found is None else found["table"]
+
+
+def seen_on(branch: str, row: Row) -> Row:
+    """A row as the branch has it: in the branch's own folder, with the earlier versions at their origin."""
+    if not row.is_table or row.pin is None or row.location is None:
+        return row
+    location = branch_folder(table_of(row.location), branch)
+    if location == row.location:
+        return row
+    # One that was never written on the branch it comes from has its versions where that one has them.
+    here = () if row.is_inherited else ((row.location, row.pin.version),)
+    return row.moved(location, (*here, *row.lineage))
+
+
+def is_own(branch: str, row: Row) -> bool:
+    """Whether the table has a folder of its own on the branch."""
+    return row.location is not None and row.location.endswith(f"/{TREE}/{branch}")
 
 
 class Amendment(Protocol):

@@ -53,7 +53,9 @@ def lay_out_rows(state: LakeState, changes: Changes, kind: str | None = None) ->
     newest = () if state.small is None else (state.small,)
     removed = set(state.physical if kind == "all" else newest if kind == "small" else ())
     if removed:
-        written.update(key for key, place in state.places.items() if place[0] in removed and key not in changes)
+        for object_id, place in state.places.items():
+            if place[0] in removed and object_id not in changes:
+                written.add(object_id)
     deleted: dict[int, BitMap] = {}
     for fragment in sorted(replaced.keys() - removed):
         gone = replaced[fragment] | state.dead.get(fragment, BitMap())

@@ -178,7 +178,7 @@ class Session:
 
     def is_lake(self, place: str) -> bool:
         """Whether there is a lake; looking makes none."""
-        from conroi.catalog.folder_kinds import MANIFEST, MARKER
+        from conroi.catalog.folders import MANIFEST, MARKER
         from conroi.storage.factory import open_objects
 
         if "://" not in place:

@@ -39,15 +39,6 @@ class Reservations:
         self._looked_at = environment.monotonic()
         self._found_at = float("-inf")
 
-    def is_due(self) -> bool:
-        """Whether to check for reservations now: always on local disk, where it costs nothing."""
-        now = self._environment.monotonic()
-        every_s = BUSY_LOOK_S if now - self._found_at < BUSY_FOR_S else LOOK_S
-        if self._objects.is_local or now - self._looked_at >= every_s:
-            self._looked_at = now
-            return True
-        return False
-
     def reserve(self, tables: Collection[str]) -> None:
         """A client of ours was refused: reserve the next version for it; it keeps an existing reservation."""
         wanted = frozenset(tables)
@@ -69,7 +60,15 @@ class Reservations:
                 self._objects.delete([mine])
 
     def let_pass(self, tables: Collection[str], longest_s: float = RESERVED_S) -> None:
-        """Wait for the oldest reservation of these tables, unless it is ours; remove one that has expired."""
+        """Wait for the oldest reservation of these tables, unless it is ours; remove one that has expired.
+
+        Looking costs nothing on local disk; elsewhere it is a request, sent once in a while.
+        """
+        now = self._environment.monotonic()
+        every_s = BUSY_LOOK_S if now - self._found_at < BUSY_FOR_S else LOOK_S
+        if not tables or (now - self._looked_at < every_s and not self._objects.is_local):
+            return
+        self._looked_at = now
         try:
             oldest = self._oldest(tables)
             if oldest is None or oldest in self._mine.values():

@@ -7,14 +7,13 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from conroi.catalog.branch_rows import DELETED, table_of
+from conroi.catalog.branches import DELETED
 from conroi.catalog.catalog import Catalog
-from conroi.catalog.folder_kinds import MARKER, marker
-from conroi.catalog.folders import Released, created_in, released
+from conroi.catalog.folders import MARKER, Released, created_in, marker, released
 from conroi.catalog.manifest_store import ManifestStore
 from conroi.catalog.names import shown
 from conroi.catalog.opening import manifest_files, open_catalog
-from conroi.catalog.rows import Row
+from conroi.catalog.rows import Row, table_of
 from conroi.catalog.tables import LakeTableStorage
 from conroi.data.writer import Progress
 from conroi.doctor.contents import Contents, check_contents

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from conroi.catalog.branch_rows import seen_on
 from conroi.catalog.catalog import Catalog
 from conroi.catalog.manifest_rows import SCHEMA
-from conroi.catalog.rows import Row
+from conroi.catalog.rows import Row, seen_on
 from conroi.catalog.state import Changes, decode_records
 from conroi.data.pylance import pylance_errors
 from conroi.data.table_version import TableVersion

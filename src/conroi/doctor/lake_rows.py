@@ -6,14 +6,13 @@ import contextlib
 from collections import Counter, defaultdict
 from typing import Any
 
-from conroi.catalog.branch_rows import table_of
 from conroi.catalog.branches import BranchedLake
 from conroi.catalog.catalog import Catalog
 from conroi.catalog.names import parents, shown
 from conroi.catalog.participant import TableChange
 from conroi.catalog.preconditions import refuse_duplicate_keys
 from conroi.catalog.publication import Publishing, PublishRequest
-from conroi.catalog.rows import NAMESPACE, TABLE, Row
+from conroi.catalog.rows import NAMESPACE, TABLE, Row, table_of
 from conroi.catalog.state import SETTINGS, CommitMetadata
 from conroi.catalog.tables import table_files
 from conroi.doctor.findings import Findings
@@ -25,8 +24,8 @@ from conroi.format.naming import check_relative_path, parse_staged_name
 from conroi.inserts.fence import note_of
 from conroi.inserts.insert_locks import TEMPORARY, locks_of
 from conroi.maintenance.repair import mend
-from conroi.snapshots.external_manifest import CLEANUP_CONFIG, read_final
-from conroi.snapshots.pin import Pin, finalize, load_pinned
+from conroi.snapshots.external_manifest import read_final
+from conroi.snapshots.pin import CLEANUP_CONFIG, Pin, finalize, load_pinned
 from conroi.storage.base_paths import copies_of_data_file
 from conroi.versions.external import ExternalVersions
 from conroi.versions.folder import ManifestRef

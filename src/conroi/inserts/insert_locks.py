@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, cast, get_args
 
-from conroi.catalog.catalog import Catalog, no_table
-from conroi.catalog.names import shown
+from conroi.catalog.catalog import Catalog
+from conroi.catalog.names import no_table, shown
 from conroi.catalog.publication import Publishing, PublishRequest
 from conroi.catalog.rows import Row, new_lock_id
 from conroi.catalog.state import CommitMetadata, LakeState

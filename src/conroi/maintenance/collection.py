@@ -9,8 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from conroi.catalog.catalog import Catalog
-from conroi.catalog.folder_kinds import MANIFEST
-from conroi.catalog.folders import MARK, created_in, home_of
+from conroi.catalog.folders import MANIFEST, MARK, created_in, home_of
 from conroi.catalog.lance_tags import repair_lance_tags
 from conroi.catalog.publication import Publishing, PublishRequest
 from conroi.catalog.state import CommitMetadata

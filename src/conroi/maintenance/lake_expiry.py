@@ -9,8 +9,7 @@ from typing import Protocol
 from urllib.parse import quote, unquote
 
 from conroi.catalog.catalog import Catalog
-from conroi.catalog.folder_kinds import MANIFEST
-from conroi.catalog.folders import created_in, home_of, released
+from conroi.catalog.folders import MANIFEST, created_in, home_of, released
 from conroi.catalog.lance_tags import repair_lance_tags
 from conroi.catalog.rows import Row
 from conroi.catalog.sql_store import SqlStore

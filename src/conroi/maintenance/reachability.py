@@ -13,7 +13,7 @@ from functools import cached_property, partial
 from itertools import combinations
 
 from conroi.catalog.catalog import Catalog
-from conroi.catalog.folder_kinds import MANIFEST
+from conroi.catalog.folders import MANIFEST
 from conroi.catalog.manifest_rows import load_rows
 from conroi.catalog.names import shown
 from conroi.catalog.rows import Row

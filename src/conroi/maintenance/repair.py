@@ -30,7 +30,7 @@ from conroi.format.transaction import Transaction
 from conroi.operations import Append, Delete, Operation, Overwrite, Restore, Update, UpdateConfig
 from conroi.snapshots.deletions import affected_rows
 from conroi.snapshots.external_manifest import ForeignManifest, read_final
-from conroi.snapshots.pin import Pin, finalize, staged_path
+from conroi.snapshots.pin import Pin, finalize, staged_pin
 from conroi.snapshots.snapshot import Snapshot, load_transaction
 from conroi.snapshots.table_storage import TableStorage
 
@@ -126,10 +126,10 @@ class _Mending:
 
     def _stage(self, pending: Pending, built: Built) -> Pin:
         objects = self._files.objects
-        path = staged_path(built.located, str(self.catalog.environment.new_uuid()))
-        objects.put(path, built.data)
+        pin = staged_pin(built.located, built.transaction.uuid, self.catalog.environment)
+        objects.put(pin.manifest, built.data)
         pending.write_transaction(built.transaction, built.encoded_transaction)
-        return Pin(built.located.version, path, built.transaction.uuid)
+        return pin
 
     def _order(self, pin: Pin, foreign: list[ForeignManifest], *, discard: bool) -> PublishRequest:
         row = self.row.pinned_at(pin).mended_at(pin.version)

@@ -28,8 +28,7 @@ from lance_namespace_urllib3_client.models.json_arrow_schema import JsonArrowSch
 from lance_namespace_urllib3_client.models.table_basic_stats import TableBasicStats
 
 from conroi.catalog.external_participant import current_version
-from conroi.catalog.folder_kinds import MANIFEST
-from conroi.catalog.folders import found_row, mark_created, new_location, releasing
+from conroi.catalog.folders import MANIFEST, found_row, mark_created, new_location, releasing
 from conroi.catalog.names import SEPARATOR, shown
 from conroi.catalog.participant import TableChange
 from conroi.catalog.preconditions import Expectation

@@ -9,19 +9,16 @@ from dataclasses import dataclass, replace
 
 from conroi.errors import InvalidInputError, NotFoundError
 from conroi.format.flags import require_writable
-from conroi.format.manifest import Manifest, validate_manifest
+from conroi.format.manifest import validate_manifest
 from conroi.format.manifest_file import with_other_indices
 from conroi.format.naming import VERSIONS_DIR, ManifestNaming, parse_staged_name
 from conroi.format.transaction import Transaction
 from conroi.operations.indices import coverage, without_gained
-from conroi.snapshots.pin import Pin
+from conroi.snapshots.pin import Pin, refuse_cleanup
 from conroi.snapshots.snapshot import Snapshot, load_snapshot, load_transaction, with_checked_coverage
 from conroi.storage.location import CloudLocation, parse_location
 from conroi.storage.objects import Objects
 from conroi.versions.folder import ManifestRef
-
-CLEANUP_CONFIG = "lance.auto_cleanup."
-"""Settings by which writers delete old versions by themselves, which a lake may still need."""
 
 
 @dataclass(frozen=True)
@@ -141,15 +138,3 @@ def _check(objects: Objects, foreign: ForeignManifest) -> None:
     require_writable(manifest.head)
     validate_manifest(manifest)
     refuse_cleanup(manifest, objects.root)
-
-
-def refuse_cleanup(manifest: Manifest, table: str) -> None:
-    """A table of a lake may not delete its old versions by itself."""
-    if any(key.startswith(CLEANUP_CONFIG) for key in manifest.head.config):
-        raise InvalidInputError(
-            "The table would delete its old versions by itself, but other versions of the lake need them.",
-            table=table,
-            version=manifest.version,
-            hint=f"Write it without auto_cleanup_options ({CLEANUP_CONFIG}* in its config; set_config() with None takes"
-            " them out). lake.expire() expires old versions of all tables.",
-        )

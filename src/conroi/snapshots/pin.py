@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from functools import cached_property
 
 from conroi.environment import Environment, moment, seconds_since
-from conroi.errors import CorruptionError, ForkedTableError, NotFoundError, StoreError, StoreUnavailable
+from conroi.errors import (
+    CorruptionError,
+    ForkedTableError,
+    InvalidInputError,
+    NotFoundError,
+    StoreError,
+    StoreUnavailable,
+)
+from conroi.format.manifest import Manifest
 from conroi.format.naming import VERSIONS_DIR, parse_manifest_name
 from conroi.snapshots.snapshot import Snapshot, load_snapshot, load_transaction
 from conroi.snapshots.table_storage import expired
@@ -18,13 +27,15 @@ from conroi.versions.retention import ages, watermark
 _log = logging.getLogger(__name__)
 
 UUID_LENGTH = 36
+CLEANUP_CONFIG = "lance.auto_cleanup."
+"""Settings by which writers delete old versions by themselves, which a lake may still need."""
 FINAL_ATTEMPTS = 4
 """Maximum number of puts to a final name that is reported as taken while no file has it."""
 FINAL_PAUSE_S = 0.02
 """Upper bound of the first pause between two such puts, in seconds; it doubles."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Pin:
     """The version of a table that the lake has: its number, its published manifest, and its author."""
 
@@ -43,7 +54,7 @@ class Pin:
         """Whether it was published under a staged name."""
         return not self.manifest.endswith(".manifest")
 
-    @property
+    @cached_property
     def final(self) -> ManifestRef:
         """Where the manifest is once it is finalized."""
         name = self.manifest.removeprefix(f"{VERSIONS_DIR}/")
@@ -58,9 +69,13 @@ class Pin:
         return ManifestRef(self.version, f"{VERSIONS_DIR}/{name}", parsed.naming)
 
 
-def staged_path(located: ManifestRef, uuid: str) -> str:
-    """The name of a staged manifest, until it is published and finalized."""
-    return f"{located.path}-{uuid}"
+def staged_pin(final: ManifestRef, transaction: str, environment: Environment) -> Pin:
+    """The pin of a version that is about to be published. Its manifest is staged under its final name with a random
+    uuid behind, until it is finalized.
+    """
+    pin = Pin(final.version, f"{final.path}-{environment.new_uuid()}", transaction)
+    pin.__dict__["final"] = final
+    return pin
 
 
 def pin_of(objects: Objects, snapshot: Snapshot) -> Pin:
@@ -125,7 +140,8 @@ def finalize(objects: Objects, pin: Pin, environment: Environment, data: bytes |
     if seconds_since(environment, started) > ages().version_s / 2 and watermark(objects) >= pin.version:
         objects.delete([final.path])  # this process was paused; others finalized it, continued, and collected it
         return False
-    _tidy(objects, pin)
+    if not objects.is_local:  # there it was moved
+        _tidy(objects, pin)
     return True
 
 
@@ -162,10 +178,9 @@ def _put_final(objects: Objects, pin: Pin, data: bytes | None, environment: Envi
 
 
 def _tidy(objects: Objects, pin: Pin) -> None:
-    """Best effort: delete the staged copy; on local disk it was moved."""
+    """Best effort: delete the staged copy."""
     try:
-        if not objects.is_local:
-            objects.delete([pin.manifest])
+        objects.delete([pin.manifest])
     except StoreError as error:
         _log.debug("version %d of %s is final, but not tidy: %s", pin.version, objects.root, error)
 
@@ -180,3 +195,16 @@ def forked(objects: Objects, pin: Pin) -> ForkedTableError:
         hint="Run lake.mend(name): it rebases the other change onto the lake's. Then write this table only "
         "through the lake.",
     )
+
+
+def refuse_cleanup(manifest: Manifest, table: str) -> None:
+    """A table of a lake may not delete its old versions by itself."""
+    for key in manifest.head.config:
+        if key.startswith(CLEANUP_CONFIG):
+            raise InvalidInputError(
+                "The table would delete its old versions by itself, but other versions of the lake need them.",
+                table=table,
+                version=manifest.version,
+                hint=f"Write it without auto_cleanup_options ({CLEANUP_CONFIG}* in its config; set_config() with None "
+                "takes them out). lake.expire() expires old versions of all tables.",
+            )

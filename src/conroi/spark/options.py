@@ -7,8 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
-from conroi.catalog.folder_kinds import content_of
-from conroi.catalog.folders import created_in
+from conroi.catalog.folders import content_of, created_in
 from conroi.catalog.names import shown
 from conroi.errors import CorruptionError, InvalidInputError, NotFoundError
 from conroi.format.json import parse_json
