@@ -366,7 +366,7 @@ class Lake(LakeReader):
     def adopt(self, message: str | None = None) -> list[str]:
         """Register every unregistered Lance table in the lake's folder; returns their names."""
         self._check_writable()
-        return registration.adopt(self._catalog, message)
+        return registration.adopt_folders(self._catalog, message)
 
     # ------------------------------------------------------------------------ branches
 

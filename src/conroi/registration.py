@@ -10,7 +10,8 @@ from conroi.catalog.catalog import Catalog
 from conroi.catalog.external_participant import make_final
 from conroi.catalog.folders import MANIFEST, found_row, releasing
 from conroi.catalog.names import object_id, shown
-from conroi.catalog.publication import Publishing, PublishRequest
+from conroi.catalog.participant import PublishRequest
+from conroi.catalog.publication import Publishing
 from conroi.catalog.rows import NAMESPACE, Row
 from conroi.catalog.state import SETTINGS, CommitMetadata, LakeState
 from conroi.errors import AlreadyExistsError, CorruptionError, InvalidInputError, NotFoundError
@@ -87,7 +88,7 @@ def deregister(catalog: Catalog, name: str, message: str | None = None) -> str:
     return row.folder
 
 
-def adopt(catalog: Catalog, message: str | None = None) -> list[str]:
+def adopt_folders(catalog: Catalog, message: str | None = None) -> list[str]:
     """Register every unregistered Lance table in the lake's folder; returns their names."""
     known = {row.location for row in catalog.state().rows.values()}
     found: dict[str, Row | None] = {}

@@ -17,8 +17,9 @@ from conroi.arguments import checked_calls
 from conroi.catalog.catalog import Catalog
 from conroi.catalog.folders import mark_created, new_row
 from conroi.catalog.names import Names, known_id, object_id, shown
+from conroi.catalog.participant import PublishRequest
 from conroi.catalog.preconditions import Expectation
-from conroi.catalog.publication import Publishing, PublishRequest
+from conroi.catalog.publication import Publishing
 from conroi.catalog.rows import Amendment, Row
 from conroi.catalog.state import CommitMetadata
 from conroi.catalog.store import Published
@@ -363,7 +364,7 @@ class Transaction:
         for wanted in order.tables:
             name, result = shown(wanted.object_id), outcome.tables[wanted.object_id]
             compact_after(wanted.files, result)
-            tables[name] = result.version
+            tables[name] = result.snapshot.version
             if result.rebased_over:
                 rebased[name] = result.rebased_over
         return TransactionResult(outcome.version, tables, outcome.attempts, rebased)

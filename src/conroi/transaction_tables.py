@@ -362,7 +362,8 @@ class TransactionTables:
                 change = Change(staged=plan.staged, base=None, uuid=uuid, properties=properties)
             else:
                 change = plan.change(statements.base, uuid=uuid, properties=properties, must_not_move=False)
-            named = self.names.require(key)
+            named = self.names.get(key)
+            assert named is not None, "a table that was dropped has no handle"
             found[key] = TableChange(key, named.was, handle.files, replace(change, begun_at=begun_at), named.row)
         return found
 

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 import conroi
-from conroi.catalog.publication import Publishing, PublishRequest
+from conroi.catalog.participant import PublishRequest
+from conroi.catalog.publication import Publishing
 from conroi.catalog.rows import TABLE, Row
 from conroi.catalog.state import CommitMetadata
 from conroi.format.manifest_file import decode_manifest_file

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 import conroi
-from conroi.catalog.publication import Publishing, PublishRequest
+from conroi.catalog.participant import PublishRequest
+from conroi.catalog.publication import Publishing
 from conroi.catalog.state import CommitMetadata
 from conroi.cli import main
 from conroi.errors import visible

@@ -12,7 +12,8 @@ import pyarrow as pa
 
 import conroi
 from conroi.catalog.manifest_rows import SCHEMA
-from conroi.catalog.publication import Publishing, PublishRequest
+from conroi.catalog.participant import PublishRequest
+from conroi.catalog.publication import Publishing
 from conroi.catalog.rows import Row
 from conroi.catalog.state import CommitMetadata
 from conroi.doctor import Diagnosis, diagnose

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from conroi.catalog.catalog import Catalog
-from conroi.catalog.publication import Outcome, Publishing
+from conroi.catalog.participant import Outcome
+from conroi.catalog.publication import Publishing
 from conroi.commit.change import CommitResult
 from conroi.transaction import Transaction
 from conroi.transaction_tables import TransactionTables

@@ -17,7 +17,8 @@ import pyarrow as pa
 import pytest
 
 import conroi
-from conroi.catalog.publication import Publishing, PublishRequest
+from conroi.catalog.participant import PublishRequest
+from conroi.catalog.publication import Publishing
 from conroi.inserts import Mode
 from conroi.inserts.insert_locks import locks_of, new_lock_id
 from conroi.stores import postgres_lock

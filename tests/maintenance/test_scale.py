@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 import conroi
-from conroi.catalog.publication import Publishing, PublishRequest
+from conroi.catalog.participant import PublishRequest
+from conroi.catalog.publication import Publishing
 from conroi.catalog.rows import TABLE, Row
 from conroi.catalog.state import CommitMetadata
 from conroi.storage.objects import Objects

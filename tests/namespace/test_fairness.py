@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import conroi
-from conroi.commit.reservations import RESERVED_DIR, Reservations
+from conroi.commit.fairness import RESERVED_DIR, Reservations
 from conroi.environment import SYSTEM
 from conroi.namespace.namespace import ConroiNamespace
 from tests.namespace.clients import Rivalled, append, ids, new_lake, opened, rows

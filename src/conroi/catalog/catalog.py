@@ -12,7 +12,7 @@ from conroi.catalog.names import no_table, shown
 from conroi.catalog.rows import Line, Row, is_own, table_of
 from conroi.catalog.state import LakeState
 from conroi.catalog.store import CatalogStore, Seen
-from conroi.commit.reservations import Reservations
+from conroi.commit.fairness import Reservations
 from conroi.environment import Environment
 from conroi.errors import (
     ConroiError,

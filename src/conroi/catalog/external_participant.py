@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from typing import NoReturn
 
 from conroi.catalog.catalog import Catalog, SnapshotKey, snapshot_key
 from conroi.catalog.names import shown
@@ -102,7 +103,7 @@ class PrebuiltPart:
             )
         return row
 
-    def adopt(self) -> None:
+    def taken(self) -> NoReturn:
         """An out-of-band writer took its final name, so its writer must rebase."""
         raise RetryableConflict(
             f"Version {self._foreign.version} of the table was written past the lake meanwhile.",

@@ -1,16 +1,20 @@
-"""Participant of a multi-table commit: one table's change, rebased, built, staged, and finalized once published."""
+"""Request of a multi-table commit, and its participants: one table's change each, rebased, built, staged, and finalized
+once published.
+"""
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from conroi.catalog.catalog import Catalog, SnapshotKey, snapshot_key
 from conroi.catalog.names import shown
-from conroi.catalog.rows import Row, new_lock_id
-from conroi.catalog.state import LakeState
-from conroi.catalog.store import Task
+from conroi.catalog.preconditions import Expectation, ListingExpectation, TagsExpectation
+from conroi.catalog.rows import Amendment, Row, new_lock_id
+from conroi.catalog.state import CommitMetadata, LakeState
+from conroi.catalog.store import Published, Task
 from conroi.commit.change import Change, CommitResult
 from conroi.commit.pending import Built, Pending
 from conroi.environment import Moment, moment
@@ -20,7 +24,8 @@ from conroi.errors import (
     IncompatibleConflict,
     RetryableConflict,
 )
-from conroi.snapshots.external_manifest import ForeignManifest, read_final
+from conroi.retry_policy import PUBLICATION_RETRIES, PUBLICATION_TIMEOUT_S
+from conroi.snapshots.external_manifest import ForeignManifest
 from conroi.snapshots.pin import Pin, finalize, forked, refuse_cleanup, staged_pin
 from conroi.snapshots.snapshot import Snapshot
 from conroi.snapshots.table_storage import TableStorage
@@ -45,6 +50,44 @@ class TableChange:
     """Its row at the base, or the row that it is to get."""
     foreign: ForeignManifest | None = None
     """The next manifest, if other software has built it."""
+
+
+@dataclass(frozen=True)
+class PublishRequest:
+    """A publication request: all changes and preconditions."""
+
+    base: LakeState
+    tables: Sequence[TableChange] = ()
+    rows: Mapping[str, Row | None] = field(default_factory=dict[str, "Row | None"])
+    """Rows without a new version: names that are registered or renamed, None for those dropped."""
+    as_they_are: frozenset[str] = frozenset()
+    """Of those rows, the ones that are published unchanged, even if the table was changed concurrently."""
+    unchanged: Mapping[str, Row | None] = field(default_factory=dict[str, "Row | None"])
+    """Precondition: these rows must be unchanged at the publication."""
+    leaving: frozenset[str] = frozenset()
+    """Names whose tables are dropped or renamed; other tables may get these names in the same publication."""
+    expects: Sequence[Expectation] = ()
+    listing: ListingExpectation | None = None
+    tags: Sequence[TagsExpectation] = ()
+    amendments: Sequence[Amendment] = ()
+    notes: CommitMetadata = field(default_factory=CommitMetadata)
+    uuid: str = ""
+    retries: int = PUBLICATION_RETRIES
+    timeout_s: float = PUBLICATION_TIMEOUT_S
+    """Seconds after which no further attempt is made."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The result of a publication."""
+
+    version: int
+    tables: Mapping[str, CommitResult]
+    """By object id."""
+    attempts: int
+    state: LakeState | None
+    earlier: Published | None = None
+    """The earlier publication with the same idempotency key, if this one was a no-op."""
 
 
 class Participant:
@@ -111,20 +154,15 @@ class Participant:
                 hint="Run the work again in a new transaction; lake.run(function) does that for you.",
             )
 
-    def adopt(self) -> TableChange | None:
-        """The out-of-band commit that took our final name, to be published first."""
+    def taken(self) -> tuple[Row, ManifestRef]:
+        """Our next final name is taken: the table and the version that is to be adopted first."""
         if self.is_new:
             raise AlreadyExistsError(
                 f"The folder of the new table {self.name!r} has a table in it already.",
                 table=self.name,
                 hint="lake.register(name, folder) adds an existing table to the lake; or choose another name.",
             )
-        assert self.wanted.was is not None
-        located = self._built.located
-        foreign = read_final(self._objects, located.version, located.naming)
-        return foreign and TableChange(
-            self.wanted.was, self.wanted.was, self.wanted.files, None, self.wanted.row, foreign
-        )
+        return self._now, self._built.located
 
     def _row(self, state: LakeState) -> Row:
         """The current row of this table; NotFoundError if it was dropped, renamed or created again."""

@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Generator, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Generator, Set
+from dataclasses import replace
 
+from conroi.catalog.adoption import adoption
 from conroi.catalog.catalog import Catalog
 from conroi.catalog.external_participant import PrebuiltPart
 from conroi.catalog.names import SEPARATOR, parents, shown
-from conroi.catalog.participant import Participant, TableChange
-from conroi.catalog.preconditions import Expectation, ListingExpectation, TagsExpectation
-from conroi.catalog.rows import NAMESPACE, Amendment, Row
+from conroi.catalog.participant import Outcome, Participant, PublishRequest
+from conroi.catalog.preconditions import Expectation
+from conroi.catalog.rows import NAMESPACE, Row
 from conroi.catalog.state import CommitMetadata, LakeState
 from conroi.catalog.store import Attempt, Published
 from conroi.commit.change import CommitOptions, CommitResult
+from conroi.commit.fairness import RESERVED_S
 from conroi.commit.loop import run
-from conroi.commit.reservations import RESERVED_S
 from conroi.errors import (
     AlreadyExistsError,
     BaseVersionExpired,
@@ -34,7 +35,7 @@ from conroi.errors import (
     TooMuchContention,
     VersionExpired,
 )
-from conroi.retry_policy import PUBLICATION_RETRIES, PUBLICATION_TIMEOUT_S, Budget
+from conroi.retry_policy import PUBLICATION_RETRIES, Budget
 from conroi.storage.parallel import later
 
 _log = logging.getLogger(__name__)
@@ -43,44 +44,6 @@ FOREIGN_WAIT_S = 0.1
 """Maximum wait of a client that builds manifests itself for another client's reservation, in seconds. It is short: how
 long Lance waits before its retry depends on how long its first attempt took.
 """
-
-
-@dataclass(frozen=True)
-class PublishRequest:
-    """A publication request: all changes and preconditions."""
-
-    base: LakeState
-    tables: Sequence[TableChange] = ()
-    rows: Mapping[str, Row | None] = field(default_factory=dict[str, "Row | None"])
-    """Rows without a new version: names that are registered or renamed, None for those dropped."""
-    as_they_are: frozenset[str] = frozenset()
-    """Of those rows, the ones that are published unchanged, even if the table was changed concurrently."""
-    unchanged: Mapping[str, Row | None] = field(default_factory=dict[str, "Row | None"])
-    """Precondition: these rows must be unchanged at the publication."""
-    leaving: frozenset[str] = frozenset()
-    """Names whose tables are dropped or renamed; other tables may get these names in the same publication."""
-    expects: Sequence[Expectation] = ()
-    listing: ListingExpectation | None = None
-    tags: Sequence[TagsExpectation] = ()
-    amendments: Sequence[Amendment] = ()
-    notes: CommitMetadata = field(default_factory=CommitMetadata)
-    uuid: str = ""
-    retries: int = PUBLICATION_RETRIES
-    timeout_s: float = PUBLICATION_TIMEOUT_S
-    """Seconds after which no further attempt is made."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """The result of a publication."""
-
-    version: int
-    tables: Mapping[str, CommitResult]
-    """By object id."""
-    attempts: int
-    state: LakeState | None
-    earlier: Published | None = None
-    """The earlier publication with the same idempotency key, if this one was a no-op."""
 
 
 class Publishing:
@@ -341,16 +304,14 @@ class Publishing:
         if self._catalog.refresh(state).state.version != state.version:
             return
         for part in self._parts.values():
-            adopted = part.adopt() if part.is_taken else None
-            if adopted is None or adopted.foreign is None:
+            if not part.is_taken:
                 continue
-            notes = CommitMetadata(
-                f"adopt version {adopted.foreign.version} of {part.name}, which was written past the lake"
-            )
-            _log.warning("%s", notes.message)
-            with contextlib.suppress(ExpectedVersionMismatch):  # concurrent publication: look again
-                Publishing(self._catalog, PublishRequest(self._catalog.known_state(), [adopted], notes=notes)).run()
-                self._has_adopted = True
+            row, located = part.taken()
+            first = adoption(self._catalog.known_state(), row, part.wanted.files, located.version, located.naming)
+            if first is not None:
+                with contextlib.suppress(ExpectedVersionMismatch):  # concurrent publication: look again
+                    Publishing(self._catalog, first).run()
+                    self._has_adopted = True
 
     # ------------------------------------------------------------------------ finalize
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 from conroi.catalog.catalog import Catalog
 from conroi.catalog.names import shown
-from conroi.catalog.participant import TableChange
-from conroi.catalog.publication import Publishing, PublishRequest
+from conroi.catalog.participant import PublishRequest, TableChange
+from conroi.catalog.publication import Publishing
 from conroi.catalog.rows import Row
 from conroi.catalog.state import CommitMetadata, LakeState
 from conroi.commit.change import Change, CommitOptions

@@ -6,14 +6,14 @@ import contextlib
 from collections import Counter, defaultdict
 from typing import Any
 
+from conroi.catalog.adoption import adoption
 from conroi.catalog.branches import BranchedLake
 from conroi.catalog.catalog import Catalog
 from conroi.catalog.names import parents, shown
-from conroi.catalog.participant import TableChange
 from conroi.catalog.preconditions import refuse_duplicate_keys
-from conroi.catalog.publication import Publishing, PublishRequest
+from conroi.catalog.publication import Publishing
 from conroi.catalog.rows import NAMESPACE, TABLE, Row, table_of
-from conroi.catalog.state import SETTINGS, CommitMetadata
+from conroi.catalog.state import SETTINGS
 from conroi.catalog.tables import table_files
 from conroi.doctor.findings import Findings
 from conroi.doctor.lake_history import LIST, LakeHistory, PinUse, place_of
@@ -24,7 +24,6 @@ from conroi.format.naming import check_relative_path, parse_staged_name
 from conroi.inserts.fence import note_of
 from conroi.inserts.insert_locks import TEMPORARY, locks_of
 from conroi.maintenance.repair import mend
-from conroi.snapshots.external_manifest import read_final
 from conroi.snapshots.pin import CLEANUP_CONFIG, Pin, finalize, load_pinned
 from conroi.storage.base_paths import copies_of_data_file
 from conroi.versions.external import ExternalVersions
@@ -308,7 +307,7 @@ class PinChecks:
             "foreign-commit",
             f"{which} written by path; the lake has version {pin.version}.",
             version=newest,
-            fix=lambda: adopt(self._catalog, object_id),
+            fix=lambda: adopt_out_of_band(self._catalog, object_id),
         )
 
     def _has_moved_on(self, version: int) -> bool:
@@ -393,22 +392,20 @@ MOST_VERSIONS = 1000
 """Maximum number of versions that are adopted in one call."""
 
 
-def adopt(catalog: Catalog, object_id: str) -> int:
+def adopt_out_of_band(catalog: Catalog, object_id: str) -> int:
     """Publish out-of-band versions, one by one, as the next commit to the table would; returns how many."""
     for count in range(MOST_VERSIONS):
         state = catalog.state()
         row = catalog.row(object_id, state)
         files = table_files(catalog, row)
-        foreign = read_final(files.objects, catalog.version_of(row) + 1, catalog.naming(row))
-        if foreign is None:
+        found = adoption(state, row, files, catalog.version_of(row) + 1, catalog.naming(row))
+        if found is None:
             return count
+        foreign = found.tables[0].foreign
+        assert foreign is not None, "other software built it"
         refuse_duplicate_keys(files, catalog.snapshot(row), foreign)
-        notes = CommitMetadata(
-            f"adopt version {foreign.version} of {shown(object_id)}, which was written past the lake"
-        )
-        wanted = TableChange(object_id, object_id, files, None, row, foreign)
         with contextlib.suppress(ExpectedVersionMismatch):  # concurrent publication: look again
-            Publishing(catalog, PublishRequest(state, [wanted], notes=notes)).run()
+            Publishing(catalog, found).run()
     raise TooMuchContention(
         f"The table {shown(object_id)!r} is written by its path faster than that can be taken over.",
         table=shown(object_id),

@@ -14,7 +14,8 @@ from typing import Literal, cast, get_args
 
 from conroi.catalog.catalog import Catalog
 from conroi.catalog.names import no_table, shown
-from conroi.catalog.publication import Publishing, PublishRequest
+from conroi.catalog.participant import PublishRequest
+from conroi.catalog.publication import Publishing
 from conroi.catalog.rows import Row, new_lock_id
 from conroi.catalog.state import CommitMetadata, LakeState
 from conroi.errors import InvalidInputError, LocksRequired, RetryableConflict

@@ -11,7 +11,8 @@ from functools import partial
 from conroi.catalog.catalog import Catalog
 from conroi.catalog.folders import MANIFEST, MARK, created_in, home_of
 from conroi.catalog.lance_tags import repair_lance_tags
-from conroi.catalog.publication import Publishing, PublishRequest
+from conroi.catalog.participant import PublishRequest
+from conroi.catalog.publication import Publishing
 from conroi.catalog.state import CommitMetadata
 from conroi.commit.change import Plan
 from conroi.commit.execution import run

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from conroi import operations
 from conroi.catalog.catalog import Catalog
 from conroi.catalog.names import shown
+from conroi.catalog.participant import PublishRequest
 from conroi.catalog.preconditions import Expectation, refuse_duplicate_keys
-from conroi.catalog.publication import Publishing, PublishRequest
+from conroi.catalog.publication import Publishing
 from conroi.catalog.rows import Row
 from conroi.catalog.state import CommitMetadata
 from conroi.catalog.tables import LakeTableStorage, table_files

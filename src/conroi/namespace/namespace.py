@@ -25,7 +25,14 @@ from conroi.errors import InvalidInputError, NotFoundError, UnsupportedError
 from conroi.namespace import tables, versions
 from conroi.namespace.requests import Request, answered
 from conroi.namespace.tables import declared, declared_row, deregistered, reserve
-from conroi.namespace.versions import Entry, adopt, publish_versions, published_version, refuse_twice, version_in
+from conroi.namespace.versions import (
+    Entry,
+    adopt_out_of_band,
+    publish_versions,
+    published_version,
+    refuse_twice,
+    version_in,
+)
 from conroi.namespace.view import LakeLike, View, published_before
 
 KINDS = ("declare_table", "create_table_version", "delete_table_versions", "deregister_table")
@@ -138,7 +145,7 @@ def _adopt_first(view: View, entries: list[Entry]) -> None:
     for entry in entries:
         row = state.table(entry.object_id)
         if row is not None and entry.version > current_version(view.catalog, row) + 1:
-            adopt(view, entry.object_id, entry.version - 1)
+            adopt_out_of_band(view, entry.object_id, entry.version - 1)
 
 
 KNOWN = ("root", "uri", "version", "store")

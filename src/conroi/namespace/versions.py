@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from lance_namespace import TableVersion
 
+from conroi.catalog.adoption import adoption
 from conroi.catalog.external_participant import current_version, make_final, refuse_taken
 from conroi.catalog.names import shown
-from conroi.catalog.participant import TableChange
-from conroi.catalog.publication import Outcome
+from conroi.catalog.participant import Outcome, TableChange
+from conroi.catalog.publication import Publishing
 from conroi.catalog.rows import Row
 from conroi.catalog.state import LakeState
 from conroi.catalog.store import Published
@@ -19,7 +20,7 @@ from conroi.errors import ExpectedVersionMismatch, InvalidInputError, RetryableC
 from conroi.format.transaction import COMMIT_MESSAGE_PROPERTY
 from conroi.namespace.requests import Request, no_version
 from conroi.namespace.view import View, published_before
-from conroi.snapshots.external_manifest import ForeignManifest, delete_manifests, key_in_store, read_final, read_staged
+from conroi.snapshots.external_manifest import ForeignManifest, delete_manifests, key_in_store, read_staged
 from conroi.snapshots.tags import Tags
 from conroi.versions.folder import ManifestRef
 
@@ -106,9 +107,6 @@ def _oldest_needed(view: View, row: Row, state: LakeState) -> int:
     return oldest
 
 
-_log = logging.getLogger(__name__)
-
-
 @dataclass(frozen=True)
 class Entry:
     """A version that a client requests."""
@@ -151,7 +149,7 @@ def _create_versions(view: View, entries: Sequence[Entry]) -> list[TableVersion]
     rows = [view.row(entry.object_id, base) for entry in entries]
     for entry, row in zip(entries, rows, strict=True):
         if entry.version > current_version(view.catalog, row) + 1:
-            adopt(view, entry.object_id, entry.version - 1)
+            adopt_out_of_band(view, entry.object_id, entry.version - 1)
     base = view.newest()
     rows = [view.row(entry.object_id, base) for entry in entries]
     tables = [entry.wanted(view, row) for entry, row in zip(entries, rows, strict=True)]
@@ -197,7 +195,7 @@ def publish_versions(
     except RetryableConflict:  # a name is taken by an out-of-band version: the writer needs to see it
         for wanted in tables:
             if wanted.was is not None:
-                adopt(view, wanted.was)
+                adopt_out_of_band(view, wanted.was)
         raise
 
 
@@ -225,25 +223,16 @@ def published_version(view: View, wanted: TableChange) -> TableVersion:
     return table_version(view, row, make_final(view.catalog, row))
 
 
-def adopt(view: View, object_id: str, up_to: int | None = None) -> None:
+def adopt_out_of_band(view: View, object_id: str, up_to: int | None = None) -> None:
     """Publish versions that were written by the table's path, so that all writers rebase over them."""
     while True:
         state = view.newest()
         row = state.table(object_id)
-        if row is None or row.pin is None:
+        if row is None or row.pin is None or (up_to is not None and row.pin.version >= up_to):
             return
-        objects = view.catalog.objects_of(row)
-        version = row.pin.version + 1
-        foreign = None
-        if up_to is None or version <= up_to:
-            make_final(view.catalog, row)
-            foreign = read_final(objects, version, row.pin.final.naming)
-        if foreign is None:
+        naming = make_final(view.catalog, row).naming
+        found = adoption(state, row, view.files(row), row.pin.version + 1, naming)
+        if found is None:
             return
-        wanted = TableChange(object_id, object_id, view.files(row), None, row, foreign)
-        message = f"adopt version {version} of {shown(object_id)}, which was written past the lake"
-        _log.warning("%s", message)
-        try:
-            view.publish(state, message, tables=[wanted])
-        except ExpectedVersionMismatch:
-            continue  # concurrent publication: look again
+        with suppress(ExpectedVersionMismatch):  # concurrent publication: look again
+            Publishing(view.catalog, found).run()

@@ -13,9 +13,9 @@ from conroi.catalog.catalog import Catalog
 from conroi.catalog.external_participant import current_version
 from conroi.catalog.lance_tags import protection_of
 from conroi.catalog.names import parents, shown
-from conroi.catalog.participant import TableChange
+from conroi.catalog.participant import Outcome, PublishRequest, TableChange
 from conroi.catalog.preconditions import Expectation
-from conroi.catalog.publication import Outcome, Publishing, PublishRequest
+from conroi.catalog.publication import Publishing
 from conroi.catalog.rows import Row
 from conroi.catalog.state import CommitMetadata, LakeState
 from conroi.catalog.store import Published
