@@ -19,7 +19,7 @@ import pytest
 import conroi
 from tests.support.source import REPOSITORY, Module, conroi_module_names, conroi_modules
 
-MOST_FILES = 298  # the goal is 280
+MOST_FILES = 299  # the goal is 280
 MOST_LINES = 450
 MOST_SINGLE_IMPORTERS = 19  # the goal is 8
 MOST_ING_NAMES = 12
