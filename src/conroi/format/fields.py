@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from conroi.errors import CorruptionError, InvalidInputError
@@ -63,6 +64,23 @@ def _no_tree(how: str) -> CorruptionError:
     )
 
 
+def file_field_ids(fields: Sequence[pb.Field], columns: Sequence[str], data_format: str) -> list[int]:
+    """What a data file of this version with these columns lists: up to 2.0 the outer fields have a column too."""
+    encoded = pb.ManifestHead(fields=fields).SerializeToString(deterministic=True)
+    return list(_file_field_ids(encoded, tuple(columns), data_format))
+
+
+@functools.lru_cache(maxsize=64)
+def _file_field_ids(encoded: bytes, columns: tuple[str, ...], data_format: str) -> tuple[int, ...]:
+    """The same for encoded fields; worked out once, since most commits write the same columns as the one before."""
+    fields = pb.ManifestHead.FromString(encoded).fields
+    if data_format in ("2.1", "2.2"):
+        return tuple(leaf_field_ids(fields, columns))
+    children = children_of(fields)
+    by_name = {field.name: field for field in children.get(TOP_LEVEL, [])}
+    return tuple(field.id for name in columns for field in _with_inside(named(by_name, name), children))
+
+
 def leaf_field_ids(fields: Sequence[pb.Field], columns: Sequence[str] | None = None) -> list[int]:
     """What a data file of version 2.1 or 2.2 with these columns (None: all) lists: the fields that hold values."""
     children = children_of(fields)
@@ -71,15 +89,6 @@ def leaf_field_ids(fields: Sequence[pb.Field], columns: Sequence[str] | None = N
         by_name = {field.name: field for field in tops}
         tops = [named(by_name, name) for name in columns]
     return [leaf.id for top in tops for leaf in _leaves(top, children)]
-
-
-def file_field_ids(fields: Sequence[pb.Field], columns: Sequence[str], data_format: str) -> list[int]:
-    """What a data file of this version with these columns lists: up to 2.0 the outer fields have a column too."""
-    if data_format in ("2.1", "2.2"):
-        return leaf_field_ids(fields, columns)
-    children = children_of(fields)
-    by_name = {field.name: field for field in children.get(TOP_LEVEL, [])}
-    return [field.id for name in columns for field in _with_inside(named(by_name, name), children)]
 
 
 def column_field_ids(fields: Sequence[pb.Field], columns: Sequence[str]) -> list[int]:
@@ -131,8 +140,11 @@ def key_fields(fields: Iterable[pb.Field]) -> tuple[pb.Field, ...]:
 
 def key_columns(fields: Sequence[pb.Field]) -> tuple[str, ...]:
     """The declared key as column names, in its order; nested ones as `outer.inner`."""
+    key = key_fields(fields)
+    if not key:
+        return ()
     by_id = {field.id: field for field in fields}
-    return tuple(field_path(field, by_id) for field in key_fields(fields))
+    return tuple(field_path(field, by_id) for field in key)
 
 
 def field_path(field: pb.Field, by_id: Mapping[int, pb.Field]) -> str:
@@ -160,11 +172,15 @@ def never_null_and_missing(fragment: pb.DataFragment, fields: Sequence[pb.Field]
     wanted = {field.id: field.name for field in fields if field.parent_id == TOP_LEVEL and not field.nullable}
     if not wanted:
         return []
-    by_id = {field.id: field for field in fields}
     for file in fragment.files:
         for number in file.fields:
-            for field in lineage(by_id[number], by_id) if number in by_id else ():
-                wanted.pop(field.id, None)
+            wanted.pop(number, None)
+    if wanted:  # columns of which a file lists only what is inside them
+        by_id = {field.id: field for field in fields}
+        for file in fragment.files:
+            for number in file.fields:
+                for field in lineage(by_id[number], by_id) if number in by_id else ():
+                    wanted.pop(field.id, None)
     return list(wanted.values())
 
 

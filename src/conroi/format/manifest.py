@@ -38,30 +38,23 @@ class Manifest:
     know. They are shared: never change one; use `changed`, which copies.
     """
 
+    indices: tuple[pb.IndexMetadata, ...]
+
+    # It has a message, or a head and a run of fragments: each is worked out from the other on first use.
+
     def __init__(self, message: bytes, indices: Sequence[pb.IndexMetadata] = ()) -> None:
-        self.indices: tuple[pb.IndexMetadata, ...] = tuple(indices)
-        self._message: bytes | None = message
-        self._parts: tuple[pb.ManifestHead, bytes] | None = None
+        self.message = message
+        self.indices = tuple(indices)
 
-    @classmethod
-    def _of_parts(cls, head: pb.ManifestHead, run: bytes, indices: Sequence[pb.IndexMetadata]) -> Manifest:
-        made = cls(b"", indices)
-        made._message, made._parts = None, (head, run)
-        return made
-
-    @property
+    @cached_property
     def message(self) -> bytes:
-        """The whole, encoded; joined from its parts on first use."""
-        if self._message is None:
-            before, after = _around_run(self.head)
-            self._message = b"".join((before, self._run, after))
-        return self._message
+        """The whole, encoded."""
+        before, after = _around_run(self.head)
+        return b"".join((before, self._run, after))
 
     @cached_property
     def head(self) -> pb.ManifestHead:
         """Everything but the fragments. Read only."""
-        if self._parts is not None:
-            return self._parts[0]
         head = _parse(pb.ManifestHead, self.message)
         head.ClearField("encoded_fragments")
         return head
@@ -69,8 +62,6 @@ class Manifest:
     @cached_property
     def _run(self) -> bytes:
         """The fragments as they are encoded, one after the other."""
-        if self._parts is not None:
-            return self._parts[1]
         # Encoders write fields in order: the columns, then the fragments, then the rest. Only a map with several keys
         # may be in another order than ours; then the run is taken out one by one.
         before, after = _around_run(self.head)
@@ -127,12 +118,14 @@ class Manifest:
 
         Without `fragments` the old ones are neither decoded nor encoded again.
         """
-        kept = pb.ManifestHead()
-        kept.CopyFrom(self.head if head is None else head)
-        run = self._run if fragments is None else _encoded(fragments)
-        if added_fragments:
-            run += _encoded(added_fragments)
-        return self._of_parts(kept, run, self.indices if indices is None else indices)
+        made = Manifest.__new__(Manifest)
+        made.indices = self.indices if indices is None else tuple(indices)
+        made.head = pb.ManifestHead()
+        made.head.CopyFrom(self.head if head is None else head)
+        new = pb.FragmentRun(fragments=added_fragments if fragments is None else [*fragments, *added_fragments])
+        encoded = new.SerializeToString(deterministic=True)
+        made._run = self._run + encoded if fragments is None else encoded  # noqa: SLF001 (a Manifest like ourselves)
+        return made
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Manifest):
@@ -148,10 +141,6 @@ class Manifest:
     def full(self) -> pb.Manifest:
         """The whole message, decoded afresh."""
         return _parse(pb.Manifest, self.message)
-
-
-def _encoded(fragments: Iterable[pb.DataFragment]) -> bytes:
-    return pb.FragmentRun(fragments=fragments).SerializeToString(deterministic=True)
 
 
 def _around_run(head: pb.ManifestHead) -> tuple[bytes, bytes]:

@@ -187,7 +187,7 @@ def check_relative_path(path: str) -> str:
     'a/b.lance'
     """
     segments = path.split("/")
-    is_inside = all(segment not in ("", ".", "..") for segment in segments)
+    is_inside = not {"", ".", ".."}.intersection(segments)
     # A scheme or drive letter ("C:", "s3:") makes the first segment a root of its own.
     if not is_inside or "\\" in path or "\x00" in path or ":" in segments[0]:
         raise CorruptionError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
@@ -19,6 +20,7 @@ BASE_PROPERTY = "conroi.base"
 """The version a repaired operation was first made on; its read version is then a newer one."""
 
 
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Transaction:
     """What a commit does, as it stands in `_transactions/` and inside the manifest. Immutable.
 
@@ -26,10 +28,7 @@ class Transaction:
     gives the operation as facts.
     """
 
-    __slots__ = ("wire",)
-
-    def __init__(self, wire: pb.Transaction) -> None:
-        self.wire = wire
+    wire: pb.Transaction
 
     @property
     def read_version(self) -> int:
@@ -63,7 +62,7 @@ class Transaction:
     @property
     def file_name(self) -> str:
         """Its name below `_transactions/`."""
-        return f"{self.read_version}-{self.uuid}.txn"
+        return f"{self.wire.read_version}-{self.wire.uuid}.txn"
 
     def __eq__(self, other: object) -> bool:
         return self.wire == other.wire if isinstance(other, Transaction) else NotImplemented

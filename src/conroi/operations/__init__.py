@@ -1,4 +1,4 @@
-"""The fifteen operations of a Lance transaction: their facts, their wire form, and what they do to a manifest.
+"""The sixteen operations of a Lance transaction: their facts, their wire form, and what they do to a manifest.
 
 >>> from conroi.operations import ReserveFragments, of, transaction
 >>> made = transaction(ReserveFragments(2), read_version=3, uuid="4ac2…")
@@ -8,13 +8,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from conroi.format import lance_pb2 as pb
 from conroi.format.transaction import Transaction
 from conroi.operations.append import Append
 from conroi.operations.base import Operation, Step, Unknown
-from conroi.operations.build import build
+from conroi.operations.build import build, transaction, with_operation
 from conroi.operations.clone import Clone
 from conroi.operations.create_index import CreateIndex
 from conroi.operations.data_overlay import DataOverlay
@@ -87,32 +84,3 @@ def of(transaction: Transaction) -> Operation:
     if field is None:
         return Unknown.from_wire(transaction.wire)
     return as_folded(_KINDS[field].from_wire(getattr(transaction.wire, field)), transaction.wire)
-
-
-def transaction(
-    operation: Operation,
-    *,
-    read_version: int,
-    uuid: str,
-    properties: Mapping[str, str] | None = None,
-    tag: str = "",
-) -> Transaction:
-    """A transaction that does this operation, computed on `read_version`."""
-    wire = operation.to_wire()
-    wire.read_version = read_version
-    wire.uuid = uuid
-    wire.tag = tag
-    wire.transaction_properties.update(properties or {})
-    return Transaction(wire)
-
-
-def with_operation(original: Transaction, operation: Operation, *, read_version: int) -> Transaction:
-    """The same transaction after a rebase: another operation on another version, everything else as it was."""
-    wire = pb.Transaction()
-    wire.CopyFrom(original.wire)
-    field = wire.WhichOneof("operation")
-    if field is not None:
-        wire.ClearField(field)
-        wire.MergeFrom(operation.to_wire())
-    wire.read_version = read_version
-    return Transaction(wire)

@@ -1,7 +1,10 @@
-"""Manifest builder: applies an operation to the base, and does what every commit has in common."""
+"""Transactions of operations, and the manifest builder: applies an operation to the base, and does what every commit
+has in common.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from conroi.errors import InvalidInputError, UnsupportedError
@@ -31,6 +34,35 @@ _NANOSECONDS = 1_000_000_000
 _DETACHED = 1 << 63
 
 
+def transaction(
+    operation: Operation,
+    *,
+    read_version: int,
+    uuid: str,
+    properties: Mapping[str, str] | None = None,
+    tag: str = "",
+) -> Transaction:
+    """A transaction that does this operation, computed on `read_version`."""
+    wire = operation.to_wire()
+    wire.read_version = read_version
+    wire.uuid = uuid
+    wire.tag = tag
+    wire.transaction_properties.update(properties or {})
+    return Transaction(wire)
+
+
+def with_operation(original: Transaction, operation: Operation, *, read_version: int) -> Transaction:
+    """The same transaction after a rebase: another operation on another version, everything else as it was."""
+    wire = pb.Transaction()
+    wire.CopyFrom(original.wire)
+    field = wire.WhichOneof("operation")
+    if field is not None:
+        wire.ClearField(field)
+        wire.MergeFrom(operation.to_wire())
+    wire.read_version = read_version
+    return Transaction(wire)
+
+
 def build(
     base: Manifest | None,
     transaction: Transaction,
@@ -58,10 +90,17 @@ def build(
         read = base if transaction.read_version == base.version else step.read
         indices = with_catch_up(base.indices, indices, read, step)
     head = applied.editable_head()
-    _sign(head, transaction, step, writer_version)
+    head.version = step.version
+    head.timestamp.seconds, head.timestamp.nanos = divmod(step.timestamp_ns, _NANOSECONDS)
+    head.writer_version.Clear()
+    head.writer_version.library, head.writer_version.version = writer_version
+    head.transaction_file = transaction.file_name
+    # The file codec sets the offsets of the sections it writes.
+    for name in ("tag", "version_aux_data", "index_section", "transaction_section", "transaction_section_deprecated"):
+        head.ClearField(name)
     if head.HasField("max_allocated_field_id"):  # the highest field id ever used, on a table that keeps count of it
         head.max_allocated_field_id = max(head.max_allocated_field_id, *(field.id for field in head.fields), 0)
-    _set_flags(head, has_covering=any(index.covering_fields for index in indices))
+    _set_flags(head, indices)
     return applied.changed(head=head, indices=indices)
 
 
@@ -83,7 +122,7 @@ def _with_true_coverage(base: Manifest, operation: Operation, step: Step) -> Man
 
 
 def _check_version(base: Manifest, operation: Operation, step: Step) -> None:
-    expected = base.version + 1
+    expected = base.head.version + 1
     if isinstance(operation, Clone):
         expected = operation.ref_version
     if step.version != expected and not step.version & _DETACHED:
@@ -93,19 +132,8 @@ def _check_version(base: Manifest, operation: Operation, step: Step) -> None:
         )
 
 
-def _sign(head: pb.ManifestHead, transaction: Transaction, step: Step, writer_version: tuple[str, str]) -> None:
-    head.version = step.version
-    head.timestamp.seconds, head.timestamp.nanos = divmod(step.timestamp_ns, _NANOSECONDS)
-    head.writer_version.Clear()
-    head.writer_version.library, head.writer_version.version = writer_version
-    head.transaction_file = transaction.file_name
-    # The file codec sets the offsets of the sections it writes.
-    for name in ("tag", "version_aux_data", "index_section", "transaction_section", "transaction_section_deprecated"):
-        head.ClearField(name)
-
-
-def _set_flags(head: pb.ManifestHead, *, has_covering: bool) -> None:
+def _set_flags(head: pb.ManifestHead, indices: Sequence[pb.IndexMetadata]) -> None:
     flags = computed_flags(head, has_deletions=bool(head.reader_feature_flags & Flag.DELETION_FILES))
-    covering = Flag.COVERING_INDICES if has_covering else 0
+    covering = Flag.COVERING_INDICES if indices and any(index.covering_fields for index in indices) else 0
     head.reader_feature_flags = flags.reader | covering
     head.writer_feature_flags = flags.writer | covering

@@ -6,7 +6,9 @@ Unchanged fragments stay the same objects as in the base manifest, so that "chan
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from copy import deepcopy
 from itertools import pairwise
+from operator import attrgetter
 
 from conroi.errors import CorruptionError, InvalidInputError
 from conroi.format import lance_pb2 as pb
@@ -14,13 +16,13 @@ from conroi.format.fields import data_format_of, never_null_and_missing
 from conroi.format.flags import Flag
 from conroi.format.manifest import Manifest
 from conroi.format.naming import check_relative_path
-from conroi.operations.base import copied
 from conroi.operations.indices import covered_fragments, is_system
 
 TOMBSTONE = -2
 """Stands in `DataFile.fields` for a column that is not read from that file any more."""
 
 _LARGEST_ID = (1 << 32) - 1
+_by_id = attrgetter("id")
 
 
 def next_fragment_id(head: pb.ManifestHead) -> int:
@@ -30,10 +32,11 @@ def next_fragment_id(head: pb.ManifestHead) -> int:
 
 def numbered(fragments: Iterable[pb.DataFragment], first_id: int) -> list[pb.DataFragment]:
     """Copies of new fragments; those without an id get the next free ones, the others had theirs reserved."""
-    copies = [copied(fragment) for fragment in fragments]
-    for fragment in copies:
+    copies: list[pb.DataFragment] = []
+    for fragment in fragments:
+        copies.append(deepcopy(fragment))
         if fragment.id == 0:
-            fragment.id = first_id
+            copies[-1].id = first_id
             first_id += 1
     return copies
 
@@ -70,7 +73,7 @@ def check_given_ids(new: Iterable[pb.DataFragment], base: Manifest, *, are_reser
 
     An index that still covers a fragment which is gone would hide the rows of another one under that id.
     """
-    given = {fragment.id for fragment in new if fragment.id}
+    given = set(map(_by_id, new)) - {0}
     if not given:
         return
     if are_reserved and max(given) >= next_fragment_id(base.head):
@@ -105,14 +108,15 @@ def check_new_file(file: pb.DataFile, head: pb.ManifestHead) -> None:
 
 def with_added(base: Manifest, head: pb.ManifestHead, added: Sequence[pb.DataFragment]) -> Manifest:
     """The manifest with new fragments and all old ones, which are not even decoded if the new ids are the highest."""
-    added = sorted(added, key=lambda fragment: fragment.id)
+    added = sorted(added, key=_by_id)
     if added and added[0].id < next_fragment_id(base.head):
         return with_fragments(base, head, [*base.fragments, *added])
-    _check_ids(added)
-    _check_paths(added)
-    _raise_max_fragment_id(head, added)
-    if any(fragment.HasField("deletion_file") for fragment in added):
-        mark_deletions(head, True)
+    _claim_ids(head, added)
+    for fragment in added:
+        for file in fragment.files:
+            check_published_path(file.path)
+        if fragment.HasField("deletion_file"):
+            mark_deletions(head, True)
     return base.changed(head=head, added_fragments=added)
 
 
@@ -124,18 +128,20 @@ def with_fragments(
     indices: Sequence[pb.IndexMetadata] | None = None,
 ) -> Manifest:
     """The manifest with exactly these fragments: sorted, without dead files, the high-water mark never lowered."""
-    ordered = sorted(fragments, key=lambda fragment: fragment.id)
-    _check_ids(ordered)
-    _raise_max_fragment_id(head, ordered)
+    ordered = sorted(fragments, key=_by_id)
+    _claim_ids(head, ordered)
     old = base.fragments_by_id
     known = {field.id for field in head.fields}
-    kept = [
-        fragment if old.get(fragment.id) is fragment else _without_dead_files(fragment, known)
-        for fragment in ordered
-        if old.get(fragment.id) is fragment or _has_live_rows(fragment)
-    ]
-    _check_paths(fragment for fragment in kept if old.get(fragment.id) is not fragment)
-    mark_deletions(head, any(fragment.HasField("deletion_file") for fragment in kept))
+    kept: list[pb.DataFragment] = []
+    has_deletions = False
+    for fragment in ordered:
+        is_new = old.get(fragment.id) is not fragment
+        if not is_new or _has_live_rows(fragment):
+            kept.append(_without_dead_files(fragment, known) if is_new else fragment)
+            has_deletions |= fragment.HasField("deletion_file")
+            for file in kept[-1].files if is_new else ():
+                check_published_path(file.path)
+    mark_deletions(head, has_deletions)
     return base.changed(head=head, fragments=kept, indices=indices)
 
 
@@ -165,12 +171,8 @@ def mark_deletions(head: pb.ManifestHead, has_deletions: bool) -> None:
         setattr(head, word, flags | Flag.DELETION_FILES if has_deletions else flags & ~Flag.DELETION_FILES)
 
 
-def _raise_max_fragment_id(head: pb.ManifestHead, ordered: Sequence[pb.DataFragment]) -> None:
-    if ordered and ordered[-1].id >= next_fragment_id(head):
-        head.max_fragment_id = ordered[-1].id
-
-
-def _check_ids(ordered: Sequence[pb.DataFragment]) -> None:
+def _claim_ids(head: pb.ManifestHead, ordered: Sequence[pb.DataFragment]) -> None:
+    """Refuse ids that are too large, or there twice; else raise the high-water mark to the highest."""
     if ordered and ordered[-1].id > _LARGEST_ID:
         raise InvalidInputError(
             f"Fragment id {ordered[-1].id} does not fit into 32 bits.",
@@ -182,12 +184,8 @@ def _check_ids(ordered: Sequence[pb.DataFragment]) -> None:
                 f"The commit would make two fragments with id {one.id}.",
                 hint="Leave the id of new fragments at 0, so that they get free ones.",
             )
-
-
-def _check_paths(changed: Iterable[pb.DataFragment]) -> None:
-    for fragment in changed:
-        for file in fragment.files:
-            check_published_path(file.path)
+    if ordered and ordered[-1].id >= next_fragment_id(head):
+        head.max_fragment_id = ordered[-1].id
 
 
 def check_published_path(path: str) -> None:
@@ -214,7 +212,7 @@ def _without_dead_files(fragment: pb.DataFragment, known: set[int]) -> pb.DataFr
 
 def with_files(fragment: pb.DataFragment, files: Iterable[pb.DataFile]) -> pb.DataFragment:
     """A copy of the fragment with these data files."""
-    copy = copied(fragment)
+    copy = deepcopy(fragment)
     del copy.files[:]
     copy.files.extend(files)
     return copy

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -97,14 +97,18 @@ class Update:
             head.next_row_id = assign_row_ids(new, first_new_id)
             stamp_moved(new, base.fragments, version=step.version, first_new_id=first_new_id)
         fragments = [*kept, *new]
-        self._check_offsets()
-        changed = {fragment.id: self.fields_modified for fragment in self.updated_fragments}
-        indices = retained(
-            without_changed_fields(base.indices, changed),
-            field_ids=[field.id for field in base.fields],
-            fragment_ids=[fragment.id for fragment in fragments],
-        )
-        indices = with_compacted(indices, self.compacted_sstables, step)
+        if self.updated_fragment_offsets or self.updated_fragment_offset_bitmaps:
+            self._check_offsets()
+        indices: Sequence[pb.IndexMetadata] = base.indices
+        if indices:
+            changed = {fragment.id: self.fields_modified for fragment in self.updated_fragments}
+            indices = retained(
+                without_changed_fields(indices, changed),
+                field_ids=[field.id for field in base.fields],
+                fragment_ids=[fragment.id for fragment in fragments],
+            )
+        if self.compacted_sstables:
+            indices = with_compacted(indices, self.compacted_sstables, step)
         return with_fragments(base, head, fragments, indices=indices)
 
     def _post_image(self, fragment: pb.DataFragment, base: Manifest, step: Step) -> pb.DataFragment:
