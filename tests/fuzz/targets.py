@@ -35,7 +35,8 @@ from conroi.format.row_ids import (
 from conroi.format.schema import schema_from_fields
 from conroi.format.transaction import Transaction, decode_transaction, encode_transaction
 from conroi.inserts.fence import note_of
-from conroi.storage.location import check_path, parse_location
+from conroi.storage.location import parse_location
+from conroi.storage.objects import check_path
 
 ROWS = 20
 _HEAD = [

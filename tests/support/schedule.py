@@ -185,7 +185,8 @@ def scheduled(schedule: Schedule) -> Generator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name in ("_WAVE", "_LATER"):
             patch.setattr(parallel, name, pool)
-        patch.setattr(parallel.ProcessLock, "acquire", acquire)
+        for name in ("acquire", "__enter__"):
+            patch.setattr(parallel.ProcessLock, name, acquire)
         yield
 
 

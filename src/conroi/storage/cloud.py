@@ -24,13 +24,14 @@ from conroi.storage.cloud_options import (
     read_options,
     translate,
 )
-from conroi.storage.location import CloudLocation, check_path
+from conroi.storage.location import CloudLocation
 from conroi.storage.objects import (
     PIECE_BYTES,
     ObjectExists,
     ObjectInfo,
     Objects,
     Reach,
+    check_path,
     own_reach,
     pieces,
     plain_objects,

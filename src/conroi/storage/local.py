@@ -22,8 +22,7 @@ from conroi.storage.local_folders import (
     irregular_kind,
     store_error,
 )
-from conroi.storage.location import check_path
-from conroi.storage.objects import ObjectExists, ObjectInfo, Objects, Reach, own_reach, pieces
+from conroi.storage.objects import ObjectExists, ObjectInfo, Objects, Reach, check_path, own_reach, pieces
 
 _PIECE_BYTES = 1024 * 1024
 
@@ -80,7 +79,7 @@ class LocalObjects:
             return None
         except OSError as error:
             raise store_error(error, "look at", path, self.root) from error
-        return None if found is None else _info(path, found)
+        return None if found is None else ObjectInfo(path, found.st_size, changed_ns(found))
 
     def put(self, path: str, data: bytes) -> None:
         with self._temporary(path, [data]) as (temporary, name):
@@ -107,16 +106,14 @@ class LocalObjects:
     def put_unseen(self, path: str, data: bytes) -> None:
         with self._folder_of(path) as folder:
             self._write_new(Name(folder, path.rpartition("/")[2]), path, [data])
-        self._sync_folder_of(path)
+        if self.is_durable:
+            self._sync_folder(os.path.dirname(path))
 
     def put_if_absent(self, path: str, data: bytes) -> None:
-        if self._is_taken(path):
-            raise ObjectExists(
-                path
-            )  # before a file is made in vain: taking it away again makes later ones slow on ext4
-        with self._temporary(path, [data]) as (temporary, name):
+        with self._temporary(path, [data], must_be_free=True) as (temporary, name):
             create_name(temporary, name, path, self.root)
-        self._sync_folder_of(path)
+        if self.is_durable:
+            self._sync_folder(os.path.dirname(path))
 
     def rename_if_absent(self, source: str, target: str) -> None:
         with self._folder_of(target) as new_folder:
@@ -126,7 +123,8 @@ class LocalObjects:
                 old = Name(old_folder, source.rpartition("/")[2])
                 create_name(old, Name(new_folder, target.rpartition("/")[2]), target, self.root)
                 unlink(old.name, old.folder)
-        self._sync_folder_of(target)
+        if self.is_durable:
+            self._sync_folder(os.path.dirname(target))
 
     def copy(self, source: str, target: str) -> None:
         self.copy_from(self, target, source)
@@ -134,7 +132,8 @@ class LocalObjects:
     def copy_if_absent(self, source: str, target: str) -> None:
         with self._temporary(target, self.pieces(source)) as (temporary, name):
             create_name(temporary, name, target, self.root)
-        self._sync_folder_of(target)
+        if self.is_durable:
+            self._sync_folder(os.path.dirname(target))
 
     def copy_from(self, source: Objects, path: str, there: str | None = None) -> None:
         there = path if there is None else there
@@ -159,7 +158,7 @@ class LocalObjects:
             if irregular_kind(found.st_mode) is not None:
                 raise self.folder.refused(path, found.st_mode)
             if after is None or path > after:
-                yield _info(path, found)
+                yield ObjectInfo(path, found.st_size, changed_ns(found))
 
     def list_names(self, prefix: str, *, after: str | None = None) -> Iterator[str]:
         folders = [prefix.strip("/")]
@@ -185,7 +184,7 @@ class LocalObjects:
         for path, found in self._walk(""):
             kind = irregular_kind(found.st_mode)
             if kind is None:
-                files.append(_info(path, found))
+                files.append(ObjectInfo(path, found.st_size, changed_ns(found)))
             else:
                 irregular[path] = kind
         return files, irregular
@@ -231,16 +230,6 @@ class LocalObjects:
     def _not_found(self, path: str) -> NotFoundError:
         return NotFoundError(f"There is no file {path}", table=self.root)
 
-    def _is_taken(self, path: str) -> bool:
-        check_path(path)
-        folder, _, name = path.rpartition("/")
-        try:
-            with self.folder.opened(folder) as above:
-                os.stat(name, dir_fd=above, follow_symlinks=False)
-        except OSError:
-            return False
-        return True
-
     @contextlib.contextmanager
     def _folder_of(self, path: str) -> Generator[int]:
         """The open folder of a file, which is made if it is missing."""
@@ -260,13 +249,23 @@ class LocalObjects:
             os.close(above)
 
     @contextlib.contextmanager
-    def _temporary(self, path: str, data: Iterable[bytes]) -> Generator[tuple[Name, Name]]:
-        """The written file under a name that is gone afterwards, and the name that it is for."""
+    def _temporary(
+        self, path: str, data: Iterable[bytes], *, must_be_free: bool = False
+    ) -> Generator[tuple[Name, Name]]:
+        """The written file under a name that is gone afterwards, and the name that it is for.
+
+        The temporary name is one that no other writer has, and that no reader takes for a manifest.
+        """
         with self._folder_of(path) as folder:
-            temporary = Name(folder, temporary_name())
+            name = Name(folder, path.rpartition("/")[2])
+            if must_be_free:  # before a file is written and removed again, which makes later ones slow on ext4
+                with contextlib.suppress(OSError):
+                    os.stat(name.name, dir_fd=folder, follow_symlinks=False)
+                    raise ObjectExists(path)
+            temporary = Name(folder, f".tmp_conroi_{_OURS}_{os.getpid()}_{next(_number)}")
             self._write_new(temporary, path, data)
             try:
-                yield temporary, Name(folder, path.rpartition("/")[2])
+                yield temporary, name
             finally:
                 unlink(temporary.name, folder)
 
@@ -278,7 +277,9 @@ class LocalObjects:
         try:
             try:
                 for piece in data:
-                    write(file, piece)
+                    written = os.write(file, piece)
+                    while written < len(piece):  # a single write ends at about 2 GiB
+                        written += os.write(file, memoryview(piece)[written:])
                 if self.is_durable:
                     os.fsync(file)
             finally:
@@ -295,7 +296,8 @@ class LocalObjects:
             os.replace(temporary.name, name.name, src_dir_fd=temporary.folder, dst_dir_fd=name.folder)
         except OSError as error:
             raise store_error(error, "write", path, self.root) from error
-        self._sync_folder_of(path)
+        if self.is_durable:
+            self._sync_folder(os.path.dirname(path))
 
     def _make_folder(self, folder: str) -> None:
         missing: list[str] = []
@@ -310,10 +312,6 @@ class LocalObjects:
                 outer.sync_folder(os.path.dirname(each))
             for each in missing:
                 LocalFolder(os.path.dirname(each)).sync_folder()
-
-    def _sync_folder_of(self, path: str) -> None:
-        if self.is_durable:
-            self._sync_folder(os.path.dirname(path))
 
     def _sync_folder(self, folder: str) -> None:
         try:
@@ -348,17 +346,8 @@ class LocalObjects:
                     yield path, found
 
 
-def _info(path: str, found: os.stat_result) -> ObjectInfo:
-    return ObjectInfo(path, found.st_size, changed_ns(found))
-
-
 _OURS = secrets.token_hex(8)  # another host may have a process of the same number
 _number = itertools.count()
-
-
-def temporary_name() -> str:
-    """A name for a file that no other writer has, and that no reader takes for a manifest."""
-    return f".tmp_conroi_{_OURS}_{os.getpid()}_{next(_number)}"
 
 
 def read(file: int, start: int, length: int) -> bytes:
@@ -370,13 +359,6 @@ def read(file: int, start: int, length: int) -> bytes:
             break
         data += more
     return data
-
-
-def write(file: int, data: bytes) -> None:
-    """All of the bytes."""
-    written = os.write(file, data)
-    while written < len(data):
-        written += os.write(file, memoryview(data)[written:])
 
 
 def unlink(name: str, folder: int) -> None:

@@ -62,14 +62,6 @@ def parse_location(uri: str | os.PathLike[str]) -> LocalLocation | CloudLocation
     )
 
 
-def check_path(path: str) -> None:
-    """Refuse a path that could leave the table's root, or that is no file name."""
-    if not path or path[0] == "/" or (".." in path and ".." in path.split("/")) or "\0" in path:
-        raise InvalidInputError(
-            f"{path!r} is not a path inside the table", hint="paths are relative to the table's root, without '..'"
-        )
-
-
 def _refuse_unreadable(text: str) -> None:
     if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # a PathLike of bytes
         raise InvalidInputError("The table's path must be text, not bytes", hint="decode it first")

@@ -16,7 +16,6 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Generic, NoReturn, TypeVar
 
 from conroi.errors import UnsupportedError
@@ -175,17 +174,12 @@ class ProcessLock:
             self._lock, self._process = threading.RLock(), os.getpid()
         return self._lock.acquire(timeout=timeout)
 
-    def release(self) -> None:
+    def release(self, *_: object) -> None:
         if self._process == os.getpid():  # else it was acquired before the fork, and the child's is free
             self._lock.release()
 
-    def __enter__(self) -> None:
-        self.acquire()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.release()
+    __enter__ = acquire
+    __exit__ = release
 
 
 class ThreadQueue:
