@@ -28,7 +28,7 @@ from conroi.snapshots.table_storage import TableStorage
 from conroi.table import Table
 from conroi.table_location import Bases, Store, Uri, lake_around, open_lake, refuse_lake_commit, table_storage
 from conroi.verbs.create import DEFAULT_DATA_FORMAT, check_same_table, create
-from conroi.versions.conditional_put import CommitLock, Put
+from conroi.versions.folder import CommitLock, Put
 
 
 @checked_call

@@ -36,7 +36,7 @@ from conroi.table_location import LakeAddress, Reduced, Store, clone_target, ope
 from conroi.table_transaction import TableTransaction
 from conroi.verbs.compact import lost_by
 from conroi.verbs.settings import AUTO_COMPACT
-from conroi.versions.conditional_put import CommitLock, Put
+from conroi.versions.folder import CommitLock, Put
 from conroi.writer import Writer
 
 _log = logging.getLogger(__name__)

@@ -32,9 +32,8 @@ from conroi.snapshots.table_storage import TableStorage
 from conroi.storage.base_paths import allow_bases as name_bases
 from conroi.storage.factory import open_objects
 from conroi.versions.addresses import open_records, split_uri
-from conroi.versions.conditional_put import CommitLock, ConditionalPut, LockedPut, Put, PutNew, RenameIfAbsent
 from conroi.versions.external import ExternalVersions
-from conroi.versions.folder import FolderVersions
+from conroi.versions.folder import CommitLock, ConditionalPut, FolderVersions, LockedPut, Put, PutNew, RenameIfAbsent
 from conroi.versions.records import RecordStore
 
 Uri = str | os.PathLike[str]

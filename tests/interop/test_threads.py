@@ -17,8 +17,7 @@ from conroi.environment import SYSTEM
 from conroi.snapshots.table_storage import TableStorage
 from conroi.storage.factory import open_objects
 from conroi.testing import FaultyObjects, call_before
-from conroi.versions.conditional_put import LockedPut
-from conroi.versions.folder import FolderVersions
+from conroi.versions.folder import FolderVersions, LockedPut
 from tests.interop.readers import assert_seen
 from tests.interop.tables import Kind, Stable
 

@@ -23,7 +23,7 @@ from conroi.storage.factory import open_objects
 from conroi.storage.objects import ObjectExists
 from conroi.stores import dynamodb_lock, postgres_lock
 from conroi.testing import FaultyObjects, call_after
-from conroi.versions.conditional_put import LockedPut
+from conroi.versions.folder import LockedPut
 from tests.support.databases import PostgresServer, aws_environment, dynamodb_address
 from tests.support.external_tables import rows
 from tests.support.racing import Race, assert_one_winner_each, run_race

@@ -9,8 +9,7 @@ from conroi.snapshots.table_storage import TableStorage
 from conroi.storage.objects import ObjectInfo, Objects
 from conroi.table import Table
 from conroi.testing import FaultyObjects, WrappedObjects, call_before
-from conroi.versions.conditional_put import PutNew
-from conroi.versions.folder import FolderVersions
+from conroi.versions.folder import FolderVersions, PutNew
 
 
 def files_on(objects: Objects, *, environment: Environment = SYSTEM, putter: PutNew | None = None) -> TableStorage:

@@ -19,7 +19,7 @@ from conroi.storage.factory import open_objects
 from conroi.storage.objects import ObjectExists, Objects
 from conroi.stores import dynamodb_lock, postgres_lock
 from conroi.testing import FaultyObjects, call_before
-from conroi.versions.conditional_put import ConditionalPut, LockedPut, PutNew, RenameIfAbsent
+from conroi.versions.folder import ConditionalPut, LockedPut, PutNew, RenameIfAbsent
 from tests.support.databases import aws_environment
 from tests.support.processes import fork_context
 

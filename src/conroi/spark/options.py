@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from conroi.lake import Lake
     from conroi.table import Table
-    from conroi.versions.conditional_put import Put
+    from conroi.versions.folder import Put
 
 
 OPTIONS_PATTERN, TEXT_PATTERN = "spark.sql.redaction.options.regex", "spark.sql.redaction.string.regex"

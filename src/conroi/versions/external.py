@@ -26,8 +26,7 @@ from conroi.format.naming import (
 )
 from conroi.format.transaction import decode_transaction
 from conroi.storage.objects import ObjectExists, Objects
-from conroi.versions.conditional_put import PutNew
-from conroi.versions.folder import FolderVersions, ManifestRef
+from conroi.versions.folder import FolderVersions, ManifestRef, PutNew
 from conroi.versions.records import Record, RecordStore, RecordTaken
 
 _log = logging.getLogger(__name__)

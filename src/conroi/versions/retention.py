@@ -45,7 +45,7 @@ class VersionCollected(Exception):
 def watermark(objects: Objects) -> int:
     """The newest version that was, or is just being, collected; 0 if none ever was. One request; none on local disk
     where nothing was ever collected."""
-    return max((version for version, _ in _notes(objects)), default=0)
+    return max(_notes(objects), default=(0, ""))[0]
 
 
 def fate(objects: Objects, version: int) -> Fate:

@@ -26,7 +26,7 @@ from conroi.testing import (
     fail,
     lose_answer,
 )
-from conroi.versions.conditional_put import ConditionalPut, LockedPut, PutNew, RenameIfAbsent
+from conroi.versions.folder import ConditionalPut, LockedPut, PutNew, RenameIfAbsent
 
 PATH = ManifestNaming.V2.path(7)
 
