@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
 from conroi.commit.change import CommitOptions
-from conroi.commit.fairness import SLACK, PriorityToken, Turns
+from conroi.commit.fairness import LONGEST_PAUSE_S, SLACK, PriorityToken, Turns
 from conroi.environment import Environment
 from conroi.errors import TooMuchContention, VersionExpired
 from conroi.retry_policy import Budget, pause_s
@@ -153,7 +153,8 @@ def _wait_for_turn(commit: Commit[Done, object], places: int) -> Done | None:
             environment.sleep(places * turn_s)
             break
         if not commit.has_moved(1):
-            environment.sleep(max(places - 1, 1 / LOOKS_PER_TURN) * turn_s)
+            next_in_turn_s = min(turn_s / LOOKS_PER_TURN, LONGEST_PAUSE_S)
+            environment.sleep((places - 1) * turn_s if places > 1 else next_in_turn_s)
             continue
         if places == 1:
             break
