@@ -48,7 +48,11 @@ class SystemEnvironment:
         return time.time_ns()
 
     def monotonic(self) -> float:
-        return _steady_s()
+        """Seconds on a steady clock that counts the time of suspend, where there is one.
+
+        `time.monotonic()` stops with the machine. Linux has CLOCK_BOOTTIME; on macOS CLOCK_MONOTONIC counts suspend.
+        """
+        return time.monotonic() if _STEADY is None else time.clock_gettime(_STEADY)
 
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
@@ -61,14 +65,6 @@ class SystemEnvironment:
 
     def new_uuid(self) -> uuid.UUID:
         return uuid.uuid4()
-
-
-def _steady_s() -> float:
-    """Seconds on a steady clock that counts the time of suspend, where there is one.
-
-    `time.monotonic()` stops with the machine. Linux has CLOCK_BOOTTIME; on macOS CLOCK_MONOTONIC counts suspend.
-    """
-    return time.monotonic() if _STEADY is None else time.clock_gettime(_STEADY)
 
 
 _STEADY: int | None = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC if sys.platform == "darwin" else None)

@@ -21,7 +21,7 @@ from conroi.storage.objects import ObjectExists, Objects
 from conroi.table import Table
 from conroi.testing import Fault, FaultyObjects, Request, Script, call_after, call_before, fail, lose_answer
 from conroi.verbs.create import create
-from conroi.versions.conditional_put import ConditionalPut, LockedPut, PutNew, RenameIfAbsent
+from conroi.versions.folder import ConditionalPut, LockedPut, PutNew, RenameIfAbsent
 from tests.support.instruments import files_on, table_on
 from tests.support.refusals import files_of
 from tests.support.transactions import reserve_fragments

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import conroi
+from conroi.errors import NotFoundError
 from conroi.storage.factory import open_objects
 from conroi.testing import CountingObjects
 from tests.support.instruments import CloudLike, table_on
@@ -53,7 +54,7 @@ def test_a_table_that_was_deleted_is_not_continued(tmp_path: Path, is_newest: bo
     first = written(tmp_path / "t", BEFORE, 1)
     newest = first.append(BEFORE)
     shutil.rmtree(tmp_path / "t")
-    with pytest.raises(conroi.errors.NotFoundError):
+    with pytest.raises(NotFoundError):
         (newest if is_newest else first).append(NEW)
     assert not (tmp_path / "t" / "_versions").exists()
 

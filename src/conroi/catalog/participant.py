@@ -209,7 +209,7 @@ class Participant:
         if is_built and is_recent_for_files(environment, self._built_at):
             return
         started = moment(environment)
-        self._built = built = self._pending.build()
+        self._built = built = self._pending.build_next()
         refuse_cleanup(built.file.manifest, self.name)
         self._pin = staged_pin(built.located, built.transaction.uuid, environment)
         self._built_on, self._built_at = seen, started

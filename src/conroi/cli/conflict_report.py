@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from conroi import operations
-from conroi.commit.attribution import RULES
+from conroi.commit.table_commit import RULES
 from conroi.conflicts import ConcurrentCommit, Outcome, Reason, Rebase, Staged, Verdict
 from conroi.conflicts.catalog import CATALOG
 from conroi.conflicts.matrix import MATRIX, OPERATIONS, PRECHECKS

@@ -8,6 +8,7 @@ collected since may have held our version.
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 
 from conroi.environment import Moment, moment, seconds_since
 from conroi.errors import (
@@ -34,42 +35,29 @@ RESEND_PAUSE_S = 0.02
 """Upper bound of the pause before the first resend, in seconds; it doubles."""
 
 
+@dataclass
 class Putting:
     """The puts of one commit, identified by its transaction id."""
 
-    def __init__(self, files: TableStorage, uuid: str) -> None:
-        self._files = files
-        self._uuid = uuid
-        self.taken: Snapshot | None = None
-        """The version that was last found under a name we wanted."""
-        self._is_unanswered = False
-        """Whether a request for the version that is being put had no response."""
+    _files: TableStorage
+    _uuid: str
+    taken: Snapshot | None = None
+    """The version that was last found under a name we wanted."""
+    _is_unanswered: bool = False
+    """Whether a request for the version that is being put had no response."""
 
     def put(self, located: ManifestRef, data: bytes, file: ManifestFile) -> Snapshot | None:
         """The committed version; None if a concurrent writer has its name."""
         self.taken, self._is_unanswered = None, False
-        self._require_conditions(file)
-        try:
-            return self._put(located, data, file)
-        except VersionCollected as collected:
-            raise self._collected(located, collected) from None
-
-    def _require_conditions(self, file: ManifestFile) -> None:
-        """Probe for conditional writes: the transaction file exists, so a conditional put of it must be refused."""
-        path = f"{TRANSACTIONS_DIR}/{file.manifest.head.transaction_file}"
-        for resend in range(RESENDS):
-            try:
-                return self._files.versions.require_conditions(path, file.transaction or b"")
-            except StoreUnavailable:
-                self._pause(resend)
-        return self._files.versions.require_conditions(path, file.transaction or b"")
-
-    def _put(self, located: ManifestRef, data: bytes, file: ManifestFile) -> Snapshot | None:
+        if not self._files.objects.is_local:
+            self._require_conditions(file)
         sent_at = moment(self._files.environment)
         for resend in range(RESENDS + 1):
             try:
                 landed = self._files.versions.put(located.version, located.naming, data)
                 return Snapshot(file.manifest, landed, file.transaction)
+            except VersionCollected as collected:
+                raise self._collected(located, collected) from None
             except ObjectExists:
                 return self._look_for_mine(located, sent_at)
             except StoreError as error:
@@ -83,6 +71,16 @@ class Putting:
                 raise self._unknown_or(error, located) from error
             self._pause(resend)
         raise AssertionError("unreachable")
+
+    def _require_conditions(self, file: ManifestFile) -> None:
+        """Probe for conditional writes: the transaction file exists, so a conditional put of it must be refused."""
+        path = f"{TRANSACTIONS_DIR}/{file.manifest.head.transaction_file}"
+        for resend in range(RESENDS):
+            try:
+                return self._files.versions.require_conditions(path, file.transaction or b"")
+            except StoreUnavailable:
+                self._pause(resend)
+        return self._files.versions.require_conditions(path, file.transaction or b"")
 
     def _pause(self, resend: int) -> None:
         environment = self._files.environment
@@ -102,6 +100,8 @@ class Putting:
             if transaction is None or transaction.uuid != self._uuid:
                 return None
             self._files.versions.confirm(located, sent_at)
+        except VersionCollected as collected:
+            raise self._collected(located, collected) from None
         except NotFoundError:
             self._refuse_doubt(located, sent_at)
             return None

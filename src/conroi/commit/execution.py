@@ -7,10 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypedDict
 
-from conroi.commit.attribution import attribute
 from conroi.commit.change import CommitOptions, CommitResult, Plan
 from conroi.commit.fairness import PriorityToken, Turns
-from conroi.commit.table_commit import commit
+from conroi.commit.table_commit import attribute, commit
 from conroi.environment import Moment, moment
 from conroi.errors import ExpectedVersionMismatch, InvalidInputError, RetryableConflict
 from conroi.format.transaction import COMMIT_MESSAGE_PROPERTY
@@ -197,7 +196,7 @@ def _settings(how: WriteOptions) -> _Settings:
     retries = how.get("retries")
     retries = None if retries is None else checked_retries(retries)
     return _Settings(
-        properties=checked_texts(properties),
+        properties=checked_texts(properties) if properties else {},
         options=CommitOptions(retries=COMMIT_RETRIES if retries is None else retries),
         executions=DEFAULT_RETRIES if retries is None else retries,
         strict=how.get("strict", False) or how.get("expect") is not None,

@@ -13,6 +13,7 @@ import json
 import os
 from collections import deque
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 
 from conroi.environment import Environment
 from conroi.errors import CorruptionError, NotFoundError, StoreError
@@ -71,7 +72,7 @@ class Turns:
 
     def is_contended(self) -> bool:
         """Whether other writers were active recently, or one holds the priority token."""
-        return self.is_awaited or bool(self._others())
+        return self.is_awaited or bool(self._seen_at and self._others())
 
     def is_look_due(self) -> bool:
         """Whether to check for a priority token with this commit.
@@ -180,8 +181,6 @@ class Turns:
 
     def _others(self) -> list[str]:
         """The other active writers."""
-        if not self._seen_at:
-            return []
         with self._lock:
             return self._others_active()
 
@@ -202,15 +201,15 @@ LONGEST_COURTESY_TURNS = 40
 LONGEST_COURTESY_S = 5.0
 
 
+@dataclass(slots=True)
 class PriorityToken:
     """The priority token of one table, as used by one commit."""
 
-    def __init__(self, objects: Objects, environment: Environment, writer: str) -> None:
-        self._objects = objects
-        self._environment = environment
-        self._writer = writer
-        self._is_mine = False
-        self._needs_s = 0.0
+    _objects: Objects
+    _environment: Environment
+    _writer: str
+    is_mine: bool = False
+    _needs_s: float = 0.0
 
     def ask(self, losses: int, needs_s: float = 0.0, turn_s: float = SHORTEST_LOOK_S) -> None:
         """Create the token after several lost races, if it is free. `needs_s`: how long the other writers should yield.
@@ -220,9 +219,9 @@ class PriorityToken:
         """
         if losses < LOSSES_BEFORE_ASKING:
             return
-        if self._is_mine:
+        if self.is_mine:
             self._needs_s = needs_s = max(needs_s, 2 * self._needs_s)
-        if not self._take(needs_s) and not self._is_mine and losses >= LOSSES_BEFORE_WAITING:
+        if not self._take(needs_s) and not self.is_mine and losses >= LOSSES_BEFORE_WAITING:
             self.give_way(turn_s)
             self._take(needs_s)
 
@@ -232,19 +231,19 @@ class PriorityToken:
             self._objects.put_if_absent(BATON_PATH, content.encode())
         except (ObjectExists, StoreError):
             return False
-        self._is_mine, self._needs_s = True, needs_s
+        self.is_mine, self._needs_s = True, needs_s
         return True
 
     def is_held(self) -> bool:
         """Whether another writer holds the token. One request."""
         try:
-            return not self._is_mine and self._objects.head(BATON_PATH) is not None
+            return not self.is_mine and self._objects.head(BATON_PATH) is not None
         except StoreError:
             return False
 
     def give_way(self, turn_s: float) -> None:
         """Wait while another writer has the token; remove one that has expired."""
-        if self._is_mine:
+        if self.is_mine:
             return
         give_up_at = self._environment.monotonic() + 2 * LONGEST_COURTESY_S
         waited_for, until = None, give_up_at
@@ -268,14 +267,10 @@ class PriorityToken:
 
     def pass_on(self) -> None:
         """Release the token, however the commit ended."""
-        if self._is_mine:
-            self._is_mine = False
+        if self.is_mine:
+            self.is_mine = False
             with contextlib.suppress(StoreError):
                 self._objects.delete([BATON_PATH])
-
-    @property
-    def is_mine(self) -> bool:
-        return self._is_mine
 
 
 def _asked_for(held: bytes) -> float:

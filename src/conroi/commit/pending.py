@@ -1,7 +1,7 @@
 """A pending commit of one table: its change, rebased over concurrent commits and built into the next manifest.
 
-`meet` rebases it over one concurrent commit; `build` creates the manifest of the next version. It writes only files
-that may exist before the version is visible. Making the version visible is left to the store.
+`meet` rebases it over one concurrent commit; `build_next` creates the manifest of the next version. Files are written
+only if they may exist before the version is visible. Making the version visible is left to the store.
 """
 
 from __future__ import annotations
@@ -69,6 +69,7 @@ class Pending:
 
     def __init__(self, files: TableStorage, change: Change) -> None:
         self.files = files
+        self.turns = files.kept(Turns)
         self.change = change
         self.seen = change.base
         self.base_version = 0 if change.base is None else change.base.version
@@ -113,7 +114,7 @@ class Pending:
                 if transaction is not None:
                     if transaction.uuid == self.change.uuid:
                         return snapshot
-                    self.files.kept(Turns).saw(snapshot.version, transaction, snapshot.timestamp_ns)
+                    self.turns.saw(snapshot.version, transaction, snapshot.timestamp_ns)
                 self._unmet.append((snapshot, transaction))
         return None
 
@@ -186,7 +187,7 @@ class Pending:
         if not are_unrelated(self.change.staged.operation.name, transaction.operation_name):
             return False
         self.met.append(located.version)
-        self.files.kept(Turns).saw(located.version, transaction)
+        self.turns.saw(located.version, transaction)
         return True
 
     def _load(self, located: ManifestRef) -> Snapshot:
@@ -232,9 +233,9 @@ class Pending:
 
     # ------------------------------------------------------------------------ our turn
 
-    def build(self) -> Built:
+    def build_next(self) -> Built:
         """Check and build the version after `seen`; its transaction file is not written yet."""
-        seen = self.seen
+        seen, staged = self.seen, self.change.staged
         if self.change.is_detached:
             self._detached_version = detached_version(seen, self.files)
         if seen is not None:
@@ -243,10 +244,15 @@ class Pending:
                 self.change.guard(seen, self._winners)
             if seen is not self.change.base:
                 self._refuse_changed_columns(seen)
+        located = self.located(self.next_version)
+        needs_head = bool(staged.unwritten) or isinstance(staged.operation, operations.CreateIndex)
         try:
-            operation, read_version = self._rebased(seen)
+            if seen is None or (seen is self.change.base and not needs_head):
+                operation, read_version = staged.operation, self.base_version
+            else:
+                operation, read_version = self._rebased(seen)
             transaction, encoded = self._transaction(operation, read_version)
-            data, file = self._lay_out(transaction, operation, encoded)
+            data, file = self._lay_out(located.version, transaction, operation, encoded)
         except InvalidInputError as error:
             if seen is None or self.change.base is None or seen.version == self.change.base.version:
                 raise
@@ -259,7 +265,7 @@ class Pending:
             ) from error
         if seen is None:
             require_writable(file.manifest.head)
-        return Built(self.located(self.next_version), data, file, transaction, encoded)
+        return Built(located, data, file, transaction, encoded)
 
     def _refuse_changed_columns(self, seen: Snapshot) -> None:
         """Conflict: rows were written for other columns than the table has now, so some values would read as null.
@@ -320,18 +326,16 @@ class Pending:
             operation,
             read_version=read_version,
             uuid=self.change.uuid,
-            properties={**self.change.properties, WRITER_PROPERTY: self.files.kept(Turns).me, **made_on},
+            properties={**self.change.properties, WRITER_PROPERTY: self.turns.me, **made_on},
         )
         self._made = operation, transaction, encode_transaction(transaction)
         return self._made[1], self._made[2]
 
-    def _rebased(self, seen: Snapshot | None) -> tuple[Operation, int]:
+    def _rebased(self, seen: Snapshot) -> tuple[Operation, int]:
         """Our operation rebased on `seen`, and its new base version.
 
         Deletion vectors that concurrent commits changed too are merged into new files.
         """
-        if seen is None or (seen is self.change.base and self._rebase.is_settled):
-            return self.change.staged.operation, self.base_version
         needed = self._rebase.needs(seen.manifest)
         vectors = {vector_key(f): load_deletions(self.files.objects, seen.manifest, f) for f in needed}
         merged = self._rebase.merge(seen.manifest, vectors)
@@ -342,10 +346,12 @@ class Pending:
         operation = merged.operation({fragment: file for fragment, (file, _) in written.items()})
         return operation, merged.read_version
 
-    def _lay_out(self, transaction: Transaction, operation: Operation, encoded: bytes) -> tuple[bytes, ManifestFile]:
+    def _lay_out(
+        self, version: int, transaction: Transaction, operation: Operation, encoded: bytes
+    ) -> tuple[bytes, ManifestFile]:
         change = self.change
         step = Step(
-            version=self.next_version,
+            version=version,
             restored=None if change.restored is None else change.restored.manifest,
             source=None if change.cloned is None else change.cloned.manifest,
             read=None if change.base is None else change.base.manifest,
@@ -381,7 +387,7 @@ class Pending:
 
     def located(self, version: int) -> ManifestRef:
         """The location of a version of this table under its final name."""
-        naming = self.change.new_table_naming if self.seen is None else self.seen.naming
+        naming = self.change.new_table_naming if self.seen is None else self.seen.located.naming
         return ManifestRef(version, naming.path(version), naming)
 
     @property
@@ -401,7 +407,7 @@ class Pending:
             found = load_transaction(self.files.objects, snapshot)
             assert found is not None, "every version of ours has its transaction"
             transaction = found
-        self.files.kept(Turns).saw(snapshot.version, transaction, snapshot.timestamp_ns)
+        self.turns.saw(snapshot.version, transaction, snapshot.timestamp_ns)
         return CommitResult(snapshot, transaction, attempts, tuple(sorted(self.met)), tuple(self._orphans))
 
 

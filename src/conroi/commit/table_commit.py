@@ -13,99 +13,88 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Protocol
 
-from conroi.commit.attribution import attribute
+from conroi import operations
 from conroi.commit.change import DEFAULT_OPTIONS, Change, CommitOptions, CommitResult
 from conroi.commit.conditional_put import Putting
-from conroi.commit.fairness import PriorityToken, Turns
+from conroi.commit.fairness import PriorityToken
 from conroi.commit.loop import Commit, run
 from conroi.commit.pending import Built, Pending
+from conroi.conflicts import ConcurrentCommit, Reason
 from conroi.errors import (
     AlreadyExistsError,
     CommitStateUnknown,
+    ConflictError,
     ConroiError,
     ExpectedVersionMismatch,
     TooMuchContention,
     VersionExpired,
 )
 from conroi.retry_policy import Budget
-from conroi.snapshots.snapshot import Snapshot
+from conroi.snapshots.snapshot import Snapshot, load_snapshot, load_transaction
 from conroi.snapshots.table_storage import TableStorage
 
 _log = logging.getLogger(__name__)
 
-_AT_ONCE = contextlib.nullcontext()
 
-
-class FolderCommit:
-    """One commit: see conroi.commit.loop."""
+class FolderCommit(Pending):
+    """One commit: see conroi.commit.loop. The pending change of the table is the whole commit."""
 
     may_skip_turns = True
+    in_turn = contextlib.nullcontext
 
     def __init__(self, files: TableStorage, change: Change, options: CommitOptions) -> None:
+        super().__init__(files, change)
         self.environment = files.environment
-        self.turns = files.kept(Turns)
         self.token = change.baton or PriorityToken(files.objects, files.environment, self.turns.me)
         self.options = options
         self.is_local = files.objects.is_local
-        self._files = files
-        self._change = change
-        self._pending = Pending(files, change)
         self._putting = Putting(files, change.uuid)
         self._built: Built | None = None
 
-    def in_turn(self) -> contextlib.nullcontext[None]:
-        return _AT_ONCE
-
     def is_head_known(self) -> bool:
-        if self._pending.seen is None or self._change.is_detached:
+        if self.seen is None or self.change.is_detached:
             return True  # a new table or a detached version has no line of versions to catch up with
         # Without retries a lost race would be an error where a rebase is possible, and on local disk to look is cheap.
         may_lose = self.options.retries > 0 or not self.is_local
-        return self._change.base_is_fresh and may_lose and not self.turns.is_contended()
+        return self.change.base_is_fresh and may_lose and not self.turns.is_contended()
 
     def heads(self) -> Snapshot | None:
-        seen, taken = self._pending.seen, self._putting.taken
-        if seen is None or self._change.is_detached:
+        seen, taken = self.seen, self._putting.taken
+        if seen is None or self.change.is_detached:
             return None
-        self._pending.write_first_transaction()
+        self.write_first_transaction()
         if taken is not None and taken.version > seen.version:  # the winner of our last race, which the put has read
-            return self._pending.read(taken.located, taken)
-        newest = self._files.versions.latest()
-        return None if newest is None else self._pending.read(newest)
+            return self.read(taken.located, taken)
+        newest = self.files.versions.latest()
+        return None if newest is None else self.read(newest)
 
     def get_ready(self) -> None:
         self.check()
         self.rebase()
 
     def has_moved(self, versions: int) -> bool:
-        assert self._pending.seen is not None
-        located = self._pending.located(self._pending.seen.version + versions)
-        return self._files.objects.head(located.path) is not None
-
-    def check(self) -> None:
-        self._pending.check()
-
-    def rebase(self) -> None:
-        self._pending.rebase()
+        assert self.seen is not None
+        located = self.located(self.seen.version + versions)
+        return self.files.objects.head(located.path) is not None
 
     def build(self) -> list[Callable[[], object]]:
-        self._built = built = self._pending.build()
+        self._built = built = self.build_next()
         tasks: list[Callable[[], object]] = [
-            partial(self._pending.write_transaction, built.transaction, built.encoded_transaction)
+            partial(self.write_transaction, built.transaction, built.encoded_transaction)
         ]
-        if self._change.once is not None:
-            tasks.append(partial(self._change.once.will_try, built.located.version))
+        if self.change.once is not None:
+            tasks.append(partial(self.change.once.will_try, built.located.version))
         return tasks
 
     def put(self) -> Snapshot | None:
         built = self._built
         assert built is not None, "build() comes first"
-        self._pending.confirm(built)
+        self.confirm(built)
         snapshot = self._putting.put(built.located, built.data, built.file)
-        if snapshot is None and self._pending.seen is None and self._putting.taken is not None:
+        if snapshot is None and self.seen is None and self._putting.taken is not None:
             raise AlreadyExistsError(
-                f"There is a table at {self._files.root} already.",
-                table=self._files.root,
+                f"There is a table at {self.files.root} already.",
+                table=self.files.root,
                 hint="Open it with conroi.open_table(uri), or choose another path.",
             )
         return snapshot
@@ -117,32 +106,32 @@ class FolderCommit:
         return 1
 
     def contention(self, budget: Budget) -> TooMuchContention:
-        seen = self._pending.seen
+        seen = self.seen
         return TooMuchContention(
             f"{budget.attempts} attempts to commit lost to other writers; nothing was committed.",
-            table=self._files.root,
+            table=self.files.root,
             version=None if seen is None else seen.version,
-            base_version=self._pending.base_version,
+            base_version=self.base_version,
             attempts=budget.attempts,
             hint="Allow more retries, write bigger batches, or use an insert lock.",
         )
 
     def finalize(self, done: Snapshot, attempts: int) -> CommitResult:
-        _log.debug("committed version %d of %s in %d attempts", done.version, self._files.root, attempts)
-        self._files.remember(done)
+        _log.debug("committed version %d of %s in %d attempts", done.version, self.files.root, attempts)
+        self.files.remember(done)
         try:
-            return self._pending.landed(done, attempts)
+            return self.landed(done, attempts)
         except ConroiError as error:
             raise CommitStateUnknown(
                 f"Version {done.version} is committed, but could not be read back: {error.message}",
-                table=self._files.root,
+                table=self.files.root,
                 version=done.version,
-                transaction_uuid=self._change.uuid,
+                transaction_uuid=self.change.uuid,
                 hint="Look for the transaction id in history() before doing the work again.",
             ) from error
 
     def release(self) -> None:
-        if self._change.baton is None:  # a verb that may be executed again keeps it until it ends
+        if self.change.baton is None:  # a verb that may be executed again keeps it until it ends
             self.token.pass_on()
 
 
@@ -174,3 +163,28 @@ def commit(files: TableStorage, change: Change, options: CommitOptions = DEFAULT
     except (ExpectedVersionMismatch, TooMuchContention) as error:
         attribute(files, error, change.staged.operation.name)
         raise
+
+
+RULES: dict[type[ConflictError], str] = {
+    ExpectedVersionMismatch: "table/moved",
+    TooMuchContention: "table/contended",
+}
+
+
+def attribute(files: TableStorage, error: ConflictError, mine: str = "") -> None:
+    """Conflict attribution: add author and time of the concurrent commit; `mine` is the operation that lost."""
+    if error.reason is None and error.version is not None and error.version > (error.base_version or 0):
+        with contextlib.suppress(ConroiError):  # the error that is on its way is the one to be told
+            error.reason = _reason(files, error, error.version, mine)
+
+
+def _reason(files: TableStorage, error: ConflictError, version: int, mine: str) -> Reason | None:
+    located = files.versions.locate(version)
+    if located is None:
+        return None
+    snapshot = load_snapshot(files.objects, located)
+    transaction = load_transaction(files.objects, snapshot)
+    if transaction is None:
+        return None
+    winner = ConcurrentCommit.of(snapshot.manifest, transaction, operations.of(transaction))
+    return Reason(rule=RULES[type(error)], mine=mine, theirs=winner.operation.name, winner=winner)

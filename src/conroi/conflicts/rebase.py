@@ -73,11 +73,6 @@ class Rebase:
             rebase = rebase.over(winner)
         return rebase
 
-    @property
-    def is_settled(self) -> bool:
-        """Whether the operation is the same on every version: no rows, vectors or system indices to merge."""
-        return not (self.contested or self.staged.unwritten or isinstance(self.staged.operation, CreateIndex))
-
     def needs(self, head: Manifest) -> tuple[pb.DataFragment, ...]:
         """The fragments, at my base or at the newest version, whose deletion vectors `merge` needs."""
         newest = [head.fragments_by_id.get(number) for number in sorted(self.staged.unwritten.union(self.contested))]

@@ -79,7 +79,7 @@ class _Mending:
         mine, foreign = self.catalog.snapshot(self.row), self._foreign()
         merged = mine if discard else self._replayed(mine, foreign)
         pending = self._meeting(merged, mine.version, foreign[-1].snapshot)
-        built = pending.build()
+        built = pending.build_next()
         pin = self._stage(pending, built)
         if self._files.objects.head(built.located.path) is not None:
             return  # another out-of-band write: try again
@@ -188,7 +188,7 @@ class Replay:
         change = Change(staged, base, uuid=str(self._files.environment.new_uuid()))
         pending = Pending(self._files, change)
         pending.meet(merged, self._transaction)
-        built = pending.build()
+        built = pending.build_next()
         snapshot = Snapshot(built.file.manifest, built.located, built.file.transaction, is_final=False, is_private=True)
         refuse_duplicate_keys(self._files, merged, ForeignManifest(snapshot, foreign.transaction, foreign.pin))
         return snapshot

@@ -51,7 +51,7 @@ class Snapshot:
 
     @property
     def version(self) -> int:
-        return self.manifest.version
+        return self.manifest.head.version
 
     @property
     def naming(self) -> ManifestNaming:
