@@ -19,7 +19,7 @@ import pytest
 import conroi
 from tests.support.source import REPOSITORY, Module, conroi_module_names, conroi_modules
 
-MOST_FILES = 299  # the goal is 280
+MOST_FILES = 297  # the goal is 280
 MOST_LINES = 450
 MOST_SINGLE_IMPORTERS = 19  # the goal is 8
 MOST_ING_NAMES = 12
@@ -107,8 +107,8 @@ def test_an_import_inside_a_function_would_be_found():
 # ---------------------------------------------------------------------------- one commit
 
 ROWS = pa.table({"id": [1, 2, 3], "v": ["a", "b", "c"]})
-ONE_APPEND = (240, 45)  # the goal is 180 in 32
-TWO_TABLES = (360, 60)  # the goal is 300 in 48
+ONE_APPEND = (165, 38)  # the goal is 180 in 32
+TWO_TABLES = (300, 54)  # the goal is 300 in 48
 """Functions of conroi that a commit calls, and files that they are in, when everything is loaded."""
 
 
