@@ -145,10 +145,12 @@ class _Argument:
                 f"{function}() cannot take {self._name}{problem.where}={shortened(problem.value)}.",
                 hint=_hint(problem),
             )
-        if accepts_all_of(self._wanted, type(value)):
+        if type(value) not in _DECIDED_BY_CONTENT and accepts_all_of(self._wanted, type(value)):
             self.accepted.add(type(value))
 
 
+_DECIDED_BY_CONTENT = (str, int, float, list, tuple, dict)
+"""Classes whose values are checked each time."""
 _checks_of = functools.cache(_Checks)
 
 

@@ -18,7 +18,7 @@ from tests.support.source import conroi_modules
 
 pytestmark = pytest.mark.contract("C5")
 
-ELSEWHERE = ("conroi.cli", "conroi.spark", "conroi.export", "conroi.catalog.namespace", "conroi.table_location")
+ELSEWHERE = ("conroi.cli", "conroi.spark", "conroi.catalog.namespace", "conroi.table_location")
 """Parts whose errors no command meets, or that speak of commands already."""
 HAVE_A_COMMAND = (
     *("create_table", "drop_table", "rename_table", "append", "insert", "merge", "update", "delete", "restore"),

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import conroi
 from conroi.merge.builder import MergeBuilder
-from conroi.merge.matching import Way
+from conroi.merge.plan_choice import Way
 from conroi.spark import frames, merge
 from tests.spark.support import Counting, by_pylance, manifests
 
@@ -355,21 +355,21 @@ def test_a_job_that_fails_leaves_nothing_visible(spark: SparkSession, uri: str, 
 
 
 def test_explain_says_which_way_and_why(spark: SparkSession, uri: str, monkeypatch: pytest.MonkeyPatch):
-    from conroi.merge import matching
+    from conroi.merge import plan_choice
 
     table = made(uri)
     builder = CLAUSES["upsert"](table.merge(source(spark), on="id"))
     plan = builder.explain()
     assert (plan.way, plan.source_rows, plan.table_rows, plan.table_key_bytes) == ("process", 20, 38, 38 * 16)
     assert str(plan).splitlines()[0] == "merge on id: process"
-    monkeypatch.setattr(matching, "MOST_TABLE_KEY_BYTES", 100)
+    monkeypatch.setattr(plan_choice, "MOST_TABLE_KEY_BYTES", 100)
     assert builder.explain().way == "probe"
     leaving = builder.when_not_matched_by_source_update({"n": "0"})
     assert leaving.explain().way == "join"
-    monkeypatch.setattr(matching, "MOST_KEY_BYTES", 100)
+    monkeypatch.setattr(plan_choice, "MOST_KEY_BYTES", 100)
     assert (builder.explain().way, "20" in str(builder.explain())) == ("join", True)
-    monkeypatch.setattr(matching, "MOST_TABLE_KEY_BYTES", 1000)
-    monkeypatch.setattr(matching, "MOST_SOURCE_ROWS", 10)
+    monkeypatch.setattr(plan_choice, "MOST_TABLE_KEY_BYTES", 1000)
+    monkeypatch.setattr(plan_choice, "MOST_SOURCE_ROWS", 10)
     assert builder.explain().why == "the source has more than 10 rows"
     assert builder.explain(plan="probe").why == "you asked for it"
     result = builder.execute()

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import conroi
-from conroi.merge.matching import Way
+from conroi.merge.plan_choice import Way
 
 TABLE_ROWS, SOURCE_ROWS = 5_000_000, 500_000
 

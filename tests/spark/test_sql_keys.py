@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 import conroi
 from conroi.errors import InvalidInputError, UnsupportedError
-from conroi.merge.matching import Way
+from conroi.merge.plan_choice import Way
 
 NAN = float("nan")
 

@@ -48,7 +48,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 FRONT = (
     *("refusals", "query", "folding", "reader", "writer", "transaction_tables", "staged_table"),
     *("table_transaction", "transaction", "insertion", "clickhouse", "registration", "table_location", "pickles"),
-    *("table", "jobs", "lake_history", "lake_snapshot", "lake", "opening", "export", "stores", "front"),
+    *("table", "jobs", "lake_history", "lake_snapshot", "lake", "opening", "stores", "front"),
 )
 BELOW_FRONT = set(MAY_IMPORT) - {"namespace"}
 MAY_IMPORT |= {part: BELOW_FRONT | set(FRONT[:number]) for number, part in enumerate(FRONT)}

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from conroi.lake import Lake
 
 
+__all__ = ["Export", "clickhouse"]
+
 _log = logging.getLogger(__name__)
 PATIENCE_S = 60.0
 _PAUSE_S = 0.05

@@ -17,7 +17,7 @@ from conroi.data.incoming import RemoteRows, from_elsewhere, in_spark, to_reader
 from conroi.data.sql import Params, bound_values, enclosed, expression
 from conroi.data.table_version import TableVersion
 from conroi.errors import InvalidInputError
-from conroi.merge.matching import MergePlan, SourceSize, Way, choose
+from conroi.merge.plan_choice import MergePlan, SourceSize, Way, choose
 from conroi.merge.request import Action, Clause, Request, RowKind
 from conroi.merge.verb import Merging
 from conroi.storage.parallel import stays_in_process

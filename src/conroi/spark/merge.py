@@ -17,19 +17,9 @@ from conroi.data.keys import key_columns_of, scan_keys
 from conroi.data.rows import addresses_in, addresses_of, count_rows, offsets_by_fragment
 from conroi.data.table_version import TableVersion
 from conroi.errors import InvalidInputError
-from conroi.merge.matching import (
-    Addresses,
-    Match,
-    MergePlan,
-    SourceSize,
-    Way,
-    choose,
-    match,
-    match_keys,
-    others,
-    refuse_doubled,
-)
+from conroi.merge.matching import Addresses, Match, match, match_keys, others, refuse_doubled
 from conroi.merge.outcome import Decision, try_out
+from conroi.merge.plan_choice import MergePlan, SourceSize, Way, choose
 from conroi.merge.request import Action, Request, RowKind
 from conroi.merge.verb import Columns, Merging, RowChange, inserted_rows, joined, keep_row_ids, planned
 from conroi.spark.fragment_jobs import FragmentJobs, groups_of

@@ -1,5 +1,0 @@
-"""Exports: rows of a lake, or of a query, to external databases."""
-
-from conroi.clickhouse.export import Export, clickhouse
-
-__all__ = ["Export", "clickhouse"]
