@@ -346,6 +346,8 @@ class Reservations:
         if not tables or (now - self._looked_at < every_s and not self._objects.is_local):
             return
         self._looked_at = now
+        if self._objects.is_local and not os.path.isdir(self._objects.pylance_uri(RESERVED_DIR)):
+            return  # no client was ever refused
         try:
             oldest = self._oldest(tables)
             if oldest is None or oldest in self._mine.values():

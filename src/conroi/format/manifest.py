@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
+from operator import attrgetter
 from typing import TypeVar
 
 from google.protobuf.message import DecodeError
@@ -29,6 +30,7 @@ from conroi.format.transaction import Transaction
 
 MOST_ROWS = 1 << 32
 """A row of a fragment is addressed by 32 bits."""
+_rows_of = attrgetter("physical_rows")
 
 
 class Manifest:
@@ -75,7 +77,7 @@ class Manifest:
     def fragments(self) -> tuple[pb.DataFragment, ...]:
         """The fragments, ascending by id. Read only."""
         fragments = tuple(_parse(pb.FragmentRun, self._run).fragments)
-        if any(fragment.physical_rows > MOST_ROWS for fragment in fragments):
+        if max(map(_rows_of, fragments), default=0) > MOST_ROWS:
             raise CorruptionError(
                 f"The manifest has a fragment with more than {MOST_ROWS:,} rows.",
                 hint="The manifest is damaged, or its writer is broken; open another version.",

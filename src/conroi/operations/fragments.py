@@ -131,7 +131,7 @@ def with_fragments(
     ordered = sorted(fragments, key=_by_id)
     _claim_ids(head, ordered)
     old = base.fragments_by_id
-    known = {field.id for field in head.fields}
+    known = set(map(_by_id, head.fields))
     kept: list[pb.DataFragment] = []
     has_deletions = False
     for fragment in ordered:
@@ -206,7 +206,9 @@ def _has_live_rows(fragment: pb.DataFragment) -> bool:
 
 def _without_dead_files(fragment: pb.DataFragment, known: set[int]) -> pb.DataFragment:
     """Without the files of which nothing is left in the schema: readers refuse to open one."""
-    live = [file for file in fragment.files if any(field < TOMBSTONE or field in known for field in file.fields)]
+    live = [
+        file for file in fragment.files if not known.isdisjoint(file.fields) or min(file.fields, default=0) < TOMBSTONE
+    ]
     return fragment if len(live) == len(fragment.files) else with_files(fragment, live)
 
 
