@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conroi.doctor.kind import Group, Kind
-from conroi.doctor.kinds import GROUPS
+from conroi.doctor.kinds import GROUPS, Group, Kind
 
 _INTRODUCTION = """\
 <!-- Rendered by `python -m tools.doctor_page`; a test compares. Do not edit by hand. -->

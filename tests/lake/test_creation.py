@@ -16,7 +16,7 @@ from deltalake import write_deltalake
 
 import conroi
 from conroi import opening
-from conroi.doctor.examination import diagnose
+from conroi.doctor import diagnose
 from conroi.snapshots.table_storage import TableStorage
 from conroi.versions.folder import ManifestRef, VersionStore
 from tests.support.servers import S3Server

@@ -1,19 +1,21 @@
-"""File check: each file that a manifest references exists and has the right size.
+"""File check: each file that a manifest references exists and has the right size; other files are leftovers.
 
 Each fragment and index is checked once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from conroi.doctor.lines import FragmentUse, IndexUse, Line
+from conroi.commit.fairness import BATON_PATH
 from conroi.doctor.subject import Place, Subject, base_of
+from conroi.doctor.versions import FragmentUse, IndexUse, Line
 from conroi.errors import CorruptionError
 from conroi.format import lance_pb2 as pb
 from conroi.format.naming import check_relative_path, deletion_path, index_dir
+from conroi.versions.listing import TREE_DIR
 
 
 @dataclass
@@ -163,3 +165,31 @@ def _index_problems(use: IndexUse, place: Place | None, folder: str, *, has_file
         and next(place.objects.list_names(folder), None) is None
     ):
         yield "missing-index-file", f"The folder {whose} is empty.", folder
+
+
+# --------------------------------------------------------------------------------------- leftovers
+
+
+def check_leftovers(subject: Subject, referred: Set[str]) -> None:
+    """Staged manifests, temporary files and unreferenced files, unless a running writer may need them."""
+    old = {path for path, info in subject.listed.files.items() if subject.examination.is_old(info)}
+    needed = {located.path for located in (subject.head, *subject.also) if located is not None}
+    staged = sorted(path for path in subject.listed.staged if path in old - needed)
+    _add(subject, "staged-leftover", staged, "manifest that was never published", "manifests that were never published")
+    temporary = set(subject.listed.temporary)
+    unfinished = sorted(path for path in temporary & old if not path.startswith(f"{TREE_DIR}/"))
+    _add(subject, "temporary-file", unfinished, "file that was never finished", "files that were never finished")
+    if BATON_PATH in old:
+        subject.add("stale-baton", "A writer that waited for its turn is gone.", path=BATON_PATH)
+    unneeded = old - temporary - {BATON_PATH}
+    root = subject.objects.root
+    orphans = [path for path in subject.listed.contents if path in unneeded and f"{root}/{path}" not in referred]
+    _add(subject, "orphan-files", orphans, "file that no version refers to", "files that no version refers to")
+
+
+def _add(subject: Subject, kind: str, paths: Sequence[str], one: str, many: str) -> None:
+    """One finding for all of a kind: there may be thousands."""
+    if paths:
+        size = sum(subject.listed.files[path].size for path in paths)
+        told = one if len(paths) == 1 else many
+        subject.add(kind, f"{len(paths):,} {told} ({size:,} bytes).", path=paths[0])

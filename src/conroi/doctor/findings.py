@@ -9,9 +9,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from conroi.display.grid import to_html
-from conroi.display.reports import diagnosis_page, environment_page
-from conroi.doctor.kind import Severity
-from conroi.doctor.kinds import KINDS
+from conroi.display.pages import diagnosis_page, environment_page
+from conroi.doctor.kinds import KINDS, Severity
 from conroi.errors import ConroiError, StoreUnavailable
 
 MOST_SHOWN = 10

@@ -13,7 +13,7 @@ from conroi.catalog.state import Changes, decode_records
 from conroi.data.pylance import pylance_errors
 from conroi.data.table_version import TableVersion
 from conroi.doctor.findings import Findings
-from conroi.doctor.lines import Line, VersionFacts
+from conroi.doctor.versions import Line, VersionFacts
 from conroi.errors import ConroiError
 from conroi.snapshots.pin import Pin
 from conroi.snapshots.snapshot import load_snapshot

@@ -17,8 +17,8 @@ from conroi.catalog.state import SETTINGS
 from conroi.catalog.tables import table_files
 from conroi.doctor.findings import Findings
 from conroi.doctor.lake_history import LIST, LakeHistory, PinUse, place_of
-from conroi.doctor.lines import Line
 from conroi.doctor.subject import Examination, Subject
+from conroi.doctor.versions import Line
 from conroi.errors import ConroiError, ExpectedVersionMismatch, NotFoundError, TooMuchContention
 from conroi.format.naming import check_relative_path, parse_staged_name
 from conroi.inserts.fence import note_of

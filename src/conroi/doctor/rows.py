@@ -16,8 +16,8 @@ from conroi.data.pylance import file_session, pylance_errors, rows_in_file
 from conroi.data.rows import count_rows
 from conroi.data.table_version import TableVersion
 from conroi.doctor.contents import Contents, is_still_there
-from conroi.doctor.lines import FragmentUse, Line
 from conroi.doctor.subject import Place, Subject, base_of
+from conroi.doctor.versions import FragmentUse, Line
 from conroi.errors import ConroiError, NotFoundError, UnsupportedError
 from conroi.format import lance_pb2 as pb
 from conroi.format.deletions import decode_deletions

@@ -1,19 +1,32 @@
-"""Versions, tags and branches of a table as the doctor checks them."""
+"""Versions of one linear history: a scan of the manifests, newest first, and what is checked of each version.
+
+The scan keeps of each version only what is compared later.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from urllib.parse import unquote
+from operator import le
 
-from conroi.doctor.lines import Line, VersionFacts
+from google.protobuf.message import DecodeError
+
 from conroi.doctor.subject import Subject
-from conroi.errors import ConroiError, CorruptionError, NotFoundError
+from conroi.errors import ConroiError, CorruptionError, NotFoundError, UnsupportedError
+from conroi.format import lance_pb2 as pb
+from conroi.format.fields import key_columns
+from conroi.format.flags import require_readable, require_writable
 from conroi.format.json import decode_document
+from conroi.format.manifest import Manifest, check_transaction_fits
+from conroi.format.manifest_file import ManifestFile, decode_manifest_file
+from conroi.format.naming import transaction_path
+from conroi.format.transaction import Transaction, decode_transaction
+from conroi.snapshots.branch_storage import resolved
+from conroi.snapshots.snapshot import Snapshot
 from conroi.snapshots.table_storage import TableStorage
-from conroi.storage.objects import Objects
-from conroi.versions.folder import FolderVersions
-from conroi.versions.listing import TREE_DIR, Listed
+from conroi.versions.folder import FolderVersions, ManifestRef
 from conroi.versions.retention import watermark
 
 SLOW_CLOCK_NS = 2 * 1_000_000_000
@@ -21,6 +34,253 @@ SLOW_CLOCK_NS = 2 * 1_000_000_000
 MOST_MISSING = 1000
 """Maximum number of missing versions that are looked up one by one."""
 FAST_CLOCK_NS = 60 * 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class VersionFacts:
+    """The facts that are kept of one version."""
+
+    version: int
+    path: str
+    timestamp_ns: int
+    uuid: str
+    """The transaction that created it; '' if unknown."""
+    key: tuple[str, ...]
+    transaction: Transaction | None
+    """Kept only where asked for."""
+
+
+@dataclass(slots=True)
+class FragmentUse:
+    """A fragment exactly as it occurs in one or more versions."""
+
+    fragment: pb.DataFragment
+    version: int
+    """The newest version that has it."""
+    manifest_path: str
+    bases: tuple[pb.BasePath, ...]
+    versions: int = 1
+    is_in_head: bool = False
+
+
+@dataclass(slots=True)
+class IndexUse:
+    """An index and the newest version that has it."""
+
+    index: pb.IndexMetadata
+    version: int
+    manifest_path: str
+    bases: tuple[pb.BasePath, ...]
+
+
+@dataclass(slots=True)
+class Line:
+    """All that the manifests of one line say."""
+
+    facts: dict[int, VersionFacts] = field(default_factory=dict[int, VersionFacts])
+    head: Snapshot | None = None
+    fragments: dict[bytes, FragmentUse] = field(default_factory=dict[bytes, FragmentUse])
+    """By their bytes: what many versions share is checked once."""
+    indices: dict[bytes, IndexUse] = field(default_factory=dict[bytes, IndexUse])
+    transactions: set[str] = field(default_factory=set[str])
+    """The transaction files that are named."""
+    is_sound: bool = True
+    """Whether the manifest of the newest version is valid."""
+
+
+class LineReader:
+    """Reads the manifests of a subject."""
+
+    def __init__(self, subject: Subject, *, keep_transactions: bool = False) -> None:
+        self._subject = subject
+        self._keep_transactions = keep_transactions
+        self._keys: dict[bytes, tuple[str, ...]] = {}
+        self._ids: dict[bytes, int] = {}
+        self._counts: Counter[bytes] = Counter()
+        self._in_head: set[bytes] = set()
+        self._on_the_line: set[ManifestRef] = set()
+        self._line = Line()
+
+    def read(self) -> Line:
+        """All versions; what cannot be read is a finding."""
+        self._find_mixed_names()
+        wanted = self._wanted()
+        for located, data in zip(wanted, self._subject.each(self._get, wanted), strict=True):
+            if data is not None:
+                self._subject.examination.looked_at("manifests")
+                with self._subject.going_on(f"Reading {located.path}"):
+                    self._examine(located, data)
+        for encoded, use in self._line.fragments.items():
+            use.versions, use.is_in_head = self._counts[encoded], encoded in self._in_head
+        return self._line
+
+    def _wanted(self) -> list[ManifestRef]:
+        manifests = self._subject.listed.manifests
+        found = {version: named[0] for version, named in manifests.items()}
+        head = self._subject.head
+        if head is not None:
+            found[head.version] = head  # which may be staged still
+        self._on_the_line = set(found.values())
+        ordered = [found[version] for version in sorted(found, reverse=True)]
+        return [*ordered, *self._subject.listed.detached, *self._subject.also]
+
+    def _get(self, located: ManifestRef) -> bytes | None:
+        try:
+            return self._subject.objects.get(located.path)
+        except NotFoundError:  # finished or collected since it was listed; pins are looked at by themselves
+            return None
+        except CorruptionError as error:
+            self._bad("manifest-unreadable", located, error.message)
+            return None
+
+    def _find_mixed_names(self) -> None:
+        named = [each for found in self._subject.listed.manifests.values() for each in found]
+        if len({located.naming for located in named}) > 1:
+            self._subject.add("mixed-manifest-names", "Manifests are named by both schemes, V1 and V2.")
+
+    # ------------------------------------------------------------------------ one manifest
+
+    def _examine(self, located: ManifestRef, data: bytes) -> None:
+        try:
+            file = decode_manifest_file(data)
+            encoded = pb.EncodedRun.FromString(file.manifest.message).encoded_fragments
+        except (ConroiError, DecodeError) as error:
+            text = error.message if isinstance(error, ConroiError) else f"The manifest is damaged ({error})."
+            self._bad("manifest-unreadable", located, text)
+            return
+        manifest = resolved(self._subject.objects.root, file.manifest)
+        if manifest.version != located.version:
+            self._bad("manifest-misnamed", located, f"The manifest says that it is version {manifest.version}.")
+            return
+        if not self._examine_flags(located, manifest):
+            return
+        is_head = located == self._subject.newest
+        problems = self._line_up(located, manifest, encoded)
+        for kind, what in problems:
+            self._bad(kind, located, what)
+        self._remember(located, ManifestFile(manifest, file.transaction))
+        if is_head:
+            self._line.head = Snapshot(manifest, located, file.transaction, is_final=self._is_final(located))
+
+    def _is_final(self, located: ManifestRef) -> bool:
+        return located.path == located.naming.path(located.version)
+
+    def _bad(self, kind: str, located: ManifestRef, what: str) -> None:
+        self._subject.add(kind, what, version=located.version, path=located.path)
+        if located == self._subject.newest:
+            self._line.is_sound = False
+
+    def _examine_flags(self, located: ManifestRef, manifest: Manifest) -> bool:
+        try:
+            require_readable(manifest.head)
+            if located == self._subject.newest:
+                require_writable(manifest.head)
+        except CorruptionError as error:
+            self._bad("flags-contradict", located, error.message)
+        except UnsupportedError as error:
+            is_reading = "cannot read" in error.message
+            self._bad("unknown-reader-flags" if is_reading else "unknown-writer-flags", located, error.message)
+            return not is_reading
+        else:
+            return True
+        return False
+
+    def _line_up(self, located: ManifestRef, manifest: Manifest, encoded: Sequence[bytes]) -> list[tuple[str, str]]:
+        """Collect the fragments; each new one is decoded."""
+        bases = tuple(manifest.head.base_paths)
+        # A thousand appends repeat half a million fragments in their manifests: next to nothing is done for each.
+        self._counts.update(encoded)
+        if located == self._subject.newest:
+            self._in_head = set(encoded)
+        for each in encoded if None in map(self._ids.get, encoded) else ():
+            if each not in self._ids:
+                try:
+                    fragment = pb.DataFragment.FromString(each)
+                except DecodeError as error:
+                    return [("manifest-unreadable", f"A fragment in the manifest is damaged ({error}).")]
+                self._line.fragments[each] = FragmentUse(fragment, located.version, located.path, bases)
+                self._ids[each] = fragment.id
+        return list(_id_problems([self._ids[each] for each in encoded], optional_mark(manifest)))
+
+    # ------------------------------------------------------------------------ what is kept of it
+
+    def _remember(self, located: ManifestRef, file: ManifestFile) -> None:
+        head = file.manifest.head
+        for index in file.manifest.indices:
+            use = IndexUse(index, located.version, located.path, tuple(head.base_paths))
+            self._line.indices.setdefault(index.uuid.uuid, use)
+        if head.transaction_file:
+            self._line.transactions.add(transaction_path(head.transaction_file))
+        transaction = self._transaction(located, file)
+        if located not in self._on_the_line:
+            return
+        stamp = head.timestamp
+        self._line.facts[located.version] = VersionFacts(
+            located.version,
+            located.path,
+            stamp.seconds * 1_000_000_000 + stamp.nanos,
+            transaction.uuid if transaction is not None else head.transaction_file.partition("-")[2][:-4],
+            self._key(head),
+            transaction if self._keep_transactions else None,
+        )
+
+    def _key(self, head: pb.ManifestHead) -> tuple[str, ...]:
+        """Most versions have the same columns, whose key is worked out once."""
+        columns = pb.ManifestHead(fields=head.fields).SerializeToString(deterministic=True)
+        if columns not in self._keys:
+            self._keys[columns] = key_columns(head.fields)
+        return self._keys[columns]
+
+    def _transaction(self, located: ManifestRef, file: ManifestFile) -> Transaction | None:
+        """The transaction of a version, from inside it or from its file, compared with what the version says."""
+        data = file.transaction if file.transaction is not None else self._transaction_file(located, file.manifest)
+        if data is None:
+            return None
+        try:
+            transaction = decode_transaction(data)
+        except ConroiError as error:
+            self._subject.add("transaction-unreadable", error.message, version=located.version, path=located.path)
+            return None
+        try:
+            check_transaction_fits(file.manifest, transaction)
+        except CorruptionError as error:
+            self._subject.add("transaction-mismatch", error.message, version=located.version, path=located.path)
+        return transaction
+
+    def _transaction_file(self, located: ManifestRef, manifest: Manifest) -> bytes | None:
+        name = manifest.head.transaction_file
+        try:
+            if name:
+                return self._subject.objects.get(transaction_path(name))
+        except NotFoundError:
+            pass
+        what = "The manifest has no transaction inside" + (
+            f", and the file {name} is gone." if name else " or beside it."
+        )
+        self._subject.add("transaction-missing", what, version=located.version, path=located.path)
+        return None
+
+
+def optional_mark(manifest: Manifest) -> int | None:
+    """The largest fragment id that the manifest says was ever used."""
+    return manifest.head.max_fragment_id if manifest.head.HasField("max_fragment_id") else None
+
+
+def _id_problems(ids: list[int], mark: int | None) -> Iterator[tuple[str, str]]:
+    if not ids:
+        return
+    if any(map(le, ids[1:], ids)):
+        repeated = sorted(each for each, count in Counter(ids).items() if count > 1)[:5]
+        how = f"has fragment {', '.join(map(str, repeated))} twice" if repeated else "has its fragments out of order"
+        yield "fragment-id-twice", f"The version {how}."
+    if mark is not None and max(ids) > mark:
+        yield (
+            "fragment-id-over-mark",
+            f"The version has fragment {max(ids)}, above the largest id it says was ever used ({mark}).",
+        )
+
+
+# ---------------------------------------------------------------------------- checks of the versions
 
 
 def check_versions(subject: Subject, line: Line) -> None:
@@ -124,75 +384,3 @@ def _is_good_hint(subject: Subject, path: str) -> bool:
 
 def _write_hint(files: TableStorage, newest: int) -> None:
     FolderVersions(files.objects, environment=files.environment).write_hint(newest)
-
-
-TAGS_DIR = "_refs/tags"
-BRANCHES_DIR = "_refs/branches"
-
-
-@dataclass
-class Refs:
-    """What the refs of a table say."""
-
-    tags: dict[str, tuple[str | None, int]] = field(default_factory=dict[str, "tuple[str | None, int]"])
-    """The branch (None is the main line) and version of each tag."""
-    branches: dict[str, tuple[str | None, int]] = field(default_factory=dict[str, "tuple[str | None, int]"])
-    """The parent and the version at which each branch left it."""
-    unreadable: list[str] = field(default_factory=list[str])
-
-    def kept_on(self, branch: str | None) -> frozenset[int]:
-        """The versions that tags and branches retain."""
-        return frozenset(
-            version for where, version in (*self.tags.values(), *self.branches.values()) if where == branch
-        )
-
-
-def read_refs(objects: Objects, listed: Listed) -> Refs:
-    """All tags and branches of a table."""
-    refs = Refs()
-    for path in sorted(listed.files):
-        folder, _, file_name = path.rpartition("/")
-        if folder not in (TAGS_DIR, BRANCHES_DIR) or not file_name.endswith(".json"):
-            continue
-        name = unquote(file_name.removesuffix(".json"))
-        try:
-            content = decode_document(objects.get(path), path)
-            if folder == TAGS_DIR:
-                refs.tags[name] = (content.optional_text("branch"), content.integer("version", high=(1 << 64) - 1))
-            else:
-                refs.branches[name] = (content.optional_text("parentBranch"), content.integer("parentVersion"))
-        except NotFoundError:
-            continue  # deleted since it was listed
-        except CorruptionError:
-            refs.unreadable.append(path)
-    return refs
-
-
-def check_refs(subject: Subject, refs: Refs) -> None:
-    """Findings about the tags and branches of a table."""
-    listed = subject.listed
-    for path in refs.unreadable:
-        kind = "unreadable-tag" if path.startswith(TAGS_DIR) else "unreadable-branch"
-        subject.add(kind, f"The file {path} cannot be read.", path=path)
-    for tag, (branch, version) in refs.tags.items():
-        if not _has(subject, branch, version):
-            where = "" if branch is None else f" of the branch {branch!r}"
-            subject.add("tag-nowhere", f"The tag {tag!r} names version {version}{where}.", version=version)
-    for branch in refs.branches:
-        if f"{TREE_DIR}/{branch}" not in listed.branches:
-            subject.add("branch-nowhere", f"The branch {branch!r} has no folder.", path=f"{TREE_DIR}/{branch}")
-    for folder in listed.branches:
-        if folder.removeprefix(f"{TREE_DIR}/") not in refs.branches:
-            subject.add("branch-unnamed", f"There is a folder {folder}, and no branch of that name.", path=folder)
-    subject.examination.looked_at("tags", len(refs.tags))
-    subject.examination.looked_at("branches", len(refs.branches))
-
-
-def _has(subject: Subject, branch: str | None, version: int) -> bool:
-    if branch is None:
-        head = subject.newest
-        return version in subject.listed.manifests or (head is not None and head.version == version)
-    start = f"{TREE_DIR}/{branch}/"
-    below = {path[len(start) :]: info for path, info in subject.listed.files.items() if path.startswith(start)}
-    # A branch begins with the version it left its parent at, which has a manifest in its own folder too.
-    return version in Listed(below).manifests

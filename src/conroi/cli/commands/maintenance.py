@@ -10,8 +10,15 @@ from conroi.cli.failures import FAILED
 from conroi.cli.options import Lake, LakeOrTable, Message, OneTable, Yes, command, so_far
 from conroi.cli.session import Session, writable
 from conroi.display.grid import grid, number
-from conroi.display.pages import TableFacts, locks_page, table_facts
-from conroi.display.reports import collected_page, diagnosis_page, environment_page, expired_page
+from conroi.display.pages import (
+    TableFacts,
+    collected_page,
+    diagnosis_page,
+    environment_page,
+    expired_page,
+    locks_page,
+    table_facts,
+)
 
 if TYPE_CHECKING:
     from conroi.maintenance.reports import Collected, Expired
@@ -118,7 +125,7 @@ def doctor(
     Says what is wrong and what to do; the exit code is 1 if something is broken. Nothing is deleted, and nothing
     changes without --fix. A lake that is too damaged to be opened is checked all the same.
     """
-    from conroi.doctor.examination import diagnose
+    from conroi.doctor import diagnose
 
     place = session.place(lake)
     with session.output.progress("things checked") as progress:
