@@ -27,8 +27,9 @@ from conroi.insertion import Insert, Remains, insert, write
 from conroi.inserts import InsertLock, Mode, locks_of
 from conroi.jobs import Job
 from conroi.lake_snapshot import LakeReader
-from conroi.maintenance.collection import MIN_AGE, collect_lake
+from conroi.maintenance.collection import MIN_AGE
 from conroi.maintenance.expiry import KEEP, OLDER_THAN
+from conroi.maintenance.lake_collection import collect_lake
 from conroi.maintenance.lake_expiry import expire_lake
 from conroi.maintenance.repair import mend
 from conroi.maintenance.reports import Collected, Duration, Expired

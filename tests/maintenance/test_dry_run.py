@@ -8,7 +8,7 @@ import pytest
 
 import conroi
 from conroi.display.grid import to_html
-from conroi.display.reports import collected_page, expired_page
+from conroi.display.pages import collected_page, expired_page
 from tests.support.aging import files_below, make_older
 
 pytestmark = pytest.mark.contract("M10")

@@ -153,16 +153,16 @@ def test_a_table_that_needs_more_than_we_know_is_left_alone(lake: conroi.Lake, m
     lake["strange"].overwrite([{"n": 1}])
     strange = lake["strange"].uri
 
-    from conroi.maintenance import places
+    from conroi.maintenance import reachability
 
-    real = places._problem
+    real = reachability._problem
     ids = {file.path for fragment in lance.dataset(strange).get_fragments() for file in fragment.data_files()}
 
     def odd(manifest: Any) -> str | None:
         mine = {file.path for fragment in manifest.fragments for file in fragment.files}
         return "it has an unknown flag" if mine & ids else real(manifest)
 
-    monkeypatch.setattr(places, "_problem", odd)
+    monkeypatch.setattr(reachability, "_problem", odd)
     before = files_below(strange)
     make_older(lake.uri, hours=OLD)
     lake.expire(keep=1, dry_run=False)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import conroi
-from conroi.namespace.namespace import ConroiNamespace
+from conroi.namespace import ConroiNamespace
 from conroi.storage import local_folders
 from conroi.storage.factory import open_objects
 from conroi.storage.local_folders import settable_times

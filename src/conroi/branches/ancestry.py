@@ -14,7 +14,7 @@ from typing import TypeAlias, TypeVar
 
 from conroi.branches.contents import has_same_rows, is_same_content
 from conroi.branches.lake_ref import Side, TableAtState
-from conroi.catalog.branches import LINEAGE, BranchedLake
+from conroi.catalog.branches import LINEAGE, MERGES, BranchedLake
 from conroi.catalog.catalog import Catalog
 from conroi.catalog.folders import MANIFEST
 from conroi.catalog.rows import NAMESPACE, Row
@@ -23,8 +23,10 @@ from conroi.errors import CorruptionError, NotFoundError
 from conroi.format.json import Document, parse_json
 from conroi.snapshots.branch_names import MAIN, MAIN_BRANCH, Branch
 
-MERGES = "__merges"
-"""The row of a lake that records what was merged into it; pylance takes it for an empty namespace."""
+SOURCE = "conroi.merge.source"
+"""The property of a commit that names the branch that it merged."""
+SOURCE_VERSION = "conroi.merge.version"
+"""The property of a commit that names the version of that branch."""
 
 MOST_MISSED = 20
 """Maximum number of source versions without changes that are examined before the merge is simply recorded."""

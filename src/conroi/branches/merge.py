@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from conroi.arguments import shortened
 from conroi.branches.ancestry import (
-    MERGES,
+    SOURCE,
+    SOURCE_VERSION,
     Base,
     BaseTable,
     Clock,
@@ -23,7 +24,7 @@ from conroi.branches.lake_ref import LakeRef, Side, TableAtState
 from conroi.branches.plan import UNKNOWN, Choose, Facts, MergePlan, TableFact, TablePlan, is_changed, plan
 from conroi.branches.results import Choice, Conflict, LakeMerge, Prefer, TableMerge
 from conroi.branches.transfer import Bringing
-from conroi.catalog.branches import BranchedLake
+from conroi.catalog.branches import MERGES, BranchedLake
 from conroi.catalog.folders import brought_row, can_inherit, inherited_row
 from conroi.catalog.names import shown
 from conroi.errors import (
@@ -46,8 +47,6 @@ RETRIES = 10
 """Number of times a merge is computed again after a concurrent publication to the target."""
 SHOWN = 5
 """Maximum number of conflicts in an error message."""
-SOURCE = "conroi.merge.source"
-SOURCE_VERSION = "conroi.merge.version"
 
 
 Begin = Callable[..., "Transaction"]

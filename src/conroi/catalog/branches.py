@@ -27,6 +27,8 @@ stops.
 """
 LINEAGE = "conroi.lineage"
 """The setting that is stored with it: where the branch started, which its name no longer tells."""
+MERGES = "__merges"
+"""The row of a lake that records what was merged into it; pylance takes it for an empty namespace."""
 
 
 class BranchedLake:

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from conroi.branches.merge import SOURCE, SOURCE_VERSION
+from conroi.branches.ancestry import SOURCE, SOURCE_VERSION
 from conroi.errors import ConroiError, UnsupportedError
 from conroi.lake_history import LakeChange, lake_changes
 

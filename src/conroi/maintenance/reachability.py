@@ -1,4 +1,4 @@
-"""Garbage-collection roots: which table versions the main branch and all other branches of a lake need.
+"""Garbage-collection roots: which versions the branches of a lake need, and which files the manifests of a folder.
 
 This is the only place that decides what is retained. Any new kind of reference to versions or files is added here.
 """
@@ -12,28 +12,36 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import combinations
 
+from conroi.catalog.branches import MERGES
 from conroi.catalog.catalog import Catalog
 from conroi.catalog.folders import MANIFEST
 from conroi.catalog.manifest_rows import load_rows
 from conroi.catalog.names import shown
 from conroi.catalog.rows import Row
 from conroi.catalog.state import LakeState, decode_records
-from conroi.errors import NotFoundError
+from conroi.errors import ConroiError, CorruptionError, NotFoundError, UnsupportedError
+from conroi.format.flags import require_writable
+from conroi.format.manifest import Manifest
+from conroi.format.manifest_file import decode_manifest_file
+from conroi.format.naming import TRANSACTIONS_DIR, parse_manifest_name, parse_staged_name
+from conroi.format.references import names_in_manifest, names_in_transaction
+from conroi.format.transaction import decode_transaction
 from conroi.maintenance.expiry import Aged, listed_versions
 from conroi.snapshots.branch_names import MAIN, BranchNames
 from conroi.snapshots.branch_storage import TREE, branch_folder
 from conroi.snapshots.pin import Pin
 from conroi.snapshots.snapshot import Snapshot, load_snapshot, load_transaction
 from conroi.snapshots.table_storage import TableStorage
+from conroi.storage.objects import ObjectInfo, Objects
 from conroi.storage.parallel import in_parallel
 from conroi.versions.folder import FolderVersions
+from conroi.versions.listing import manifest_files
+from conroi.versions.retention import ages
 
 LAKE_BRANCH = re.compile(r"[^/]+-[0-9a-f]{8}")
 """What pylance calls a branch of a lake."""
 AT_ONCE = 16
 """Number of parallel requests."""
-MERGES = "__merges"
-"""The row of a branch that says which versions of others were merged into it: see conroi.branches.ancestry."""
 
 
 @dataclass
@@ -228,3 +236,130 @@ class _Bases:
 def _files_of(main: Catalog, name: str) -> TableStorage:
     objects = main.opened(branch_folder(MANIFEST, name))
     return TableStorage(objects, FolderVersions(objects, environment=main.environment), main.environment)
+
+
+# ------------------------------------------------------------------------------ files of one folder
+
+
+class Names:
+    """Set of referenced file names, as hashes: a collision retains one file too many, never one too few.
+
+    >>> names = Names()
+    >>> names.update(["a", "b"])
+    >>> "a" in names, "c" in names
+    (True, False)
+    """
+
+    def __init__(self) -> None:
+        self._numbers: set[int] = set()
+
+    def update(self, names: Iterable[str]) -> None:
+        self._numbers.update(map(hash, names))
+
+    def __contains__(self, name: str) -> bool:
+        return hash(name) in self._numbers
+
+
+@dataclass(frozen=True)
+class Horizon:
+    """Which files are old enough to be deleted, in the storage's own time."""
+
+    files_ns: int
+    """Files that were written before this may be deleted."""
+
+    @property
+    def staged_ns(self) -> int:
+        """What a writer that is still at work may be about to publish was written after this.
+
+        It made sure of its files less than this margin ago; if it did so earlier, it finds its version taken: see
+        docs/decisions/0018-garbage-collection.md.
+        """
+        return self.files_ns - round(ages().file_s * 1e9)
+
+
+@dataclass(frozen=True)
+class Place:
+    """One folder like that of a table: a table, a branch of one, or `__manifest`."""
+
+    name: str
+    objects: Objects
+    pinned: frozenset[str] = frozenset()
+    """Staged manifests that a version of the lake pins."""
+    keys_of: frozenset[int] | None = None
+    """For `__manifest`: the versions whose idempotency keys are still valid."""
+    whole: bool = False
+    """Whether all of it is garbage: the folder of a dropped table."""
+    left_alone: str | None = None
+    """Why nothing in it is deleted, although the lake does not list it; its references are retained too."""
+
+
+@dataclass
+class Needs:
+    """The names that the manifests of a place need; `problem` says why they may need more than these."""
+
+    names: list[str]
+    problem: str | None = None
+
+
+def needs_of(place: Place, horizon: Horizon) -> Needs:
+    """The references of its manifests. An unreadable one is a CorruptionError: it may reference anything."""
+    paths = [info.path for info in manifest_files(place.objects) if _is_root(place, info, horizon)]
+    found = Needs([])
+    for manifest in in_parallel(partial(_manifest, place), paths, AT_ONCE):
+        if manifest is not None:
+            found.names.extend(names_in_manifest(manifest))
+            found.problem = found.problem or _problem(manifest)
+    return found
+
+
+def _is_root(place: Place, info: ObjectInfo, horizon: Horizon) -> bool:
+    name = info.path.rpartition("/")[2]
+    if parse_manifest_name(name) is not None:
+        return True
+    is_staged = parse_staged_name(name) is not None
+    return is_staged and (info.path in place.pinned or info.modified_ns >= horizon.staged_ns)
+
+
+def _manifest(place: Place, path: str) -> Manifest | None:
+    try:
+        return decode_manifest_file(place.objects.get(path)).manifest
+    except NotFoundError:  # it was finalized or expired since it was listed
+        return None
+    except CorruptionError as error:
+        if parse_manifest_name(path.rpartition("/")[2]) is None and path not in place.pinned:
+            return None  # it is being written, or its writer crashed
+        raise CorruptionError(
+            f"{path} cannot be read, so it is unknown which files it needs; nothing was deleted. {error.message}",
+            table=place.objects.root,
+            hint="Run doctor on it, and collect again when it is healthy.",
+        ) from error
+
+
+def _problem(manifest: Manifest) -> str | None:
+    """Files of a kind that only newer software has may be referenced by formats that only it can read."""
+    try:
+        require_writable(manifest.head)
+    except UnsupportedError as error:
+        return error.message
+    return None
+
+
+def announced_names(place: Place, horizon: Horizon, known: Names) -> Iterator[str]:
+    """The names in transactions that are in no manifest yet, but may be committed soon."""
+    young = [
+        info.path
+        for info in place.objects.list(TRANSACTIONS_DIR)
+        if info.modified_ns >= horizon.staged_ns and info.path.endswith(".txn")
+    ]
+    unknown = [path for path in young if path.rpartition("/")[2] not in known]
+    found = in_parallel(partial(_names_in_transaction, place), unknown, AT_ONCE)
+    for path, names in zip(unknown, found, strict=True):
+        yield path.rpartition("/")[2]
+        yield from names
+
+
+def _names_in_transaction(place: Place, path: str) -> list[str]:
+    try:
+        return list(names_in_transaction(decode_transaction(place.objects.get(path)).wire))
+    except ConroiError:  # gone, or truncated by a crash of its writer
+        return []

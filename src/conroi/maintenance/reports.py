@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from conroi.display.grid import to_html
-from conroi.display.reports import SHOWN_PATHS, collected_page, expired_page
+from conroi.display.pages import SHOWN_PATHS, collected_page, expired_page
 from conroi.errors import InvalidInputError
 from conroi.versions.leases import LONGEST_S
 
