@@ -253,7 +253,7 @@ def test_a_branch_is_forked_right_after_its_past_was_looked_at(lake: conroi.Lake
 def test_a_namespace_of_a_branch_serves_pylance(lake: conroi.Lake, dev: conroi.Lake) -> None:
     from lance_namespace import ListNamespacesRequest, ListTablesRequest
 
-    from conroi.namespace.namespace import ConroiNamespace
+    from conroi.namespace import ConroiNamespace
 
     served = ConroiNamespace(dev)
     assert lance.dataset(namespace_client=served, table_id=["log"]).count_rows() == 2  # not written there yet

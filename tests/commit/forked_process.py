@@ -18,7 +18,7 @@ from collections.abc import Callable
 import lance_namespace
 
 import conroi
-from conroi.namespace.namespace import ConroiNamespace
+from conroi.namespace import ConroiNamespace
 from conroi.storage.objects import Objects
 from conroi.testing import FaultyObjects, Request, call_before, connect_through
 from tests.support.instruments import CloudLike

@@ -18,7 +18,7 @@ import pytest
 from lance.namespace import DirectoryNamespace
 
 import conroi
-from conroi.namespace.namespace import ConroiNamespace
+from conroi.namespace import ConroiNamespace
 from tests.support.paused_commits import paused_before_publication, while_paused
 
 ONE_ROW = pa.table({"id": [1]})

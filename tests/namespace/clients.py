@@ -13,7 +13,7 @@ import lance_namespace as ln
 import pyarrow as pa
 
 import conroi
-from conroi.namespace.namespace import ConroiNamespace
+from conroi.namespace import ConroiNamespace
 from conroi.namespace.requests import Request
 
 NAME = "conroi.catalog.namespace.ConroiNamespace"

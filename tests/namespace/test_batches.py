@@ -12,7 +12,7 @@ import lance_namespace as ln
 import pytest
 
 import conroi
-from conroi.namespace.namespace import ConroiNamespace
+from conroi.namespace import ConroiNamespace
 from conroi.testing import FaultyObjects, NthRequest, call_before, connect_through, die
 from tests.namespace.clients import append, ids, ids_of, new_lake, opened, rows, staged, versions_of
 from tests.support.processes import fork_context

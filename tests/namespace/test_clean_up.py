@@ -20,7 +20,7 @@ from lancedb.namespace import LanceNamespaceDBConnection
 import conroi
 from conroi.catalog.lance_tags import repair_lance_tags
 from conroi.environment import SystemEnvironment
-from conroi.namespace.namespace import ConroiNamespace
+from conroi.namespace import ConroiNamespace
 from conroi.testing import CountingObjects, Meter, connect_through
 from conroi.versions.retention import other_ages
 from tests.namespace.clients import ids, opened, rows

@@ -10,7 +10,7 @@ import pytest
 import conroi
 from conroi.commit.fairness import RESERVED_DIR, Reservations
 from conroi.environment import SYSTEM
-from conroi.namespace.namespace import ConroiNamespace
+from conroi.namespace import ConroiNamespace
 from tests.namespace.clients import Rivalled, append, ids, new_lake, opened, rows
 
 

@@ -19,7 +19,7 @@ from pyroaring import BitMap
 
 import conroi
 from conroi.format.manifest_file import decode_manifest_file, with_other_indices
-from conroi.namespace.namespace import ConroiNamespace
+from conroi.namespace import ConroiNamespace
 from conroi.operations.indices import covered_fragments, with_coverage
 
 FOUR = [{"id": number, "v": "a"} for number in range(1, 5)]

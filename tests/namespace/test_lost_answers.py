@@ -12,7 +12,7 @@ import pytest
 from lancedb.namespace import LanceNamespaceDBConnection
 
 import conroi
-from conroi.namespace.namespace import ConroiNamespace
+from conroi.namespace import ConroiNamespace
 from conroi.versions.retention import other_ages
 from tests.namespace.clients import append, elsewhere, ids, new_lake, rows, staged
 from tests.namespace.test_batches import batch, commit, version

@@ -7,7 +7,7 @@ import lance_namespace as ln
 import lancedb
 
 import conroi
-from conroi.namespace.namespace import ConroiNamespace
+from conroi.namespace import ConroiNamespace
 from tests.namespace.clients import NAME, Rivalled, append, ids, ids_of, opened, rows
 from tests.support.servers import S3Server
 

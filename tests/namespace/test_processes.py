@@ -11,7 +11,7 @@ import lancedb
 import pytest
 
 import conroi
-from conroi.namespace.namespace import ConroiNamespace
+from conroi.namespace import ConroiNamespace
 from tests.namespace.clients import NAME, append, ids, ids_of, new_lake, opened, rows
 from tests.support.together import Meet, together
 

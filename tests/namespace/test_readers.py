@@ -12,7 +12,7 @@ import pytest
 from lance.namespace import DirectoryNamespace
 
 import conroi
-from conroi.namespace.namespace import ConroiNamespace
+from conroi.namespace import ConroiNamespace
 from conroi.testing import fail
 from tests.namespace.clients import NAME, append, ids, ids_of, new_lake, opened, rows
 from tests.support.lakes import faulty

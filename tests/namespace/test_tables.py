@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import conroi
-from conroi.namespace.namespace import ConroiNamespace
+from conroi.namespace import ConroiNamespace
 from tests.namespace.clients import append, ids, ids_of, new_lake, opened, rows
 
 

@@ -12,7 +12,7 @@ from lance.namespace import DirectoryNamespace
 from lancedb.namespace import LanceNamespaceDBConnection
 
 import conroi
-from conroi.namespace.namespace import ConroiNamespace
+from conroi.namespace import ConroiNamespace
 from conroi.testing import call_before
 from tests.namespace.clients import Careless, Rivalled, append, ids, ids_of, new_lake, opened, rows, staged
 from tests.support.lakes import faulty

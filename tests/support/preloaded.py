@@ -8,7 +8,7 @@ import conroi
 
 MODULES = (
     "boto3", "lance.file", "obstore.store", "psycopg", "pyarrow.compute", "conroi.merge.builder",
-    "conroi.namespace.namespace", "conroi.testing", "tests.support.instruments",
+    "conroi.namespace", "conroi.testing", "tests.support.instruments",
 )  # fmt: skip
 
 for _module in MODULES:

@@ -40,8 +40,7 @@ from conroi.errors import AlreadyExistsError, CorruptionError, InvalidInputError
 from conroi.format.naming import check_relative_path
 from conroi.format.schema import schema_from_fields
 from conroi.namespace.requests import Request, joined, no_namespace, no_version, paged
-from conroi.namespace.versions import located
-from conroi.namespace.view import View, is_namespace
+from conroi.namespace.view import View, is_namespace, located
 from conroi.snapshots.snapshot import load_snapshot
 from conroi.verbs.create import create
 

@@ -1,42 +1,36 @@
-"""Table versions as a Lance namespace lists, describes, creates and deletes them."""
+"""Table versions as a Lance namespace lists, describes, creates and deletes them; commits of many tables at once."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from lance_namespace import TableVersion
+from lance_namespace import (
+    CommitTableResult,
+    CreateTableVersionResponse,
+    DeclareTableResponse,
+    DeregisterTableResponse,
+    TableVersion,
+)
 
 from conroi.catalog.adoption import adoption
 from conroi.catalog.external_participant import current_version, make_final, refuse_taken
+from conroi.catalog.folders import releasing
 from conroi.catalog.names import shown
 from conroi.catalog.participant import Outcome, TableChange
 from conroi.catalog.publication import Publishing
 from conroi.catalog.rows import Row
 from conroi.catalog.state import LakeState
 from conroi.catalog.store import Published
-from conroi.errors import ExpectedVersionMismatch, InvalidInputError, RetryableConflict
+from conroi.errors import ExpectedVersionMismatch, InvalidInputError, NotFoundError, RetryableConflict, UnsupportedError
 from conroi.format.transaction import COMMIT_MESSAGE_PROPERTY
-from conroi.namespace.requests import Request, no_version
-from conroi.namespace.view import View, published_before
+from conroi.namespace.requests import Request
+from conroi.namespace.tables import declared, declared_row, deregistered, reserve
+from conroi.namespace.view import View, located, published_before
 from conroi.snapshots.external_manifest import ForeignManifest, delete_manifests, key_in_store, read_staged
 from conroi.snapshots.tags import Tags
 from conroi.versions.folder import ManifestRef
-
-
-def located(view: View, row: Row, version: int | None) -> ManifestRef:
-    """Where a version is, under its final name; the newest if none is named."""
-    current = current_version(view.catalog, row)
-    wanted = current if version is None else version
-    if not 0 < wanted <= current:
-        raise no_version(row.object_id, version)
-    if row.pin is not None and wanted == current:
-        return make_final(view.catalog, row)
-    found = view.catalog.folder_of(row).locate(wanted)
-    if found is None:
-        raise no_version(row.object_id, version)
-    return found
 
 
 def table_version(view: View, row: Row, found: ManifestRef) -> TableVersion:
@@ -236,3 +230,118 @@ def adopt_out_of_band(view: View, object_id: str, up_to: int | None = None) -> N
             return
         with suppress(ExpectedVersionMismatch):  # concurrent publication: look again
             Publishing(view.catalog, found).run()
+
+
+# ---------------------------------------------------------------------------- many tables in one commit
+
+KINDS = ("declare_table", "create_table_version", "delete_table_versions", "deregister_table")
+
+
+@dataclass
+class Batch:
+    """The operations of a batch."""
+
+    view: View
+    base: LakeState
+    declared: dict[str, Row] = field(default_factory=dict[str, Row])
+    leaving: dict[str, Row] = field(default_factory=dict[str, Row])
+    versions: dict[str, TableChange] = field(default_factory=dict[str, TableChange])
+
+    def add(self, kind: str, request: Request) -> None:
+        if kind == "delete_table_versions":
+            raise UnsupportedError(
+                "Versions cannot be deleted as part of a batch.", hint="Use batch_delete_table_versions() for that."
+            )
+        if kind == "declare_table":
+            row = declared_row(self.view, request, self.base)
+            refuse_twice([row.object_id, *self.declared, *self.versions, *self.leaving])
+            self.declared[row.object_id] = row
+        elif kind == "deregister_table":
+            row = self.view.row(request.object_id(), self.base)
+            refuse_twice([row.object_id, *self.declared, *self.versions, *self.leaving])
+            self.leaving[row.object_id] = row
+        else:
+            self._add_version(Entry.of(request))
+
+    def _add_version(self, entry: Entry) -> None:
+        refuse_twice([entry.object_id, *self.versions, *self.leaving])
+        new = self.declared.get(entry.object_id)
+        row = self.view.row(entry.object_id, self.base) if new is None else new
+        self.versions[entry.object_id] = entry.wanted(self.view, row, is_new=new is not None)
+
+    def publish(self) -> None:
+        """All of it, in one commit."""
+        rows: dict[str, Row | None] = dict.fromkeys(self.leaving)
+        rows |= {key: row for key, row in self.declared.items() if key not in self.versions}
+        for row in self.declared.values():
+            reserve(self.view, row)
+        with releasing(self.view.catalog, list(self.leaving.values())):
+            publish_versions(self.view, self.base, list(self.versions.values()), rows)
+
+    def result(self, kind: str, request: Request) -> CommitTableResult:
+        """What became of one operation."""
+        key = request.object_id()
+        if kind == "declare_table":
+            return CommitTableResult(declare_table=declared(self.view, self.declared[key]))
+        if kind == "deregister_table":
+            return CommitTableResult(deregister_table=deregistered(self.view, self.leaving[key]))
+        version = published_version(self.view, self.versions[key])
+        return CommitTableResult(create_table_version=CreateTableVersionResponse(version=version))
+
+
+def commit_tables(view: View, request: Request) -> list[CommitTableResult]:
+    """Execute all operations of the request in one commit; returns their results, in its order."""
+    operations = [_kind_and_request(each) for each in request.many("operations")]
+    if not operations:
+        raise InvalidInputError("The batch is empty.", hint="Give at least one operation.")
+    entries = [Entry.of(each) for kind, each in operations if kind == "create_table_version"]
+    earlier = published_before(view, view.newest(), entries)
+    if earlier is not None:
+        return [_result_in(view, earlier, kind, each) for kind, each in operations]
+    with view.in_next_place([entry.object_id for entry in entries]):
+        return _commit(view, operations, entries)
+
+
+def _commit(view: View, operations: Sequence[tuple[str, Request]], entries: list[Entry]) -> list[CommitTableResult]:
+    _adopt_first(view, entries)
+    batch = Batch(view, view.newest())
+    for kind, each in operations:
+        batch.add(kind, each)
+    batch.publish()
+    return [batch.result(kind, each) for kind, each in operations]
+
+
+def _result_in(view: View, earlier: Published, kind: str, request: Request) -> CommitTableResult:
+    """What became of one operation of a batch that an earlier request committed."""
+    if kind == "create_table_version":
+        version = version_in(view, earlier, Entry.of(request))
+        return CommitTableResult(create_table_version=CreateTableVersionResponse(version=version))
+    key = request.object_id()
+    if kind == "declare_table":
+        row = (earlier.changes or {}).get(key)
+        return CommitTableResult(declare_table=DeclareTableResponse() if row is None else declared(view, row))
+    try:
+        row = view.catalog.heads.at(earlier.version - 1).table(key)
+    except NotFoundError:  # that version of the lake was collected
+        row = None
+    answer = DeregisterTableResponse(id=request.parts()) if row is None else deregistered(view, row)
+    return CommitTableResult(deregister_table=answer)
+
+
+def _kind_and_request(operation: Request) -> tuple[str, Request]:
+    given = [(kind, Request(operation.get(kind))) for kind in KINDS if operation.get(kind) is not None]
+    if len(given) != 1:
+        raise InvalidInputError(
+            f"An operation of a batch is one of {', '.join(KINDS)}; this one is {len(given)} of them.",
+            hint="Give each operation by itself.",
+        )
+    return given[0]
+
+
+def _adopt_first(view: View, entries: list[Entry]) -> None:
+    """Adopt the out-of-band versions on which these are built."""
+    state = view.newest()
+    for entry in entries:
+        row = state.table(entry.object_id)
+        if row is not None and entry.version > current_version(view.catalog, row) + 1:
+            adopt_out_of_band(view, entry.object_id, entry.version - 1)

@@ -1,4 +1,6 @@
-"""The lake that a namespace reads and writes, at one of its versions; idempotency of repeated requests."""
+"""The lake that a namespace reads and writes, at one of its versions; where a version of a table is; idempotency of
+repeated requests.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from typing import Protocol
 from lance_namespace import PermissionDeniedError
 
 from conroi.catalog.catalog import Catalog
-from conroi.catalog.external_participant import current_version
+from conroi.catalog.external_participant import current_version, make_final
 from conroi.catalog.lance_tags import protection_of
 from conroi.catalog.names import parents, shown
 from conroi.catalog.participant import Outcome, PublishRequest, TableChange
@@ -21,7 +23,8 @@ from conroi.catalog.state import CommitMetadata, LakeState
 from conroi.catalog.store import Published
 from conroi.catalog.tables import LakeTableStorage, table_files
 from conroi.errors import CommitStateUnknown, ConflictError
-from conroi.namespace.requests import no_namespace, no_table
+from conroi.namespace.requests import no_namespace, no_table, no_version
+from conroi.versions.folder import ManifestRef
 
 
 class LakeLike(Protocol):
@@ -181,3 +184,17 @@ def _is_at_or_before(row: Row, entry: Asked) -> bool:
     """Whether this publication is of the same folder, and not after the version that is asked for."""
     is_same = row.location is not None and f"/{row.location}/" in f"/{entry.key.lstrip('/')}"
     return is_same and row.pin is not None and row.pin.version <= entry.version
+
+
+def located(view: View, row: Row, version: int | None) -> ManifestRef:
+    """Where a version is, under its final name; the newest if none is named."""
+    current = current_version(view.catalog, row)
+    wanted = current if version is None else version
+    if not 0 < wanted <= current:
+        raise no_version(row.object_id, version)
+    if row.pin is not None and wanted == current:
+        return make_final(view.catalog, row)
+    found = view.catalog.folder_of(row).locate(wanted)
+    if found is None:
+        raise no_version(row.object_id, version)
+    return found
