@@ -4,9 +4,9 @@
 uses that need none of them start fast.
 """
 
+from conroi import export
 from conroi.branches.diff import LakeDiff
 from conroi.branches.results import LakeMerge
-from conroi.clickhouse import export
 from conroi.commit.change import CommitResult
 from conroi.data.sql import as_literal as literal
 from conroi.doctor.findings import Diagnosis, Finding

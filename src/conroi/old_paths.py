@@ -1,4 +1,4 @@
-"""Import paths that are not the place of a module: public ones, and those that users have in configuration."""
+"""Import paths of earlier releases that users have in configuration, such as `conroi.catalog.namespace`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-OLD_PATHS = {"conroi.catalog.namespace": "conroi.namespace", "conroi.export": "conroi.clickhouse.export"}
+OLD_PATHS = {"conroi.catalog.namespace": "conroi.namespace"}
 
 
 class _Finder(MetaPathFinder, Loader):
-    """Finds a module by its other name."""
+    """Finds a module that moved, by its old name."""
 
     def find_spec(
         self,

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import conroi
-from conroi.clickhouse.engine import parse
+from conroi.export.clickhouse_engine import parse
 from conroi.versions.retention import other_ages
 
 ROWS = [{"id": 1, "First Name": "A"}, {"id": 2, "First Name": "B"}]

@@ -156,7 +156,7 @@ def test_every_public_verb_that_sounds_like_an_insert_is_tried_above() -> None:
 
 
 def test_every_public_name_of_exports_is_known() -> None:
-    assert set(export.__all__) == {"Export", "clickhouse"}  # tests/clickhouse counts the locks that clickhouse takes
+    assert set(export.__all__) == {"Export", "clickhouse"}  # tests/export counts the locks that clickhouse takes
 
 
 def vars_of(kind: type) -> set[str]:

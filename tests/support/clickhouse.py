@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from conroi.clickhouse.engine import Server, parse
 from conroi.errors import StoreUnavailable
+from conroi.export.clickhouse_engine import Server, parse
 from tests.support.servers import READY_WITHIN_S, free_ports, running
 
 VARIABLE = "CONROI_TEST_CLICKHOUSE"

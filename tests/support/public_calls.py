@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow as pa
 
 import conroi
-from conroi.clickhouse.engine import parse
-from conroi.clickhouse.export import TABLE as JOURNAL
+from conroi.export.clickhouse_engine import parse
+from conroi.export.clickhouse_runs import TABLE as JOURNAL
 from conroi.format import lance_pb2 as pb
 
 ROWS = [{"id": 1, "v": "a", "n": 1.5}, {"id": 2, "v": "b", "n": 2.5}]

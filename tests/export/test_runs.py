@@ -14,13 +14,13 @@ import pytest
 
 import conroi
 from conroi import export
-from conroi.clickhouse import tables
-from conroi.clickhouse.engine import parse
-from conroi.clickhouse.export import SPAN, Begun, Exporting, Journal
 from conroi.environment import SYSTEM
+from conroi.export import clickhouse_tables as tables
+from conroi.export.clickhouse_engine import parse
+from conroi.export.clickhouse_runs import SPAN, Begun, Exporting, Journal
 from conroi.inserts.insert_locks import locks_of, new_lock_id
 from conroi.inserts.lock_back_ends import NoLock
-from tests.clickhouse.queries import ask, rows, runs
+from tests.export.queries import ask, rows, runs
 from tests.support.clickhouse import ClickHouseServer
 from tests.support.databases import PostgresServer
 from tests.support.insert_workers import end, hear, start

@@ -12,8 +12,8 @@ import pytest
 
 import conroi
 from conroi import export
-from conroi.clickhouse.engine import parse
-from tests.clickhouse.queries import ask, rows
+from conroi.export.clickhouse_engine import parse
+from tests.export.queries import ask, rows
 from tests.support.clickhouse import ClickHouseServer
 from tests.support.insert_workers import end, hear, start
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 
-from conroi.clickhouse.engine import Value, parse
+from conroi.export.clickhouse_engine import Value, parse
 
 
 def ask(target: str, statement: str) -> list[list[Value]]:

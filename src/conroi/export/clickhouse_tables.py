@@ -21,8 +21,8 @@ import numpy as np
 import pyarrow as pa
 
 from conroi.arguments import shortened
-from conroi.clickhouse.engine import TABLE_EXISTS, ClickHouseError, Engine, Target, name, text
 from conroi.errors import InvalidInputError, NotFoundError, UnsupportedError
+from conroi.export.clickhouse_engine import TABLE_EXISTS, ClickHouseError, Engine, Target, name, text
 
 ROW = "conroi_row"
 """The column with the row's number: each export's are one unbroken run."""

@@ -1,1 +1,0 @@
-"""Exports to ClickHouse: a server, or chdb inside this process."""
