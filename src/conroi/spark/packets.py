@@ -1,8 +1,10 @@
-"""Packets of rows between tasks, and the hash by which equal keys reach the same task."""
+"""Packets: rows and errors between tasks and the driver, and the hash that sends equal keys to one task."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import base64
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,8 +12,83 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from conroi.data.arrow_types import positions
-from conroi.errors import InvalidInputError
-from conroi.spark.results import as_batch, error_from_text, error_to_text, in_packets, packed, unpacked
+from conroi.errors import DuplicateKeyError, InvalidInputError, UnsupportedError
+from conroi.format.json import parse_object
+
+BLOB_BYTES = 1024 * 1024
+"""Approximate size of a packet, in bytes."""
+
+
+def packed(rows: pa.Table) -> bytes:
+    """The rows as one packet."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as stream:
+        stream.write_table(rows)
+    return sink.getvalue().to_pybytes()
+
+
+def unpacked(packet: bytes) -> pa.Table:
+    """The rows of a packet."""
+    return pa.ipc.open_stream(packet).read_all()
+
+
+def in_packets(rows: pa.Table) -> Iterator[pa.Table]:
+    """The rows in parts, each big enough for one packet."""
+    if not rows.num_rows:
+        return
+    per_packet = max(1, rows.num_rows * BLOB_BYTES // max(1, rows.nbytes))
+    for start in range(0, rows.num_rows, per_packet):
+        yield rows.slice(start, per_packet)
+
+
+def collected(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Batches put together until they are enough for a packet."""
+    kept: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        if batch.num_rows:
+            kept.append(batch)
+            size += batch.nbytes
+        if size >= BLOB_BYTES:
+            yield from in_packets(pa.Table.from_batches(kept))
+            kept, size = [], 0
+    if kept:
+        yield from in_packets(pa.Table.from_batches(kept))
+
+
+def as_batch(rows: Sequence[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
+    """Rows as Spark takes them from a function over batches."""
+    return pa.RecordBatch.from_pylist(list(rows), schema=schema)
+
+
+def encoded(keys: pa.Table) -> bytes:
+    """The keys as a compressed Arrow stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, keys.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as stream:
+        stream.write_table(keys)
+    return sink.getvalue().to_pybytes()
+
+
+def error_to_text(error: InvalidInputError) -> str:
+    """An error on its way to the user's process."""
+    facts = {"kind": type(error).__name__, "message": error.message, "table": error.table, "hint": error.hint}
+    keys = error.keys if isinstance(error, DuplicateKeyError) else None
+    if keys:
+        facts["keys"] = base64.b64encode(encoded(pa.Table.from_pylist([dict(key) for key in keys]))).decode()
+    return json.dumps(facts)
+
+
+def error_from_text(text: str) -> InvalidInputError:
+    """The error, there."""
+    facts = parse_object(text, "The error of a task")
+    if facts["kind"] == DuplicateKeyError.__name__:
+        keys = pa.ipc.open_stream(base64.b64decode(facts["keys"])).read_all().to_pylist() if "keys" in facts else []
+        return DuplicateKeyError(facts["message"], table=facts["table"], keys=keys, hint=facts["hint"])
+    kind = UnsupportedError if facts["kind"] == UnsupportedError.__name__ else InvalidInputError
+    return kind(facts["message"], table=facts["table"], hint=facts["hint"])
+
+
+# ---------------------------------------------------------------------------- which task gets a key
 
 Numbers = npt.NDArray[np.uint64]
 _STEP = 0x9E3779B97F4A7C15
@@ -90,6 +167,8 @@ def _mixed(numbers: Numbers) -> Numbers:
     numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return numbers ^ (numbers >> np.uint64(31))
 
+
+# ---------------------------------------------------------------------------- rows for other tasks
 
 SCHEMA = "place int, kind int, packet binary"
 _ARROW = pa.schema({"place": pa.int32(), "kind": pa.int32(), "packet": pa.binary()})

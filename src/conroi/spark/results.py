@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import pyarrow as pa
 from pyroaring import BitMap
@@ -15,56 +13,11 @@ from pyroaring import BitMap
 from conroi.data.keys import key_columns_of
 from conroi.data.rows import Rows
 from conroi.data.writer import WrittenFiles, read_columns
-from conroi.errors import DuplicateKeyError, InvalidInputError, UnsupportedError
+from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
 from conroi.format.json import parse_object
+from conroi.spark.packets import as_batch, encoded, error_from_text, error_to_text
 from conroi.storage.objects import Objects
-
-BLOB_BYTES = 1024 * 1024
-"""Approximate size of a packet, in bytes."""
-
-
-def packed(rows: pa.Table) -> bytes:
-    """The rows as one packet."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as stream:
-        stream.write_table(rows)
-    return sink.getvalue().to_pybytes()
-
-
-def unpacked(packet: bytes) -> pa.Table:
-    """The rows of a packet."""
-    return pa.ipc.open_stream(packet).read_all()
-
-
-def in_packets(rows: pa.Table) -> Iterator[pa.Table]:
-    """The rows in parts, each big enough for one packet."""
-    if not rows.num_rows:
-        return
-    per_packet = max(1, rows.num_rows * BLOB_BYTES // max(1, rows.nbytes))
-    for start in range(0, rows.num_rows, per_packet):
-        yield rows.slice(start, per_packet)
-
-
-def collected(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Batches put together until they are enough for a packet."""
-    kept: list[pa.RecordBatch] = []
-    size = 0
-    for batch in batches:
-        if batch.num_rows:
-            kept.append(batch)
-            size += batch.nbytes
-        if size >= BLOB_BYTES:
-            yield from in_packets(pa.Table.from_batches(kept))
-            kept, size = [], 0
-    if kept:
-        yield from in_packets(pa.Table.from_batches(kept))
-
-
-def as_batch(rows: Sequence[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
-    """Rows as Spark takes them from a function over batches."""
-    return pa.RecordBatch.from_pylist(list(rows), schema=schema)
-
 
 SCHEMA = "fragments binary, rows long, keys binary, error string"
 _ARROW = pa.schema({"fragments": pa.binary(), "rows": pa.int64(), "keys": pa.binary(), "error": pa.string()})
@@ -84,9 +37,9 @@ class Part:
     def of(written: WrittenFiles, keys: pa.Table | None, most_key_bytes: int) -> Part:
         """What was written; with its keys, if they are few."""
         fragments = pb.Transaction.Append(fragments=written.fragments).SerializeToString()
-        encoded = None if keys is None or keys.nbytes > 8 * most_key_bytes else _encoded(keys)
-        is_small = encoded is not None and len(encoded) <= most_key_bytes
-        return Part(fragments, written.rows, encoded if is_small else None)
+        stream = None if keys is None or keys.nbytes > 8 * most_key_bytes else encoded(keys)
+        is_small = stream is not None and len(stream) <= most_key_bytes
+        return Part(fragments, written.rows, stream if is_small else None)
 
     def to_batch(self) -> pa.RecordBatch:
         """As one row."""
@@ -112,7 +65,7 @@ class Part:
         start = 0
         for fragment in self.files().fragments:
             rows = fragment.physical_rows
-            mine = None if keys is None else _encoded(keys.slice(start, rows))
+            mine = None if keys is None else encoded(keys.slice(start, rows))
             yield Part(pb.Transaction.Append(fragments=[fragment]).SerializeToString(), rows, mine)
             start += rows
 
@@ -135,32 +88,6 @@ def joined(parts: Sequence[Part]) -> WrittenFiles:
         files.fragments.extend(written.fragments)
         files.rows += written.rows
     return files
-
-
-def _encoded(keys: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, keys.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as stream:
-        stream.write_table(keys)
-    return sink.getvalue().to_pybytes()
-
-
-def error_to_text(error: InvalidInputError) -> str:
-    """An error on its way to the user's process."""
-    facts = {"kind": type(error).__name__, "message": error.message, "table": error.table, "hint": error.hint}
-    keys = error.keys if isinstance(error, DuplicateKeyError) else None
-    if keys:
-        facts["keys"] = base64.b64encode(_encoded(pa.Table.from_pylist([dict(key) for key in keys]))).decode()
-    return json.dumps(facts)
-
-
-def error_from_text(text: str) -> InvalidInputError:
-    """The error, there."""
-    facts = parse_object(text, "The error of a task")
-    if facts["kind"] == DuplicateKeyError.__name__:
-        keys = pa.ipc.open_stream(base64.b64decode(facts["keys"])).read_all().to_pylist() if "keys" in facts else []
-        return DuplicateKeyError(facts["message"], table=facts["table"], keys=keys, hint=facts["hint"])
-    kind = UnsupportedError if facts["kind"] == UnsupportedError.__name__ else InvalidInputError
-    return kind(facts["message"], table=facts["table"], hint=facts["hint"])
 
 
 ANSWER_SCHEMA = "task int, fragments binary, leaving binary, counts string, more binary, error string"

@@ -1,6 +1,6 @@
-"""Statements of SQL: a query, or a change executed by the verbs of the tables; MERGE INTO is the merge of the table.
+"""MERGE INTO of SQL, executed by the merge of the table.
 
-Of a MERGE, what depends on the source alone is computed by Spark, as columns of the source. What depends on the table
+What depends on the source alone is computed by Spark, as columns of the source. What depends on the table
 is computed where its rows are, so it must be simple.
 
 Keys are compared as Spark compares them. Where both sides have one type, the table's merge does that. Otherwise Spark
@@ -21,15 +21,11 @@ from pyspark.sql import types as st
 from sqlglot import exp
 
 from conroi.errors import InvalidInputError, UnsupportedError
-from conroi.lake import Lake
-from conroi.lake_snapshot import LakeSnapshot
 from conroi.merge.builder import MergeBuilder
-from conroi.reader import Reader
-from conroi.spark.sql.changes import Statement, Target, delete, insert, update
+from conroi.spark.sql.changes import Statement, Target
 from conroi.spark.sql.expressions import NotSimple, simple, simple_condition
-from conroi.spark.sql.references import DIALECT, Tables, frame, parsed, same_name
+from conroi.spark.sql.references import DIALECT, Tables, frame, same_name
 from conroi.spark.types import arrow_schema, is_exact_in_spark, spark_schema
-from conroi.transaction import Transaction
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -303,80 +299,3 @@ class _Merge:
             return None
         type_ = arrow_schema(st.StructType([self._source.schema[written]])).field(0).type
         return f"source.{self._source.holds(column.sql(DIALECT))}", type_
-
-
-LONGEST_MESSAGE = 200
-
-
-def lake_sql(lake: Lake, spark: SparkSession, query: str) -> DataFrame | Statement:
-    """A query on the lake as it is now, or a change in a transaction of its own."""
-    tree = _checked(query)
-    if isinstance(tree, exp.Query):
-        return frame(spark, query, _LakeTables(lake.current()))
-    text = " ".join(query.split())
-    message = text if len(text) <= LONGEST_MESSAGE else text[: LONGEST_MESSAGE - 1] + "…"
-    return lake.run(lambda tx: _changed(tx, spark, tree), message=message)
-
-
-def transaction_sql(tx: Transaction, spark: SparkSession, query: str) -> DataFrame | Statement:
-    """A query on what the transaction sees, or a change that becomes part of it."""
-    tree = _checked(query)
-    return frame(spark, query, _TransactionTables(tx)) if isinstance(tree, exp.Query) else _changed(tx, spark, tree)
-
-
-def _checked(query: object) -> exp.Expr:
-    if not isinstance(query, str):
-        raise InvalidInputError(f"{query!r} is not SQL.", hint="Give the statement as text.")
-    return parsed(query)
-
-
-def _changed(tx: Transaction, spark: SparkSession, tree: exp.Expr) -> Statement:
-    tables = _TransactionTables(tx)
-    if isinstance(tree, exp.Insert):
-        return insert(spark, tree, tables)
-    if isinstance(tree, exp.Update):
-        return update(spark, tree, tables)
-    if isinstance(tree, exp.Delete):
-        return delete(spark, tree, tables)
-    if isinstance(tree, exp.Merge):
-        return merge(spark, tree, tables)
-    raise UnsupportedError(
-        f"{tree.sql('spark').split(' ')[0].upper()} is not among the statements that a lake understands.",
-        hint="SELECT, INSERT, UPDATE, DELETE and MERGE INTO are; tables are created by lake.create_table().",
-    )
-
-
-class _LakeTables:
-    """The tables of a lake at one version."""
-
-    def __init__(self, lake: LakeSnapshot) -> None:
-        self._lake = lake
-
-    def names(self) -> Sequence[str]:
-        return self._lake.tables()
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._lake
-
-    def open(self, name: str, version: int | None = None, tag: str | None = None, as_of: str | None = None) -> Reader:
-        return self._lake.table(name, version, tag=tag, as_of=as_of)
-
-
-class _TransactionTables:
-    """The tables as a transaction sees them."""
-
-    def __init__(self, tx: Transaction) -> None:
-        self._tx = tx
-
-    def names(self) -> Sequence[str]:
-        return self._tx.tables()
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._tx
-
-    def open(self, name: str, version: int | None = None, tag: str | None = None, as_of: str | None = None) -> Reader:
-        table = self._tx[name]
-        return table if version is tag is as_of is None else table.at(version, tag=tag, as_of=as_of)
-
-
-__all__ = ["Statement", "lake_sql", "transaction_sql"]
