@@ -16,7 +16,7 @@ from unittest.mock import patch
 import typer
 
 from conroi.cli import main
-from conroi.cli.app import app
+from conroi.cli.commands import app
 
 PAGE = Path(__file__).parents[1] / "docs" / "cli.md"
 

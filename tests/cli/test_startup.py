@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from conroi.cli.app import app
+from conroi.cli.commands import app
 from conroi.version import __version__
 from tests.cli.conftest import ENTRY_POINT, Run
 
@@ -35,7 +35,7 @@ def loaded_by(code: str) -> set[str]:
 
 def test_help_imports_nothing_heavy() -> None:
     loaded = loaded_by("from conroi.cli import main\nassert main(['--help']) == 0")
-    assert "conroi.cli.app" in loaded
+    assert "conroi.cli.commands" in loaded
     assert not [name for name in HEAVY if name in loaded]
 
 

@@ -14,7 +14,7 @@ from conroi.catalog.names import shown
 from conroi.data.rows import count_rows
 from conroi.data.table_version import TableVersion
 from conroi.display.grid import to_html
-from conroi.display.reports import diff_details, diff_page
+from conroi.display.pages import diff_details, diff_page
 from conroi.format.fields import key_columns
 
 MOST_KEYS = 100

@@ -1,13 +1,12 @@
-"""Result of a branch merge: what it did to each table, and its conflicts."""
+"""Result of a branch merge: what it did to each table, and its conflicts; both as grids of text."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
-from conroi.display.grid import to_html
-from conroi.display.merges import conflicts_page, merge_page
+from conroi.display.grid import Grid, grid, key_text, number, plain, plural, to_html
 
 Choice: TypeAlias = Literal["source", "target"]
 
@@ -125,3 +124,34 @@ class LakeMerge:
         lines += [f"  conflict: {conflict}" for conflict in self.conflicts]
         lines = lines or ["  nothing to do"]
         return "\n".join([head, *lines, *(f"  left out: {each}" for each in self.left_out)])
+
+
+def merge_page(result: LakeMerge) -> Grid:
+    """What a merge did, or would do."""
+    would = "Would merge" if result.is_dry_run else "Merged"
+    rows = [
+        (
+            each.table,
+            each.kind,
+            _count(each.inserted),
+            _count(each.updated),
+            _count(each.deleted),
+            _count(each.conflicts),
+        )
+        for each in result.tables
+    ]
+    source, target = f"{result.source}@{result.source_version}", f"{result.target}@{result.version}"
+    title = f"{would} {source} into {target}"
+    return grid("table|what|>inserted|>updated|>deleted|>settled", rows, title=title, empty="There is nothing to do.")
+
+
+def _count(value: int | None) -> str:
+    return "" if value is None else number(value)
+
+
+def conflicts_page(conflicts: Sequence[Conflict]) -> Grid:
+    """What stands in the way of a merge."""
+    rows = [
+        (each.table, key_text(dict(each.key)) if each.key else each.kind, plain(each.message)) for each in conflicts
+    ]
+    return grid("table|key|why", rows, title=f"{plural(len(rows), 'conflict')}:")

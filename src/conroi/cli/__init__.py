@@ -21,7 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f'The command line needs {" and ".join(missing)}: pip install "conroi[cli]".', file=sys.stderr
         )
         return 1
-    from conroi.cli.app import run
+    from conroi.cli.commands import run
 
     code = run(arguments)
     if code and arguments is None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from conroi.inserts.insert_lock import InsertLock
-from conroi.inserts.insert_locks import Locks, Mode, locks_of
+from conroi.inserts.insert_locks import InsertLock, Locks, Mode, locks_of
 from conroi.inserts.lock_back_ends import LockInfo
 
 __all__ = ["InsertLock", "LockInfo", "Locks", "Mode", "locks_of"]

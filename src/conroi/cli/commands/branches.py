@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from conroi.branches.results import conflicts_page, merge_page
 from conroi.cli.failures import CONFLICT, UsageProblem
 from conroi.cli.options import Author, Lake, LakeOrTable, Message, command, new_app
 from conroi.cli.session import Session, lake_at, split, table_at, writable
-from conroi.display.merges import branches_page, conflicts_page, merge_page
-from conroi.display.pages import tags_page
+from conroi.display.pages import branches_page, tags_page
 
 if TYPE_CHECKING:
     from conroi.snapshots.tags import Tag, Tags

@@ -10,8 +10,7 @@ import typer
 
 from conroi.cli.options import Lake, Limit, Message, OneTable, command
 from conroi.cli.session import Session, lake_at, split, table_at
-from conroi.display.pages import change_row, change_title, table_history_page
-from conroi.display.reports import diff_details, diff_page
+from conroi.display.pages import change_row, change_title, diff_details, diff_page, table_history_page
 
 if TYPE_CHECKING:
     from conroi.lake_history import LakeChange
