@@ -146,19 +146,7 @@ class FaultyObjects(WrappedObjects):
         self.hits: list[Request] = []
 
     def around(self, request: Request, call: Callable[[], T]) -> T:
-        fault = self.plan.choose(request)
-        if fault is None:
-            return call()
-        self.hits.append(request)
-        if fault.before is not None:
-            fault.before(request)
-        try:
-            answer = call()
-        except ObjectExists:
-            _run(fault.after, request)  # an answer like any other, and it can get lost like any other
-            raise
-        _run(fault.after, request)
-        return answer
+        return _injected(self.plan.choose(request), request, call, self.hits)
 
 
 class Gate:
@@ -186,6 +174,21 @@ class Gate:
     def open(self) -> None:
         """Let all requests through, now and later."""
         self._opened.set()
+
+
+def _injected(fault: Fault | None, request: Request, call: Callable[[], T], hits: list[Request]) -> T:
+    """The answer to a request, with its fault before and after it; a fault is added to `hits`."""
+    if fault is None:
+        return call()
+    hits.append(request)
+    _run(fault.before, request)
+    try:
+        answer = call()
+    except (ObjectExists, RecordTaken):
+        _run(fault.after, request)  # an answer like any other, and it can get lost like any other
+        raise
+    _run(fault.after, request)
+    return answer
 
 
 def _run(hook: Hook | None, request: Request) -> None:
@@ -258,18 +261,4 @@ class FaultyRecords(WrappedRecords):
 
     def around(self, request: Request, call: Callable[[], T]) -> T:
         self.requests.append(request)
-        fault = self.plan.choose(request)
-        if fault is None:
-            return call()
-        self.hits.append(request)
-        if fault.before is not None:
-            fault.before(request)
-        try:
-            answer = call()
-        except RecordTaken:
-            if fault.after is not None:
-                fault.after(request)  # an answer like any other, and it can get lost like any other
-            raise
-        if fault.after is not None:
-            fault.after(request)
-        return answer
+        return _injected(self.plan.choose(request), request, call, self.hits)
