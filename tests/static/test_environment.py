@@ -45,9 +45,11 @@ EXCEPTIONS: dict[str, tuple[set[str], str]] = {
         "ends calls that have no timeout",
     ),
     "conroi.inserts.lock_back_ends": ({"getpid", "monotonic"}, "a connection belongs to one process; waits for a lock"),
-    "conroi.inserts.insert_locks": ({"getpid"}, "a held lock belongs to one process"),
-    "conroi.inserts.insert_lock": ({"Thread"}, "waits for a lock and can be given up"),
-    "conroi.clickhouse.export": ({"getpid"}, "names the worker in the journal"),
+    "conroi.inserts.insert_locks": (
+        {"getpid", "Thread"},
+        "a held lock belongs to one process; a thread waits for a lock and can be given up",
+    ),
+    "conroi.export.clickhouse_runs": ({"getpid"}, "names the worker in the journal"),
     "conroi.doctor.subject": ({"ThreadPoolExecutor"}, "not moved to conroi.storage.parallel yet"),
     "conroi.maintenance.collection": ({"ThreadPoolExecutor"}, "not moved to conroi.storage.parallel yet"),
     "conroi.spark.fragment_jobs": ({"ThreadPoolExecutor"}, "jobs of one driver, by the driver's threads"),
@@ -107,7 +109,7 @@ def test_control_each_of_them_is_noticed(source: str) -> None:
 SYSTEM_IN = {
     "conroi.environment": "is its home",
     "conroi.catalog.attachment": "copies a lake into a store before it is opened",
-    "conroi.clickhouse.export": "a table that stands alone, given without an environment",
+    "conroi.export": "a table that stands alone, given without an environment",
     "conroi.spark.pins": "a task on an executor, which has no environment",
     "conroi.spark.frames": "a task on an executor, which has no environment",
 }

@@ -47,7 +47,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 # The handles of users, from the bottom to the top: each imports only those before it.
 FRONT = (
     *("refusals", "query", "folding", "reader", "writer", "transaction_tables", "staged_table"),
-    *("table_transaction", "transaction", "insertion", "clickhouse", "registration", "table_location", "pickles"),
+    *("table_transaction", "transaction", "insertion", "export", "registration", "table_location", "pickles"),
     *("table", "jobs", "lake_history", "lake_snapshot", "lake", "opening", "stores", "front"),
 )
 BELOW_FRONT = set(MAY_IMPORT) - {"namespace"}

@@ -86,7 +86,7 @@ def _parameters(function: Any) -> str:
 
 def _commands() -> Iterator[str]:
     typer = importlib.import_module("typer")
-    root = typer.main.get_command(importlib.import_module("conroi.cli.app").app)
+    root = typer.main.get_command(importlib.import_module("conroi.cli.commands").app)
 
     def visit(path: str, command: Any) -> Iterator[str]:
         options = sorted(option for each in command.params for option in (*each.opts, *each.secondary_opts))
