@@ -39,6 +39,7 @@ from conroi.staged_table import TransactionTable
 from conroi.storage.parallel import stays_in_process
 from conroi.transaction_tables import TransactionState, TransactionTables
 from conroi.verbs.create import DEFAULT_DATA_FORMAT, check_same_table, create
+from conroi.verbs.settings import AUTO_COMPACT
 from conroi.versions.leases import Lease
 
 if TYPE_CHECKING:
@@ -363,7 +364,8 @@ class Transaction:
         rebased: dict[str, tuple[int, ...]] = {}
         for wanted in order.tables:
             name, result = shown(wanted.object_id), outcome.tables[wanted.object_id]
-            compact_after(wanted.files, result)
+            if AUTO_COMPACT in result.snapshot.manifest.head.config:
+                compact_after(wanted.files, result)
             tables[name] = result.snapshot.version
             if result.rebased_over:
                 rebased[name] = result.rebased_over

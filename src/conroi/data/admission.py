@@ -8,10 +8,9 @@ once per process, a deletion file again if it changed on disk, the folders every
 
 from __future__ import annotations
 
-import contextlib
 import os
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 from conroi.errors import CorruptionError
@@ -29,9 +28,9 @@ from conroi.snapshots.deletions import verify_deletions
 from conroi.snapshots.snapshot import Snapshot
 from conroi.storage.base_paths import base_objects
 from conroi.storage.cache import BoundedCache
-from conroi.storage.local import LocalObjects
+from conroi.storage.local import check_folders, local_folder
 from conroi.storage.local_folders import LocalFolder, irregular_kind, store_error
-from conroi.storage.objects import Objects, reach_of
+from conroi.storage.objects import Objects
 
 _FOLDERS = (DATA_DIR, DELETIONS_DIR, INDICES_DIR)
 _SEEN: BoundedCache[frozenset[str]] = BoundedCache(64 * 1024 * 1024)
@@ -95,7 +94,7 @@ def admit(objects: Objects, snapshot: Snapshot, rows_in_file: Callable[[Objects,
         if len(index.uuid.uuid) == 16:
             needed.setdefault(where.root, (where, set()))[1].add(f"{index_dir(uuid.UUID(bytes=index.uuid.uuid))}/")
     for where in (objects, *(where for where, _ in places.values())):
-        check_folders(where)
+        check_folders(where, _FOLDERS)
     for where, paths in needed.values():
         _check_regular(where, paths)
     verify_deletions(objects, manifest)
@@ -131,26 +130,6 @@ def _check_rows(
         )
 
 
-def check_folders(objects: Objects, folders: Iterable[str] = _FOLDERS) -> None:
-    """Refuse folders of a local table that are links: pylance would read and write at their other end."""
-    if not objects.is_local:
-        return
-    local = _local(objects)
-    try:
-        for folder in folders:
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError), local.opened(folder):
-                pass
-    except OSError as error:
-        raise store_error(error, "open", objects.root, objects.root) from error
-
-
-def check_file(objects: Objects, path: str) -> None:
-    """Refuse a single file of a local table that is no regular file."""
-    if objects.is_local:
-        with contextlib.suppress(OSError):  # what is missing, or may not be read, pylance says itself
-            _local(objects).stat(path)
-
-
 def _check_regular(objects: Objects, needed: set[str]) -> None:
     if not objects.is_local:
         return
@@ -158,7 +137,7 @@ def _check_regular(objects: Objects, needed: set[str]) -> None:
     unseen = needed - seen
     if not unseen:
         return
-    local = _local(objects)
+    local = local_folder(objects)
     by_folder: dict[str, list[str]] = {}
     for path in unseen:
         folder, _, name = path.rpartition("/")
@@ -191,9 +170,3 @@ def _refused_names(local: LocalFolder, folder: str, names: list[str]) -> Iterato
         yield from names
     except OSError as error:
         raise store_error(error, "open", folder, local.folder) from error
-
-
-def _local(objects: Objects) -> LocalFolder:
-    if isinstance(objects, LocalObjects):
-        return objects.folder
-    return LocalFolder(objects.root, reach_of(objects).root)

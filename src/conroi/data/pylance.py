@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
 from conroi.arguments import printable
-from conroi.data.admission import admit, check_file, check_folders
+from conroi.data.admission import admit
 from conroi.data.pylance_features import require_known_flags, warn_if_untested
 from conroi.errors import ConroiError, CorruptionError, InvalidInputError, StoreError, UnsupportedError
 from conroi.format import lance_pb2 as pb
@@ -25,6 +25,7 @@ from conroi.format.manifest import Manifest
 from conroi.format.naming import DATA_DIR, DETACHED_BIT, check_relative_path
 from conroi.snapshots.branch_storage import is_inherited
 from conroi.snapshots.snapshot import Snapshot
+from conroi.storage.local import check_file, check_folders
 from conroi.storage.objects import Objects
 from conroi.storage.parallel import ProcessBound
 

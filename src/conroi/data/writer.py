@@ -9,7 +9,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from conroi.data.admission import check_folders
 from conroi.data.arrow_types import fragment_from_pylance
 from conroi.data.pylance import file_session, pylance_errors
 from conroi.environment import Environment
@@ -17,6 +16,7 @@ from conroi.errors import ConroiError, InvalidInputError, StoreError
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import file_field_ids
 from conroi.format.naming import DATA_DIR, data_file_name
+from conroi.storage.local import check_folders
 from conroi.storage.objects import Objects
 
 ROWS_PER_FILE = 1_048_576

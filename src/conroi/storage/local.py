@@ -22,7 +22,7 @@ from conroi.storage.local_folders import (
     irregular_kind,
     store_error,
 )
-from conroi.storage.objects import ObjectExists, ObjectInfo, Objects, Reach, check_path, own_reach, pieces
+from conroi.storage.objects import ObjectExists, ObjectInfo, Objects, Reach, check_path, own_reach, pieces, reach_of
 
 _PIECE_BYTES = 1024 * 1024
 
@@ -344,6 +344,31 @@ class LocalObjects:
                     folders.append(path)
                 else:
                     yield path, found
+
+
+def local_folder(objects: Objects) -> LocalFolder:
+    """The folder of local objects."""
+    return objects.folder if isinstance(objects, LocalObjects) else LocalFolder(objects.root, reach_of(objects).root)
+
+
+def check_folders(objects: Objects, folders: Iterable[str]) -> None:
+    """Refuse folders of a local table that are links: pylance would read and write at their other end."""
+    if not objects.is_local:
+        return
+    local = local_folder(objects)
+    try:
+        for folder in folders:
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError), local.opened(folder):
+                pass
+    except OSError as error:
+        raise store_error(error, "open", objects.root, objects.root) from error
+
+
+def check_file(objects: Objects, path: str) -> None:
+    """Refuse a single file of a local table that is no regular file."""
+    if objects.is_local:
+        with contextlib.suppress(OSError):  # what is missing, or may not be read, pylance says itself
+            local_folder(objects).stat(path)
 
 
 _OURS = secrets.token_hex(8)  # another host may have a process of the same number
