@@ -113,3 +113,19 @@ def test_what_an_unknown_keyword_asked_for_is_not_done_without_it(tmp_path: Path
         t.update({"v": "0"}, were="id = 1")
     assert t.latest().version == 2
     assert t.latest().to_arrow().to_pylist() == [{"id": 1, "v": "a"}, {"id": 2, "v": "b"}, {"id": 3, "v": "c"}]
+
+
+def test_values_of_a_class_that_was_accepted_are_still_checked_by_their_content(tmp_path: Path) -> None:
+    table: Any = conroi.create_table(tmp_path / "t", [{"id": 1, "v": "a"}])
+    for _ in range(2):
+        assert table.to_arrow(columns=["id"], with_row_id=False, filter="id = 1").num_rows == 1
+        for call in (
+            lambda: table.to_arrow(columns=["id", 7]),
+            lambda: table.to_arrow(filter="v = '\ud800'"),
+            lambda: table.to_arrow(with_row_id=1),
+            lambda: table.append(pa.Table),
+            lambda: table.set_config({"a": 1}),
+        ):
+            with pytest.raises(conroi.InvalidInputError, match="cannot take"):
+                call()
+    assert table.append(pa.table({"id": [2], "v": ["b"]})).append(pa.table({"id": [3], "v": ["c"]})).version == 3
