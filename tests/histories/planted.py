@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from conroi.catalog.catalog import Catalog
-from conroi.catalog.participant import Outcome
+from conroi.catalog.participant import PublishResult
 from conroi.catalog.publication import Publishing
 from conroi.commit.change import CommitResult
 from conroi.transaction import Transaction
@@ -38,7 +38,7 @@ def _separately() -> None:
     """The tables of a transaction are published one after the other."""
     run = Publishing.run
 
-    def run_separately(self: Publishing) -> Outcome:
+    def run_separately(self: Publishing) -> PublishResult:
         order = self._order
         if len(order.tables) < 2:
             return run(self)

@@ -108,7 +108,7 @@ def write_fragment(
     """
     objects = files.objects if files.objects.is_local else _scratch()
     writer = DataWriter(objects, files.environment, manifest.fields, manifest.head.data_format.version or "2.0")
-    table = to_arrow(rows)
+    table = pa.Table.from_pylist(list(map(vars, rows)), schema=SCHEMA)  # its columns are the fields of a row
     file = writer.begin(table.schema)
     for batch in table.to_batches():
         file.add(batch)
@@ -121,11 +121,6 @@ def write_fragment(
     data = objects.get(path)
     os.unlink(objects.pylance_uri(path))
     return fragment, (path, data)
-
-
-def to_arrow(rows: Sequence[Row]) -> pa.Table:
-    """The rows as `__manifest` has them: its columns are the fields of a row."""
-    return pa.Table.from_pylist(list(map(vars, rows)), schema=SCHEMA)
 
 
 def _scratch() -> Objects:

@@ -78,14 +78,13 @@ class PublishRequest:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class PublishResult:
     """The result of a publication."""
 
     version: int
     tables: Mapping[str, CommitResult]
     """By object id."""
     attempts: int
-    state: LakeState | None
     earlier: Published | None = None
     """The earlier publication with the same idempotency key, if this one was a no-op."""
 

@@ -15,7 +15,7 @@ from conroi.catalog.adoption import adoption
 from conroi.catalog.catalog import Catalog
 from conroi.catalog.external_participant import PrebuiltPart
 from conroi.catalog.names import SEPARATOR, parents, shown
-from conroi.catalog.participant import Outcome, Participant, PublishRequest
+from conroi.catalog.participant import Participant, PublishRequest, PublishResult
 from conroi.catalog.preconditions import Expectation
 from conroi.catalog.rows import NAMESPACE, Row
 from conroi.catalog.state import CommitMetadata, LakeState
@@ -104,7 +104,7 @@ class Publishing:
             elif object_id not in order.base.rows:
                 self._arriving.add(object_id)
 
-    def run(self) -> Outcome:
+    def run(self) -> PublishResult:
         """Publish, or raise the conflict."""
         return run(self)
 
@@ -315,9 +315,9 @@ class Publishing:
 
     # ------------------------------------------------------------------------ finalize
 
-    def finalize(self, done: LakeState | Published, attempts: int) -> Outcome:
+    def finalize(self, done: LakeState | Published, attempts: int) -> PublishResult:
         if isinstance(done, Published) and done.uuid != self._uuid:
-            return Outcome(done.version, {}, attempts, None, done)
+            return PublishResult(done.version, {}, attempts, done)
         try:
             if isinstance(done, Published):  # an earlier put of ours had succeeded
                 return replace(self._published(self._catalog.state(), attempts), version=done.version)
@@ -330,7 +330,7 @@ class Publishing:
                 hint="Look at lake.history() before doing the work again. No file was deleted.",
             ) from error
 
-    def _published(self, state: LakeState, attempts: int) -> Outcome:
+    def _published(self, state: LakeState, attempts: int) -> PublishResult:
         self._catalog.saw(state)
         results: dict[str, CommitResult] = {}
         for object_id, part in self._parts.items():
@@ -339,7 +339,7 @@ class Publishing:
             for part in self._parts.values():
                 self._finalize_later(part)
         _log.debug("published version %d of %s in %d attempts", state.version, self._catalog.uri, attempts)
-        return Outcome(state.version, results, attempts, state)
+        return PublishResult(state.version, results, attempts)
 
     def _finalize_later(self, part: Participant | PrebuiltPart) -> None:
         finalizing = self._catalog.finalizing

@@ -18,7 +18,7 @@ from conroi.catalog.adoption import adoption
 from conroi.catalog.external_participant import current_version, make_final, refuse_taken
 from conroi.catalog.folders import releasing
 from conroi.catalog.names import shown
-from conroi.catalog.participant import Outcome, TableChange
+from conroi.catalog.participant import PublishResult, TableChange
 from conroi.catalog.publication import Publishing
 from conroi.catalog.rows import Row
 from conroi.catalog.state import LakeState
@@ -181,7 +181,7 @@ def row_in(earlier: Published, entry: Entry) -> Row:
 
 def publish_versions(
     view: View, base: LakeState, tables: Sequence[TableChange], rows: dict[str, Row | None] | None = None
-) -> Outcome:
+) -> PublishResult:
     """One publication of versions that others built, with what else belongs to it."""
     foreign = [wanted.foreign for wanted in tables if wanted.foreign is not None]
     try:

@@ -15,7 +15,7 @@ from conroi.catalog.catalog import Catalog
 from conroi.catalog.external_participant import current_version, make_final
 from conroi.catalog.lance_tags import protection_of
 from conroi.catalog.names import parents, shown
-from conroi.catalog.participant import Outcome, PublishRequest, TableChange
+from conroi.catalog.participant import PublishRequest, PublishResult, TableChange
 from conroi.catalog.preconditions import Expectation
 from conroi.catalog.publication import Publishing
 from conroi.catalog.rows import Row
@@ -113,7 +113,7 @@ class View:
         tables: Sequence[TableChange] = (),
         expects: Sequence[Expectation] = (),
         properties: Mapping[str, str] | None = None,
-    ) -> Outcome:
+    ) -> PublishResult:
         """Publish rows and tables, all or nothing."""
         notes = CommitMetadata(message, properties=properties or {})
         order = PublishRequest(base, tables, rows=rows or {}, expects=expects, notes=notes)
