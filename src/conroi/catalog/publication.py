@@ -21,7 +21,7 @@ from conroi.catalog.rows import NAMESPACE, Row
 from conroi.catalog.state import CommitMetadata, LakeState
 from conroi.catalog.store import Attempt, Published
 from conroi.commit.change import CommitOptions, CommitResult
-from conroi.commit.fairness import RESERVED_S
+from conroi.commit.fairness import RESERVED_S, PriorityToken
 from conroi.commit.loop import run
 from conroi.errors import (
     AlreadyExistsError,
@@ -55,7 +55,6 @@ class Publishing:
     def __init__(self, catalog: Catalog, order: PublishRequest) -> None:
         self.environment = catalog.environment
         self.turns = catalog.heads.turns
-        self.token = catalog.heads.baton()
         self.options = CommitOptions(order.retries, order.timeout_s)
         self.is_local = catalog.root.is_local
         self.checks = 0
@@ -72,7 +71,7 @@ class Publishing:
         """Names that must exist, and are free afterwards."""
         self._longest_wait_s = RESERVED_S
         """Maximum wait for a client that builds manifests itself, and was refused."""
-        self._read_names(order)
+        self._read_request(order)
         self._uuid = order.uuid or str(catalog.environment.new_uuid())
         self._pinned: dict[str, Row] = {}
         self._checked = order.base
@@ -81,8 +80,15 @@ class Publishing:
         self._has_adopted = False
         """Whether the last attempt only adopted an out-of-band commit: that is no lost race."""
         self._has_expired = False
+        self._token: PriorityToken | None = None
 
-    def _read_names(self, order: PublishRequest) -> None:
+    @property
+    def token(self) -> PriorityToken:
+        if self._token is None:
+            self._token = self._catalog.heads.baton()
+        return self._token
+
+    def _read_request(self, order: PublishRequest) -> None:
         for wanted in order.tables:
             object_id = wanted.object_id
             if object_id in self._parts:
@@ -360,7 +366,8 @@ class Publishing:
         )
 
     def release(self) -> None:
-        self.token.pass_on()
+        if self._token is not None:
+            self._token.pass_on()
 
 
 def _refuse_table(parent: str, row: Row | None) -> None:

@@ -39,11 +39,15 @@ class Commit(Protocol[Done, Result_co]):
 
     environment: Environment
     turns: Turns
-    token: PriorityToken
     options: CommitOptions
     is_local: bool
     may_skip_turns: bool
     """Whether a lost attempt costs less than waiting for a writer that is not running just now."""
+
+    @property
+    def token(self) -> PriorityToken:
+        """Priority token of this commit; asked for only under contention."""
+        ...
 
     def in_turn(self) -> AbstractContextManager[object]:
         """Serialize the attempts of the threads of one client."""
