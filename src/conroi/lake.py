@@ -18,7 +18,7 @@ from conroi.catalog.catalog import Catalog
 from conroi.catalog.names import known_id, object_id, shown
 from conroi.catalog.replica_store import ReplicaStore
 from conroi.catalog.state import CommitMetadata
-from conroi.commit.execution import checked_texts
+from conroi.commit.change import checked_texts
 from conroi.data.incoming import Data
 from conroi.data.writer import Progress
 from conroi.doctor import Diagnosis, examine_lake

@@ -9,8 +9,7 @@ import pyarrow as pa
 
 from conroi import operations
 from conroi.arguments import checked_call, checked_table_call
-from conroi.commit.change import Change, CommitOptions, CommitResult
-from conroi.commit.execution import checked_texts
+from conroi.commit.change import Change, CommitOptions, CommitResult, checked_texts
 from conroi.commit.table_commit import commit as commit_change
 from conroi.conflicts import Staged
 from conroi.data.incoming import Data

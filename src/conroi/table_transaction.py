@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 
 from conroi.arguments import checked_calls
-from conroi.commit.change import CommitOptions
-from conroi.commit.execution import checked_texts
+from conroi.commit.change import CommitOptions, checked_texts
 from conroi.commit.idempotency import IDEMPOTENCY, AlreadyCommitted, IdempotencyKey
 from conroi.commit.table_commit import commit
 from conroi.environment import moment

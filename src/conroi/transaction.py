@@ -24,8 +24,7 @@ from conroi.catalog.rows import Amendment, Row
 from conroi.catalog.state import CommitMetadata
 from conroi.catalog.store import Published
 from conroi.catalog.tables import LakeTableStorage, table_files
-from conroi.commit.change import Change, Plan
-from conroi.commit.execution import checked_texts
+from conroi.commit.change import Change, Plan, checked_texts
 from conroi.commit.idempotency import IDEMPOTENCY
 from conroi.data.incoming import in_spark
 from conroi.environment import Moment, moment

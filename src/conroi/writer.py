@@ -10,8 +10,8 @@ from uuid import UUID
 
 from conroi import verbs
 from conroi.arguments import checked_calls
-from conroi.commit.change import IfMoved, Plan
-from conroi.commit.execution import WriteOptions, checked_texts
+from conroi.commit.change import IfMoved, Plan, checked_texts
+from conroi.commit.execution import WriteOptions
 from conroi.data.columns import Columns as NewValues
 from conroi.data.incoming import Data, Once, in_spark
 from conroi.data.predicates import Predicate, find_rows

@@ -150,3 +150,13 @@ def detached_version(base: Snapshot | None, files: TableStorage) -> int:
             hint="Call table.migrate_manifest_names() first.",
         )
     return files.environment.random_u64() | DETACHED_BIT
+
+
+def checked_texts(texts: Mapping[str, str]) -> dict[str, str]:
+    """Validate a message, properties or settings: all must be strings."""
+    for key, value in texts.items():
+        if not isinstance(key, str) or not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidInputError(
+                f"{key!r}: {value!r} is not text, so it cannot be kept with a commit.", hint="Put str() around it."
+            )
+    return dict(texts)

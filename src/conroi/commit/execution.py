@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypedDict
 
-from conroi.commit.change import CommitOptions, CommitResult, Plan
+from conroi.commit.change import CommitOptions, CommitResult, Plan, checked_texts
 from conroi.commit.fairness import PriorityToken, Turns
 from conroi.commit.table_commit import attribute, commit
 from conroi.environment import Moment, moment
@@ -166,16 +166,6 @@ def _check_expected(expected: int, head: Snapshot, files: TableStorage) -> None:
         )
         attribute(files, error)
         raise error
-
-
-def checked_texts(texts: Mapping[str, str]) -> dict[str, str]:
-    """Validate a message, properties or settings: all must be strings."""
-    for key, value in texts.items():
-        if not isinstance(key, str) or not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidInputError(
-                f"{key!r}: {value!r} is not text, so it cannot be kept with a commit.", hint="Put str() around it."
-            )
-    return dict(texts)
 
 
 @dataclass(frozen=True, slots=True)
