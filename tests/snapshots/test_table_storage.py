@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 import conroi
 from conroi.errors import NotFoundError
+from conroi.format.naming import ManifestNaming
 from conroi.storage.factory import open_objects
 from conroi.testing import CountingObjects
 from tests.support.instruments import CloudLike, table_on
@@ -76,3 +78,17 @@ def test_a_version_of_another_process_is_read(tmp_path: Path):
     first.append(BEFORE)
     conroi.open_table(tmp_path / "t").append(AFTER)
     assert first.append(NEW).to_arrow()["id"].to_pylist() == [1, 1, 100, 2]
+
+
+def test_another_name_of_the_file_is_no_change(tmp_path: Path):
+    """A writer removes the temporary name of a manifest after others have seen it."""
+    written(tmp_path / "t", BEFORE, 1)
+    counting = CountingObjects(open_objects(str(tmp_path / "t")))
+    first = table_on(counting)
+    manifest = tmp_path / "t" / ManifestNaming.V2.path(first.append(NEW).version)
+    os.link(manifest, tmp_path / "copy")
+    (tmp_path / "copy").unlink()
+    with counting.measure() as measured:
+        assert first.append(NEW).version == 3
+    assert measured.requests("get", "manifest") == 0
+    assert measured.requests("list") == 0

@@ -44,9 +44,9 @@ class ManifestRef:
     version: int
     path: str
     naming: ManifestNaming
-    stamp: int = field(default=0, compare=False, repr=False)
-    """On local disk, where known: the change time of the file, which tells it from one of a table that was created
-    again under the same path.
+    stamp: tuple[int, int] | None = field(default=None, compare=False, repr=False)
+    """On local disk, where known: inode and modification time of the file, which tell it from one of a table that was
+    created again under the same path. Not the change time: that changes when its writer removes the temporary name.
     """
 
 
@@ -229,10 +229,10 @@ class FolderVersions:
         if not self._objects.is_local:
             return located
         try:
-            stamp = os.stat(self._objects.pylance_uri(located.path)).st_ctime_ns
+            found = os.stat(self._objects.pylance_uri(located.path))
         except OSError:
-            stamp = 0
-        return ManifestRef(located.version, located.path, located.naming, stamp)
+            return ManifestRef(located.version, located.path, located.naming)
+        return ManifestRef(located.version, located.path, located.naming, (found.st_ino, found.st_mtime_ns))
 
     def _hinted(self) -> ManifestRef | None:
         if self._objects.is_listing_ordered or self._is_hint_old():
