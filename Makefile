@@ -17,7 +17,7 @@ unexport PYTHONPATH
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lowest soak bench contract lint format proto docs lock clean
+.PHONY: help setup demo test lowest ring soak bench contract lint format proto docs lock clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -35,11 +35,15 @@ lowest: setup ## run a part of the tests with the lowest versions that pyproject
 	$(PY) -m uv venv --quiet --clear --python $(PY) $(LOWEST)
 	$(PY) -m uv pip install --quiet --python $(LOWEST)/bin/python -r requirements.lock # the tools of the tests
 	$(PY) -m uv pip install --quiet --python $(LOWEST)/bin/python --upgrade --resolution lowest-direct \
-		--editable ".[postgres,dynamodb,cli]"
+		--editable ".[postgres,dynamodb,cli,clickhouse]"
 	$(PY) -m uv pip list --python $(LOWEST)/bin/python
+	$(LOWEST)/bin/python -m tools.lowest # each is as low as pyproject.toml allows
 	$(LOWEST)/bin/python -m pytest -q -n $(JOBS) -p no:cacheprovider $(or $(ARGS),$(LOWEST_TESTS))
 LOWEST_TESTS := tests/format tests/operations tests/conflicts tests/data tests/table tests/reader tests/storage/test_objects.py \
 	tests/storage/test_sql_schema.py tests/lake/test_lake.py tests/cli/test_load.py
+
+ring: setup ## every supported pylance against conroi and each other; ARGS=--short for two, ARGS=--spark for each pyspark
+	$(PY) -m tools.ring $(ARGS)
 
 soak: setup ## run the long tests
 	$(PY) -m pytest -m soak --timeout 3600 $(ARGS)
@@ -73,7 +77,7 @@ lock: setup ## choose the versions in requirements.lock again; ARGS=--upgrade fo
 		--output-file requirements.lock pyproject.toml
 
 clean: ## delete the environment, caches and results
-	rm -rf $(VENV) $(LOWEST) .contract .hypothesis .pytest_cache .ruff_cache bench-out build demo-out dist
+	rm -rf $(VENV) $(LOWEST) .ring .contract .hypothesis .pytest_cache .ruff_cache bench-out build demo-out dist
 	find src tests tools benchmarks examples -name __pycache__ -prune -exec rm -rf {} +
 
 # Two stamps: the packages change seldom and take minutes, our own editable install takes seconds.

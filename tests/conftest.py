@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support import databases, servers
+from tests.support import cloud_servers, databases, servers
+from tests.support.cloud_servers import AzureServer, BucketServer, GoogleServer
 from tests.support.databases import PostgresServer
 from tests.support.record_stores import KINDS, new_address
 from tests.support.servers import S3Server
@@ -32,6 +33,33 @@ def rclone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     """An S3 server that ignores conditions: what must go wrong, goes wrong here."""
     with servers.rclone(tmp_path_factory.mktemp("rclone")) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AzureServer]:
+    """Azure Blob Storage."""
+    with cloud_servers.azurite(tmp_path_factory.mktemp("azurite")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def gcs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GoogleServer]:
+    """Google Cloud Storage."""
+    with cloud_servers.gcs(tmp_path_factory.mktemp("gcs")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def careless_gcs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GoogleServer]:
+    """The same without conditions."""
+    with cloud_servers.gcs(tmp_path_factory.mktemp("gcs"), keeps_conditions=False) as server:
+        yield server
+
+
+@pytest.fixture(params=["seaweedfs", "azurite", "gcs"])
+def bucket(request: pytest.FixtureRequest) -> BucketServer:
+    """An object store of each service in turn, all of which keep conditions."""
+    return request.getfixturevalue(request.param)
 
 
 @pytest.fixture(scope="session")

@@ -8,10 +8,10 @@ makes FOLDER/lancedb-0.39.0 and so on from PyPI, and prints for each the interpr
 
 from __future__ import annotations
 
-import subprocess
 import sys
-import sysconfig
 from pathlib import Path
+
+from tools.overlays import overlay
 
 RELEASES = ("0.40.0", "0.39.0", "0.38.0")
 """The newest release, and two before it."""
@@ -19,36 +19,7 @@ RELEASES = ("0.40.0", "0.39.0", "0.38.0")
 
 def environment(folder: Path, release: str) -> Path:
     """The interpreter of an environment with this release of lancedb; made if it is not there."""
-    home = folder / f"lancedb-{release}"
-    python = home / "bin" / "python"
-    if not (home / "done").exists():
-        subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home)], check=True)
-        site = next((home / "lib").glob("python*")) / "site-packages"
-        subprocess.run(
-            [
-                sys.executable,
-                "-m",
-                "pip",
-                "install",
-                "--quiet",
-                "--no-deps",
-                "--target",
-                str(site),
-                f"lancedb=={release}",
-            ],
-            check=True,
-        )
-        shared = [sysconfig.get_paths()["purelib"], sysconfig.get_paths()["platlib"], *_sources()]
-        (site / "zz-shared.pth").write_text("\n".join(dict.fromkeys(shared)) + "\n")
-        (home / "done").touch()
-    return python
-
-
-def _sources() -> list[str]:
-    """Where conroi itself is imported from, if it is not in the site packages."""
-    import conroi
-
-    return [str(Path(conroi.__file__).parent.parent)]
+    return overlay(folder / f"lancedb-{release}", [f"lancedb=={release}"])
 
 
 def main(arguments: list[str]) -> int:

@@ -8,12 +8,12 @@ import pytest
 import conroi
 from conroi.testing import CountingObjects, Meter, connect_through
 from tests.branches.conftest import numbers, texts, upsert
-from tests.support.servers import S3Server
+from tests.support.cloud_servers import BucketServer
 
 
 @pytest.mark.contract("B1", "B3", "B5")
-def test_a_branch_in_an_object_store_is_made_written_merged_and_deleted(seaweedfs: S3Server) -> None:
-    uri, options = seaweedfs.new_uri("lake").removesuffix(".lance"), seaweedfs.options
+def test_a_branch_in_an_object_store_is_made_written_merged_and_deleted(bucket: BucketServer) -> None:
+    uri, options = bucket.new_uri("lake").removesuffix(".lance"), bucket.options
     lake = conroi.connect(uri, storage_options=options)
     with lake.begin("two tables") as tx:
         tx.create_table("orders", [{"id": i, "n": 10 * i} for i in (1, 2, 3)], key="id")

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.catalog.kills import Checker, Job, Options, connect, killed_at_random, new_lake, transact, was_killed
+from tests.support.cloud_servers import BucketServer
 from tests.support.databases import sql_address
 from tests.support.lakes import settle
-from tests.support.servers import S3Server
 
 pytestmark = pytest.mark.contract("P1", "P10", "W10")
 
@@ -59,8 +59,8 @@ def test_killed_before_any_request_or_statement_of_a_lake_in_a_database(
     assert 0 in behind
 
 
-def test_killed_on_an_object_store(seaweedfs: S3Server) -> None:
-    kill_at_each(seaweedfs.new_uri("lake"), step=3, options=seaweedfs.options)
+def test_killed_on_an_object_store(bucket: BucketServer) -> None:
+    kill_at_each(bucket.new_uri("lake"), step=3, options=bucket.options)
 
 
 def play(uri: str, kills: int, seed: int, store: str | None = None) -> int:

@@ -14,6 +14,7 @@ import conroi
 from conroi.environment import SystemEnvironment
 from conroi.storage.parallel import ThreadQueue
 from conroi.testing import call_before, connect_through
+from tests.support.cloud_servers import BucketServer
 from tests.support.lakes import faulty, lake_with, rows
 from tests.support.servers import S3Server
 
@@ -185,12 +186,12 @@ def test_a_thread_that_is_stuck_holds_up_the_next_one_for_a_while_only() -> None
         assert queue._serving is not None  # pyright: ignore[reportPrivateUsage]
 
 
-def contend(seaweedfs: S3Server, clients: int, timeout: float) -> None:
+def contend(bucket: BucketServer, clients: int, timeout: float) -> None:
     """So many clients, each in a thread, add one row to one table of a lake on an object store."""
-    uri = seaweedfs.new_uri("lake")
-    made = conroi.connect(uri, storage_options=seaweedfs.options)
+    uri = bucket.new_uri("lake")
+    made = conroi.connect(uri, storage_options=bucket.options)
     made.create_table("a", [{"n": -1}])
-    lakes = [conroi.connect(uri, storage_options=seaweedfs.options) for _ in range(clients)]
+    lakes = [conroi.connect(uri, storage_options=bucket.options) for _ in range(clients)]
     start = threading.Barrier(clients)
 
     def work(number: int) -> None:
@@ -199,11 +200,11 @@ def contend(seaweedfs: S3Server, clients: int, timeout: float) -> None:
 
     with ThreadPoolExecutor(clients) as pool:
         list(pool.map(work, range(clients)))
-    assert rows(conroi.connect(uri, storage_options=seaweedfs.options)["a"]) == [-1, *range(clients)]
+    assert rows(conroi.connect(uri, storage_options=bucket.options)["a"]) == [-1, *range(clients)]
 
 
-def test_many_writers_of_an_object_store_all_commit_within_their_deadline(seaweedfs: S3Server) -> None:
-    contend(seaweedfs, 16, 120.0)
+def test_many_writers_of_an_object_store_all_commit_within_their_deadline(bucket: BucketServer) -> None:
+    contend(bucket, 16, 120.0)
 
 
 @pytest.mark.soak

@@ -14,6 +14,7 @@ from conroi.storage import cloud
 from conroi.storage.factory import open_objects
 from conroi.table import Table
 from conroi.testing import CountingObjects, FaultyObjects, fail, lose_answer
+from tests.support.cloud_servers import BucketServer
 from tests.support.instruments import CloudLike, files_on, table_on
 from tests.support.servers import S3Server
 
@@ -34,14 +35,18 @@ def nothing_is_proven(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
     ids=["table", "by renaming", "lake"],
 )
-def test_a_server_that_ignores_conditions_is_refused(commit: Callable[..., object], rclone: S3Server) -> None:
+@pytest.mark.parametrize("service", ["rclone", "careless_gcs"])
+def test_a_server_that_ignores_conditions_is_refused(
+    commit: Callable[..., object], service: str, request: pytest.FixtureRequest
+) -> None:
     """C9: only doctor noticed it; commits of eight processes overwrote each other."""
-    uri = rclone.new_uri()
+    server: BucketServer = request.getfixturevalue(service)
+    uri = server.new_uri()
     with pytest.raises(UnsupportedError, match="ignores conditional writes") as caught:
-        commit(uri, rclone.options)
+        commit(uri, server.options)
     assert "store=" in str(caught.value)
     assert "commit_lock=" in str(caught.value)
-    assert not [name for name in open_objects(uri, rclone.options).list_names("") if name.endswith(".manifest")]
+    assert not [name for name in open_objects(uri, server.options).list_names("") if name.endswith(".manifest")]
 
 
 def test_there_a_lock_or_a_store_is_enough(rclone: S3Server, tmp_path: Path) -> None:
@@ -53,11 +58,11 @@ def test_there_a_lock_or_a_store_is_enough(rclone: S3Server, tmp_path: Path) -> 
     assert table.append([{"n": 2}]).count_rows() == 2
 
 
-def test_it_costs_one_request_for_each_bucket_and_process(seaweedfs: S3Server) -> None:
-    uri = seaweedfs.new_uri()
-    conroi.create_table(uri, [{"n": 1}], storage_options=seaweedfs.options)
+def test_it_costs_one_request_for_each_bucket_and_process(bucket: BucketServer) -> None:
+    uri = bucket.new_uri()
+    conroi.create_table(uri, [{"n": 1}], storage_options=bucket.options)
     cloud._proven.clear()
-    counting = CountingObjects(open_objects(uri, seaweedfs.options))
+    counting = CountingObjects(open_objects(uri, bucket.options))
     files = files_on(counting)
     table = Table(files, files.head())
     asked: list[dict[str, int]] = []
@@ -67,24 +72,24 @@ def test_it_costs_one_request_for_each_bucket_and_process(seaweedfs: S3Server) -
         asked.append({"all": measured.requests(), "put_if_absent": measured.requests("put_if_absent")})
     assert [each["put_if_absent"] for each in asked] == [2, 1, 1]
     assert asked[0]["all"] - 1 == asked[1]["all"] == asked[2]["all"]
-    other = CountingObjects(open_objects(seaweedfs.new_uri(), seaweedfs.options))
+    other = CountingObjects(open_objects(bucket.new_uri(), bucket.options))
     with other.measure() as measured:
-        conroi.create_table(other.root, [{"n": 1}], storage_options=seaweedfs.options)
+        conroi.create_table(other.root, [{"n": 1}], storage_options=bucket.options)
         table_on(other).append([{"n": 2}])
     assert measured.requests("put_if_absent") == 1, "another table of the same bucket"
 
 
-def test_a_probe_without_an_answer_is_sent_again(seaweedfs: S3Server) -> None:
-    uri = seaweedfs.new_uri()
-    conroi.create_table(uri, [{"n": 1}], storage_options=seaweedfs.options)
+def test_a_probe_without_an_answer_is_sent_again(bucket: BucketServer) -> None:
+    uri = bucket.new_uri()
+    conroi.create_table(uri, [{"n": 1}], storage_options=bucket.options)
     cloud._proven.clear()
-    faulty = FaultyObjects(open_objects(uri, seaweedfs.options), [lose_answer("put_if_absent", "_transactions/*")])
+    faulty = FaultyObjects(open_objects(uri, bucket.options), [lose_answer("put_if_absent", "_transactions/*")])
     assert table_on(faulty).append([{"n": 2}]).version == 2
     cloud._proven.clear()
-    dead = FaultyObjects(open_objects(uri, seaweedfs.options), [fail("put_if_absent", "_transactions/*", times=9)])
+    dead = FaultyObjects(open_objects(uri, bucket.options), [fail("put_if_absent", "_transactions/*", times=9)])
     with pytest.raises(StoreUnavailable):
         table_on(dead).append([{"n": 3}])
-    assert conroi.open_table(uri, storage_options=seaweedfs.options).version == 2, "nothing was committed"
+    assert conroi.open_table(uri, storage_options=bucket.options).version == 2, "nothing was committed"
 
 
 def test_local_disks_are_not_asked(tmp_path: Path) -> None:

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.cloud_servers import BucketServer
 from tests.support.servers import S3Server
 from tests.support.writers import Job, assert_exact, assert_one_creator_each, new_table, run_job
 
-pytestmark = pytest.mark.contract("T1")
+pytestmark = pytest.mark.contract("T1", "V5")
 
 
 @pytest.mark.parametrize("put", ["conditional", "rename", "locked"])
@@ -25,14 +26,14 @@ def test_eight_processes_create_one_table_on_local_disk(tmp_path: Path) -> None:
     assert_one_creator_each(job, run_job(job))
 
 
-def test_eight_processes_append_to_one_table_on_an_s3_server(seaweedfs: S3Server) -> None:
-    job = Job(seaweedfs.new_uri(), commits=3, options=seaweedfs.options)
+def test_eight_processes_append_to_one_table_in_an_object_store(bucket: BucketServer) -> None:
+    job = Job(bucket.new_uri(), commits=3, options=bucket.options)
     new_table(job)
     assert_exact(job, run_job(job))
 
 
-def test_eight_processes_create_one_table_on_an_s3_server(seaweedfs: S3Server) -> None:
-    job = Job(seaweedfs.new_uri(), commits=3, is_creating=True, options=seaweedfs.options)
+def test_eight_processes_create_one_table_in_an_object_store(bucket: BucketServer) -> None:
+    job = Job(bucket.new_uri(), commits=3, is_creating=True, options=bucket.options)
     assert_one_creator_each(job, run_job(job))
 
 

@@ -18,6 +18,7 @@ from conroi.testing import FaultyObjects, fail
 from conroi.versions.retention import other_ages
 from tests.doctor import damage
 from tests.doctor.damage import Later, examine, kinds
+from tests.support.cloud_servers import BucketServer
 from tests.support.servers import S3Server
 from tools.doctor_page import page
 
@@ -28,8 +29,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "doctor.md"
 # ------------------------------------------------------------------------------------ the storage
 
 
-def test_a_storage_that_keeps_conditions_is_healthy_and_left_as_it_was(seaweedfs: S3Server) -> None:
-    uri, options = seaweedfs.new_uri(), seaweedfs.options
+def test_a_storage_that_keeps_conditions_is_healthy_and_left_as_it_was(bucket: BucketServer) -> None:
+    uri, options = bucket.new_uri(), bucket.options
     lake = conroi.connect(uri, storage_options=options)
     lake.create_table("t", [{"n": 1}]).append([{"n": 2}])
     diagnosis = lake.doctor(deep=True)

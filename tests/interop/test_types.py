@@ -16,7 +16,7 @@ import pytest
 
 import conroi
 from tests.support.arrow_types import NOT_STORED, TYPES, Typed
-from tests.support.pylance import has_legacy_blobs_in, knows_offsets
+from tests.support.pylance import knows_offsets, takes_marked_blobs
 from tests.support.sampling import sampled
 
 pytestmark = pytest.mark.contract("T5")
@@ -247,8 +247,10 @@ def test_frames_of_polars_and_pandas_go_in_by_every_verb(tmp_path: Path) -> None
 
 
 def blobs(ids: range) -> pa.Table:
-    field = pa.field("content", pa.large_binary(), metadata={"lance-encoding:blob": "true"})
     values = [None if i % 3 == 0 else bytes([i]) * i for i in ids]
+    if not takes_marked_blobs():
+        return pa.table({"id": pa.array(ids, pa.int64()), "content": lance.blob_array(values)})
+    field = pa.field("content", pa.large_binary(), metadata={"lance-encoding:blob": "true"})
     schema = pa.schema([pa.field("id", pa.int64()), field])
     return pa.table([pa.array(ids, pa.int64()), pa.array(values, pa.large_binary())], schema=schema)
 
@@ -267,11 +269,10 @@ def assert_blobs(root: Path, *ids: int) -> None:
 @pytest.mark.parametrize("maker", ["conroi", "pylance"])
 def test_blobs_are_kept_by_every_writer_and_every_rewrite(tmp_path: Path, maker: str) -> None:
     root = tmp_path / "table"
-    data_format = "2.2" if has_legacy_blobs_in("2.2") else "2.1"
     if maker == "conroi":
-        conroi.create_table(root, blobs(range(6)), data_format=data_format)
+        conroi.create_table(root, blobs(range(6)))
     else:
-        lance.write_dataset(blobs(range(6)), str(root), data_storage_version=data_format)
+        lance.write_dataset(blobs(range(6)), str(root))
     assert_blobs(root, *range(6))
     conroi.open_table(root).append(blobs(range(6, 9)))
     lance.dataset(str(root)).insert(blobs(range(9, 12)))

@@ -15,7 +15,7 @@ from conroi.versions.addresses import open_records
 from tests.catalog.conftest import Connect, connect  # noqa: F401  (a fixture)
 from tests.maintenance.conftest import numbers
 from tests.support.aging import files_below, make_older
-from tests.support.servers import S3Server
+from tests.support.cloud_servers import BucketServer
 
 pytestmark = pytest.mark.contract("M2")
 
@@ -84,9 +84,9 @@ def test_a_lake_wherever_its_history_is(connect: Connect, monkeypatch: pytest.Mo
     assert [commit.version for commit in fresh.history()][-2:] == [newest, newest - 1]
 
 
-def test_on_an_object_store(seaweedfs: S3Server, hurried: None) -> None:
+def test_on_an_object_store(bucket: BucketServer, hurried: None) -> None:
     """Nothing is too young here, and no commit may skip its check because it was quick."""
-    uri, options = seaweedfs.new_uri("t.lance"), seaweedfs.options
+    uri, options = bucket.new_uri("t.lance"), bucket.options
     table = filled(uri, storage_options=options)
     until = time.monotonic() + 60
     removed: set[int] = set()

@@ -12,6 +12,7 @@ from tests.support.object_stores import new_objects
 PAIRS = [
     ("local", "local"), ("memory", "durable"), ("local", "seaweedfs"), ("seaweedfs", "local"),
     ("seaweedfs", "seaweedfs"), ("moto", "seaweedfs"),
+    ("azurite", "azurite"), ("local", "gcs"), ("gcs", "azurite"),
 ]  # fmt: skip
 LARGE = bytes(range(251)) * (PIECE_BYTES // 251 + 100)
 

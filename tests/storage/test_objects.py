@@ -169,7 +169,7 @@ def test_list_goes_on_after_a_name(objects: Objects) -> None:
     assert list(objects.list("v", after="v/d")) == []
 
 
-@pytest.mark.parametrize("store", ["local", "seaweedfs"])
+@pytest.mark.parametrize("store", ["local", "seaweedfs", "azurite", "gcs"])
 def test_a_listing_of_many_pages_is_complete_and_in_order_if_it_says_so(
     store: str, request: pytest.FixtureRequest
 ) -> None:

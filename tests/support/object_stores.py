@@ -12,7 +12,7 @@ from conroi.storage.objects import Objects
 
 __all__ = ["STORES", "new_objects", "objects"]
 
-STORES = ("local", "durable", "memory", "moto", "seaweedfs")
+STORES = ("local", "durable", "memory", "moto", "seaweedfs", "azurite", "gcs")
 
 
 def new_objects(store: str, request: pytest.FixtureRequest) -> Objects:

@@ -26,11 +26,11 @@ def bases(dataset: lance.LanceDataset) -> dict[int, Any]:
 
 
 @cache
-def has_legacy_blobs_in(data_format: str) -> bool:
-    """Whether a column of the first kind of blobs may be in a file of this format; pylance 12 ends at 2.1."""
+def takes_marked_blobs() -> bool:
+    """Whether a binary column that is marked for blobs may go into files of format 2.2; pylance 12 wants blob_array."""
     field = pa.field("b", pa.large_binary(), metadata={"lance-encoding:blob": "true"})
     rows = pa.table([pa.array([b"x"], pa.large_binary())], schema=pa.schema([field]))
-    return _works(lambda: lance.write_dataset(rows, "memory://blobs", data_storage_version=data_format))
+    return _works(lambda: lance.write_dataset(rows, "memory://blobs", data_storage_version="2.2"))
 
 
 @cache

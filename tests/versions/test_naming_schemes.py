@@ -16,9 +16,9 @@ from conroi import CorruptionError, ManifestNaming, StoreUnavailable, TooMuchCon
 from conroi.maintenance.naming_migration import migrate_manifest_names
 from conroi.storage.factory import open_objects
 from conroi.testing import FaultyObjects, call_after, fail, lose_answer
+from tests.support.cloud_servers import BucketServer
 from tests.support.instruments import files_on
 from tests.support.refusals import refused
-from tests.support.servers import S3Server
 
 pytestmark = pytest.mark.contract("T2")
 VERSIONS = 13
@@ -192,20 +192,20 @@ def test_a_migration_that_never_comes_to_an_end_says_so(old: conroi.Table) -> No
     assert "Stop all writers" in (caught.value.hint or "")
 
 
-def test_old_names_become_new_ones_in_an_object_store(seaweedfs: S3Server) -> None:
+def test_old_names_become_new_ones_in_an_object_store(bucket: BucketServer) -> None:
     """Here the newest version is the first name of a listing, also while only some names are new."""
-    options = {"storage_options": seaweedfs.options}
-    table = with_versions(conroi.create_table(seaweedfs.new_uri(), [{"id": 1}], naming=V1, **options))  # type: ignore[arg-type]
+    options = {"storage_options": bucket.options}
+    table = with_versions(conroi.create_table(bucket.new_uri(), [{"id": 1}], naming=V1, **options))  # type: ignore[arg-type]
     assert_intact(table.uri, V1, **options)
     stopped_after = random.Random(5).randrange(1, VERSIONS)
-    faulty = FaultyObjects(open_objects(table.uri, seaweedfs.options), [fail("rename_if_absent", skip=stopped_after)])
+    faulty = FaultyObjects(open_objects(table.uri, bucket.options), [fail("rename_if_absent", skip=stopped_after)])
     with pytest.raises(StoreUnavailable):
         migrate_manifest_names(files_on(faulty))
     half = conroi.open_table(table.uri, **options)  # type: ignore[arg-type]
     assert (half.version, half.naming) == (VERSIONS, V2)
     half.migrate_manifest_names()
     assert_intact(table.uri, V2, **options)
-    assert lance.dataset(table.uri, storage_options=seaweedfs.options).version == VERSIONS
+    assert lance.dataset(table.uri, storage_options=bucket.options).version == VERSIONS
 
 
 def test_names_that_are_no_manifests_are_ignored(old: conroi.Table) -> None:

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.cloud_servers import BucketServer
 from tests.support.racing import PROCESSES, Race, assert_one_winner_each, run_race
 from tests.support.servers import S3Server
 
-pytestmark = pytest.mark.contract("T1")
+pytestmark = pytest.mark.contract("T1", "V5")
 
 
 @pytest.mark.parametrize("putter", ["conditional", "rename", "locked"])
@@ -19,12 +20,12 @@ def test_one_of_eight_processes_creates_a_version_on_local_disk(putter: str, tmp
 
 
 @pytest.mark.parametrize("putter", ["conditional", "rename", "locked"])
-def test_one_of_eight_processes_creates_a_version_on_an_s3_server(
-    putter: str, seaweedfs: S3Server, tmp_path: Path
+def test_one_of_eight_processes_creates_a_version_in_an_object_store(
+    putter: str, bucket: BucketServer, tmp_path: Path
 ) -> None:
-    # This server makes writers of one name wait for a second or so; hence many names at once.
-    lanes = 1 if putter == "locked" else 40
-    race = Race(seaweedfs.new_uri(), putter, seaweedfs.options, str(tmp_path / "commit.lock"), lanes=lanes)
+    # SeaweedFS makes writers of one name wait for a second or so; hence many names at once.
+    lanes = 1 if putter == "locked" else 40 if isinstance(bucket, S3Server) else 4
+    race = Race(bucket.new_uri(), putter, bucket.options, str(tmp_path / "commit.lock"), lanes=lanes)
     assert_one_winner_each(race, run_race(race))
 
 
@@ -40,9 +41,13 @@ def test_a_lock_makes_a_server_safe_that_ignores_conditions(rclone: S3Server, tm
 
 
 @pytest.mark.parametrize("putter", ["conditional", "rename"])
-def test_control_a_server_that_ignores_conditions_has_many_winners(putter: str, rclone: S3Server) -> None:
-    # It also answers 500 now and then when many overwrite one file.
-    race = Race(rclone.new_uri(), putter, rclone.options, rounds=10, is_failure_fine=True)
+@pytest.mark.parametrize("service", ["rclone", "careless_gcs"])
+def test_control_a_server_that_ignores_conditions_has_many_winners(
+    putter: str, service: str, request: pytest.FixtureRequest
+) -> None:
+    server: BucketServer = request.getfixturevalue(service)
+    # rclone also answers 500 now and then when many overwrite one file.
+    race = Race(server.new_uri(), putter, server.options, rounds=10, is_failure_fine=True)
     winners = run_race(race)
     assert any(len(of_round) > 1 for of_round in winners)
     with pytest.raises(AssertionError):
