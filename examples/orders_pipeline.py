@@ -89,7 +89,9 @@ def pipeline(console: Console, plan: Plan, folder: Path, workers: int, readers: 
             console.print(f"Generating {plan.orders:,} orders with their items and customers …")
             write_landing(plan, folder / "landing")
             create_tables(conroi.connect(folder / "lake"))
-            console.print(f"{len(plan.steps())} transactions, {workers} Spark workers, {readers} readers, {kills} kills …")
+            console.print(
+                f"{len(plan.steps())} transactions, {workers} Spark workers, {readers} readers, {kills} kills …"
+            )
             with progress.shown():
                 driver.run()
     return recorder.finished()

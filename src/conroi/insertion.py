@@ -29,7 +29,8 @@ from conroi.errors import (
     NotFoundError,
     RetryableConflict,
 )
-from conroi.inserts.fence import PROPERTY, Fence, InsertNote, Removal, note_of
+from conroi.format.on_disk import INSERT_PROPERTY
+from conroi.inserts.fence import Fence, InsertNote, Removal, note_of
 from conroi.inserts.insert_locks import Holding, check_wait, locks_of
 from conroi.snapshots.snapshot import Snapshot
 from conroi.snapshots.table_storage import TableStorage
@@ -215,7 +216,7 @@ class Inserting:
                 return
             if self._is_stable:
                 tx.amend(self._fence.piece(rows, is_last=is_last))
-                tx.note(PROPERTY, json.dumps([self._id, self._rows + rows, is_last]))
+                tx.note(INSERT_PROPERTY, json.dumps([self._id, self._rows + rows, is_last]))
         except BaseException:
             tx.rollback()
             raise
@@ -244,7 +245,7 @@ class Inserting:
         try:
             tx[self._name].delete(f"_rowid >= {note.first} AND _rowid < {note.next}")
             tx.amend(Removal(self._row.object_id, note, self._id))
-            tx.note(PROPERTY, json.dumps([self._id, 0, True]))
+            tx.note(INSERT_PROPERTY, json.dumps([self._id, 0, True]))
         except BaseException:
             tx.rollback()
             raise

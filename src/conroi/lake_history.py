@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from conroi.catalog.names import shown
 from conroi.catalog.store import Published
 from conroi.errors import NotFoundError
-from conroi.format.transaction import BASE_PROPERTY
+from conroi.format.on_disk import BASE_PROPERTY
 from conroi.snapshots.snapshot import load_transaction
 
 if TYPE_CHECKING:

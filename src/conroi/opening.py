@@ -18,7 +18,8 @@ from conroi.environment import SYSTEM, Environment
 from conroi.errors import AlreadyExistsError, InvalidInputError, NotFoundError, about
 from conroi.format.manifest import Manifest
 from conroi.format.naming import ManifestNaming
-from conroi.format.transaction import COMMIT_MESSAGE_PROPERTY, Transaction
+from conroi.format.on_disk import COMMIT_MESSAGE_PROPERTY
+from conroi.format.transaction import Transaction
 from conroi.history import find
 from conroi.lake import Lake
 from conroi.retry_policy import COMMIT_RETRIES, checked_retries

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from conroi.branches.branches import configured
 from conroi.catalog.catalog import Catalog
 from conroi.catalog.external_participant import make_final
-from conroi.catalog.folders import MANIFEST, found_row, releasing
+from conroi.catalog.folders import found_row, releasing
 from conroi.catalog.names import object_id, shown
 from conroi.catalog.participant import PublishRequest
 from conroi.catalog.publication import Publishing
@@ -16,8 +16,9 @@ from conroi.catalog.rows import NAMESPACE, Row
 from conroi.catalog.state import SETTINGS, CommitMetadata, LakeState
 from conroi.errors import AlreadyExistsError, CorruptionError, InvalidInputError, NotFoundError
 from conroi.format.naming import check_relative_path
+from conroi.format.on_disk import INSERTS_SETTING, LAKE_MANIFEST
 from conroi.inserts import Mode
-from conroi.inserts.insert_locks import SETTING, checked_mode
+from conroi.inserts.insert_locks import checked_mode
 from conroi.snapshots.table_storage import TableStorage
 from conroi.transaction import Transaction
 
@@ -56,8 +57,10 @@ def _checked_location(catalog: Catalog, location: str) -> str:
         raise InvalidInputError(
             f"{location!r} is not a folder inside the lake.", hint="Give its name there, such as orders.lance."
         ) from None
-    if location.partition("/")[0] == MANIFEST:
-        raise InvalidInputError(f"{MANIFEST} is the lake's own table.", table=location, hint="Register another folder.")
+    if location.partition("/")[0] == LAKE_MANIFEST:
+        raise InvalidInputError(
+            f"{LAKE_MANIFEST} is the lake's own table.", table=location, hint="Register another folder."
+        )
     for row in catalog.state().tables():
         if row.location is not None and row.location.strip("/") == location:
             raise AlreadyExistsError(
@@ -129,9 +132,9 @@ def set_locks(catalog: Catalog, manifest: TableStorage | None, mode: Mode) -> No
     """Set the kind of insert locks of the lake: in the configuration of `__manifest`, or in a row of its store."""
     checked_mode(mode)
     if manifest is not None:
-        configured(manifest, manifest.head(), {SETTING: mode}, f"locks: {mode}")
+        configured(manifest, manifest.head(), {INSERTS_SETTING: mode}, f"locks: {mode}")
         catalog.state()
         return
     state = catalog.state()
     row = state.rows.get(SETTINGS) or Row(SETTINGS, "settings")
-    _publish_rows(catalog, {SETTINGS: row.with_notes({SETTING: mode})}, f"locks: {mode}", state)
+    _publish_rows(catalog, {SETTINGS: row.with_notes({INSERTS_SETTING: mode})}, f"locks: {mode}", state)

@@ -22,6 +22,7 @@ from conroi.data.table_version import TableVersion
 from conroi.data.writer import Progress
 from conroi.doctor import Diagnosis, examine_table
 from conroi.errors import ConroiError, about
+from conroi.format.on_disk import AUTO_COMPACT_SETTING
 from conroi.history import TableHistory
 from conroi.insertion import insert_into
 from conroi.maintenance.auto_compaction import compact_after
@@ -35,7 +36,6 @@ from conroi.snapshots.table_storage import TableStorage
 from conroi.table_location import LakeAddress, Reduced, Store, clone_target, opened_table, table_address
 from conroi.table_transaction import TableTransaction
 from conroi.verbs.compact import lost_by
-from conroi.verbs.settings import AUTO_COMPACT
 from conroi.versions.folder import CommitLock, Put
 from conroi.writer import Writer
 
@@ -75,7 +75,7 @@ class Table(Writer):
         early: Callable[[TableVersion], None] | None = getattr(verb, "prepare", None)
         prepare = None if early is None else partial(self._at_head, early)
         done = run(self._files, self._at.snapshot, partial(self._at_head, verb), how, prepare)
-        if done.result is not None and AUTO_COMPACT in done.snapshot.manifest.head.config:
+        if done.result is not None and AUTO_COMPACT_SETTING in done.snapshot.manifest.head.config:
             compact_after(self._files, done.result)
         return type(self)(self._files, done.snapshot, self._at), done.work
 

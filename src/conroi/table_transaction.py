@@ -8,13 +8,13 @@ from types import TracebackType
 
 from conroi.arguments import checked_calls
 from conroi.commit.change import CommitOptions, checked_texts
-from conroi.commit.idempotency import IDEMPOTENCY, AlreadyCommitted, IdempotencyKey
+from conroi.commit.idempotency import AlreadyCommitted, IdempotencyKey
 from conroi.commit.table_commit import commit
 from conroi.environment import moment
 from conroi.errors import ClosedError, about
 from conroi.folding import Statements
 from conroi.format.naming import is_detached
-from conroi.format.transaction import COMMIT_MESSAGE_PROPERTY
+from conroi.format.on_disk import COMMIT_MESSAGE_PROPERTY, IDEMPOTENCY_PROPERTY
 from conroi.maintenance.auto_compaction import compact_after
 from conroi.retry_policy import COMMIT_RETRIES, checked_retries
 from conroi.snapshots.snapshot import Snapshot
@@ -125,7 +125,9 @@ class TableTransaction(StagedTable):
         change = plan.change(
             self._base,
             uuid=str(self._files.environment.new_uuid()),
-            properties=self._properties if self._once is None else {**self._properties, IDEMPOTENCY: self._once.key},
+            properties=self._properties
+            if self._once is None
+            else {**self._properties, IDEMPOTENCY_PROPERTY: self._once.key},
             must_not_move=self._strict,
         )
         change = replace(change, begun_at=self._begun_at, once=self._once)

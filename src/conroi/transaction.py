@@ -25,11 +25,11 @@ from conroi.catalog.state import CommitMetadata
 from conroi.catalog.store import Published
 from conroi.catalog.tables import LakeTableStorage, table_files
 from conroi.commit.change import Change, Plan, checked_texts
-from conroi.commit.idempotency import IDEMPOTENCY
 from conroi.data.incoming import in_spark
 from conroi.environment import Moment, moment
 from conroi.errors import ClosedError, InvalidInputError, about
 from conroi.format.fields import key_columns
+from conroi.format.on_disk import AUTO_COMPACT_SETTING, IDEMPOTENCY_PROPERTY
 from conroi.format.schema import schema_from_fields
 from conroi.maintenance.auto_compaction import compact_after
 from conroi.query import QueryParams, QueryResult, query
@@ -38,7 +38,6 @@ from conroi.staged_table import TransactionTable
 from conroi.storage.parallel import stays_in_process
 from conroi.transaction_tables import TransactionState, TransactionTables
 from conroi.verbs.create import DEFAULT_DATA_FORMAT, check_same_table, create
-from conroi.verbs.settings import AUTO_COMPACT
 from conroi.versions.leases import Lease
 
 if TYPE_CHECKING:
@@ -363,7 +362,7 @@ class Transaction:
         rebased: dict[str, tuple[int, ...]] = {}
         for wanted in order.tables:
             name, result = shown(wanted.object_id), outcome.tables[wanted.object_id]
-            if AUTO_COMPACT in result.snapshot.manifest.head.config:
+            if AUTO_COMPACT_SETTING in result.snapshot.manifest.head.config:
                 compact_after(wanted.files, result)
             tables[name] = result.snapshot.version
             if result.rebased_over:
@@ -379,7 +378,7 @@ class Transaction:
 
     def _order(self) -> PublishRequest:
         properties = self._notes.to_properties()
-        properties.pop(IDEMPOTENCY, None)
+        properties.pop(IDEMPOTENCY_PROPERTY, None)
         tables = self._tables.changes(properties, self._begun_at)
         rows, leaving = self._tables.names.changes(published=tables)
         is_serializable = self._isolation == "serializable"

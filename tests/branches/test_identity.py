@@ -8,6 +8,7 @@ import lance
 import pytest
 
 import conroi
+from conroi.format.on_disk import DELETED_SETTING
 from conroi.snapshots.branch_names import Cell, Cells, Value
 from conroi.storage.factory import open_objects
 from tests.branches.conftest import numbers
@@ -73,11 +74,12 @@ def test_the_tables_of_a_new_branch_are_not_in_the_folders_of_the_old_one(lake: 
 
 
 def test_a_deletion_that_was_interrupted_can_be_finished(lake: conroi.Lake, dev: conroi.Lake) -> None:
-    from conroi.catalog.branches import DELETED
     from conroi.table import Table
 
     assert dev._manifest is not None
-    Table(dev._manifest, dev._manifest.head()).set_config({DELETED: "now"})  # and there the deleting process died
+    Table(dev._manifest, dev._manifest.head()).set_config(
+        {DELETED_SETTING: "now"}
+    )  # and there the deleting process died
 
     with pytest.raises(conroi.NotFoundError, match="was deleted"):
         lake.branch("dev")

@@ -8,7 +8,8 @@ import uuid
 import pytest
 
 from conroi import operations
-from conroi.commit.fairness import BATON_PATH, SLACK, WRITER_PROPERTY, PriorityToken, Turns
+from conroi.commit.fairness import BATON_PATH, SLACK, PriorityToken, Turns
+from conroi.format.on_disk import WRITER_PROPERTY
 from conroi.format.transaction import Transaction
 from conroi.operations import ReserveFragments
 from conroi.storage.factory import open_objects

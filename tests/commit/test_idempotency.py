@@ -10,7 +10,7 @@ import lance
 import pytest
 
 import conroi
-from conroi.commit.idempotency import KEYS_DIR
+from conroi.format.on_disk import IDEMPOTENCY_DIR
 from conroi.storage.factory import open_objects
 from conroi.testing import CountingObjects
 from tests.support.instruments import table_on
@@ -32,7 +32,7 @@ def add(table: conroi.Table, number: int, key: str | None) -> Any:
 
 
 def notes(table: conroi.Table) -> list[Path]:
-    return [path for path in (Path(table.uri) / KEYS_DIR).rglob("*") if path.is_file()]
+    return [path for path in (Path(table.uri) / IDEMPOTENCY_DIR).rglob("*") if path.is_file()]
 
 
 @pytest.mark.contract("S5")

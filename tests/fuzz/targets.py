@@ -10,7 +10,7 @@ import numpy as np
 from pyroaring import BitMap
 
 from conroi.catalog.rows import Row
-from conroi.catalog.state import LAYOUT, RECORDS, decode_records
+from conroi.catalog.state import decode_records
 from conroi.format import lance_pb2 as pb
 from conroi.format.arrow_types import simple_type
 from conroi.format.deletions import decode_deletions, encode_deletions
@@ -23,6 +23,7 @@ from conroi.format.manifest_file import (
     transaction_at_front,
 )
 from conroi.format.naming import check_relative_path, parse_manifest_name, parse_staged_name
+from conroi.format.on_disk import LAYOUT_PROPERTY, RECORDS_PROPERTY
 from conroi.format.roaring import decode_bitmap, encode_bitmap
 from conroi.format.row_ids import (
     constant_versions,
@@ -169,7 +170,7 @@ TARGETS: Mapping[str, Target] = {
         ),
     ),
     "records of a commit": Target(
-        lambda data: decode_records({RECORDS: _text(data), LAYOUT: "x"}),
+        lambda data: decode_records({RECORDS_PROPERTY: _text(data), LAYOUT_PROPERTY: "x"}),
         (json.dumps({"t": ["table", "t.lance", "{}", None], "u": None}).encode(),),
     ),
     "logical type": Target(

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 import conroi
-from conroi.commit.fairness import RESERVED_DIR, Reservations
+from conroi.commit.fairness import Reservations
 from conroi.environment import SYSTEM
+from conroi.format.on_disk import RESERVED_DIR
 from conroi.namespace import ConroiNamespace
 from tests.namespace.clients import Rivalled, append, ids, new_lake, opened, rows
 

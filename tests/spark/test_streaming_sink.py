@@ -17,8 +17,9 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 import conroi
 import conroi.spark
+from conroi.format.on_disk import STREAM_BATCH_PROPERTY, STREAM_QUERY_PROPERTY
 from conroi.spark.options import Options
-from conroi.spark.streaming_sink import BATCH_PROPERTY, QUERY_PROPERTY, BatchMessage, ConroiStreamWriter, run_once
+from conroi.spark.streaming_sink import BatchMessage, ConroiStreamWriter, run_once
 from tests.spark.support import by_pylance, numbers
 
 COLUMNS = StructType([StructField("id", LongType()), StructField("name", StringType())])
@@ -74,8 +75,8 @@ def test_each_batch_is_one_commit_and_a_repeated_one_is_none(stream: Stream, uri
     table = conroi.open_table(uri)
     assert (ids(uri), table.key, table.version) == ([1, 2, 3], ("id",), 3)
     newest = table.history()[0]
-    assert (newest.message, newest.properties[BATCH_PROPERTY]) == ("streamed", "1")
-    assert newest.properties[QUERY_PROPERTY] == str(first.id)
+    assert (newest.message, newest.properties[STREAM_BATCH_PROPERTY]) == ("streamed", "1")
+    assert newest.properties[STREAM_QUERY_PROPERTY] == str(first.id)
     stream.forget_last_commit()
     stream.add(4)
     conroi.open_table(uri).append([{"id": 9, "name": "other"}])

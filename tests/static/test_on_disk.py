@@ -7,6 +7,7 @@ older versions that share the lake, and lakes that are there already. New lines 
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import sqlite3
@@ -23,6 +24,7 @@ from conroi.format import decode_manifest_file, decode_transaction
 from conroi.storage.objects import Objects
 from conroi.testing import WrappedObjects, connect_through
 from conroi.testing.instruments import Request
+from tests.support.source import Module, conroi_modules
 
 T = TypeVar("T")
 
@@ -141,6 +143,47 @@ def test_nothing_on_disk_is_gone_or_changed(tmp_path: Path) -> None:
     new = sorted(found - set(recorded))
     assert not gone, "\n".join(["gone or changed:", *gone])
     assert not new, "\n".join(["not recorded yet (python -m tests.static.test_on_disk):", *new])
+
+
+# ---------------------------------------------------------------------------- where the names are spelled
+
+HOME = "conroi.format.on_disk"
+NAME_ON_DISK = re.compile(
+    r"(_conroi|_versions|_transactions|_deletions|_indices|_refs|__manifest|tree)(/\S*)?|conroi\.\S*"
+)
+
+
+def spelled(module: Module) -> list[str]:
+    """Names of files and of properties that are written out in a module, except in its documentation."""
+    texts = {id(node.value) for node in ast.walk(module.tree) if isinstance(node, ast.Expr)}
+    return [
+        f"{module.name}:{node.lineno} {node.value}"
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in texts
+        if NAME_ON_DISK.fullmatch(node.value) and not _is_module(node.value)
+    ]
+
+
+def _is_module(text: str) -> bool:
+    return text in NO_NAMES or any(name == text or name.startswith(f"{text}.") for name in _module_names())
+
+
+NO_NAMES = {"conroi.", "conroi.secretPin", "conroi.spark.", "conroi.catalog.namespace"}
+"""The prefix of module names in `conroi/__init__.py`, an option of Spark, the prefix of its modules, an old path."""
+
+
+def _module_names() -> set[str]:
+    return {module.name for module in conroi_modules()}
+
+
+def test_names_on_disk_are_spelled_in_one_place():
+    assert not [found for module in conroi_modules() if module.name != HOME for found in spelled(module)]
+
+
+def test_a_name_that_is_spelled_elsewhere_would_be_found():
+    source = '"""About conroi.version."""\nA = "_conroi/keys"\nB = "conroi.records"\nC = "conroi.lake"\n'
+    found = spelled(Module.parse("conroi.catalog.rows", source))
+    assert found == ["conroi.catalog.rows:2 _conroi/keys", "conroi.catalog.rows:3 conroi.records"]
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import conroi
-from conroi.format.transaction import FOLDED_PROPERTY
+from conroi.format.on_disk import FOLDED_PROPERTY
 
 Stage = Callable[[Any], object]
 

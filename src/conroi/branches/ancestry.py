@@ -14,19 +14,14 @@ from typing import TypeAlias, TypeVar
 
 from conroi.branches.contents import has_same_rows, is_same_content
 from conroi.branches.lake_ref import Side, TableAtState
-from conroi.catalog.branches import LINEAGE, MERGES, BranchedLake
+from conroi.catalog.branches import BranchedLake
 from conroi.catalog.catalog import Catalog
-from conroi.catalog.folders import MANIFEST
 from conroi.catalog.rows import NAMESPACE, Row
 from conroi.catalog.state import LakeState
 from conroi.errors import CorruptionError, NotFoundError
 from conroi.format.json import Document, parse_json
+from conroi.format.on_disk import LAKE_MANIFEST, LINEAGE_KEY, MERGES_ROW
 from conroi.snapshots.branch_names import MAIN, MAIN_BRANCH, Branch
-
-SOURCE = "conroi.merge.source"
-"""The property of a commit that names the branch that it merged."""
-SOURCE_VERSION = "conroi.merge.version"
-"""The property of a commit that names the version of that branch."""
 
 MOST_MISSED = 20
 """Maximum number of source versions without changes that are examined before the merge is simply recorded."""
@@ -47,7 +42,7 @@ def clock_of(side: Side) -> dict[str, int]:
     """
     branch, version = side.catalog.identity, side.state.version
     clock: dict[str, int] = {}
-    noted = side.state.rows.get(MERGES)
+    noted = side.state.rows.get(MERGES_ROW)
     for name, merged in ({} if noted is None else noted.notes).items():
         clock[name] = int(merged)
     states = [(_name(branch), version), *((_name_of(folder), min(bound, version)) for folder, bound in branch.lineage)]
@@ -62,7 +57,7 @@ def merged_row(source: Side, target: Side) -> Row:
     mine, theirs = clock_of(target), clock_of(source)
     both = {name: max(mine.get(name, 0), theirs.get(name, 0)) for name in mine.keys() | theirs.keys()}
     both.pop(_name(target.catalog.identity), None)
-    return Row(MERGES, NAMESPACE).with_notes({name: str(version) for name, version in sorted(both.items())})
+    return Row(MERGES_ROW, NAMESPACE).with_notes({name: str(version) for name, version in sorted(both.items())})
 
 
 def is_merged(source: Side, target: Side) -> bool:
@@ -117,7 +112,7 @@ def _tables_at(catalog: Catalog, version: int) -> Tables | None:
 
 def _tables(state: LakeState) -> Tables:
     """What a state has, wherever it is: a table on a branch is the one that it was made of until it is written."""
-    rows = [row for row in state.rows.values() if row.object_id != MERGES]
+    rows = [row for row in state.rows.values() if row.object_id != MERGES_ROW]
     return {row.object_id: (row.incarnation, row.pin) if row.is_table else None for row in rows}
 
 
@@ -289,8 +284,8 @@ def _deleted(branched: BranchedLake, name: str, lineage: Lineage | None) -> Bran
     branch = Branch(name, name, lance_name=name)
     if lineage is None:
         _, files = branched.opened(branch)
-        noted = files.head().manifest.head.config.get(LINEAGE, "[]")
-        lineage = tuple(Document({"of": parse_json(noted, LINEAGE)}, f"The branch {name!r}").pairs("of"))
+        noted = files.head().manifest.head.config.get(LINEAGE_KEY, "[]")
+        lineage = tuple(Document({"of": parse_json(noted, LINEAGE_KEY)}, f"The branch {name!r}").pairs("of"))
         branched.main.branches.pop(name, None)
     return replace(branch, lineage=lineage)
 
@@ -304,4 +299,4 @@ def _name(branch: Branch) -> str:
 
 
 def _name_of(folder: str) -> str:
-    return MAIN if folder == MANIFEST else folder.rpartition("/")[2]
+    return MAIN if folder == LAKE_MANIFEST else folder.rpartition("/")[2]

@@ -9,12 +9,12 @@ from typing import Literal
 
 from conroi.arguments import checked_calls
 from conroi.branches.lake_ref import LakeRef
-from conroi.catalog.branches import DELETED, LINEAGE
 from conroi.catalog.lance_tags import protection_of
 from conroi.catalog.publication import pin_tables
 from conroi.commit.execution import run
 from conroi.data.table_version import TableVersion
 from conroi.errors import InvalidInputError, NotFoundError, about
+from conroi.format.on_disk import DELETED_SETTING, LINEAGE_KEY
 from conroi.snapshots.branch_names import MAIN, MAIN_BRANCH, Branch
 from conroi.snapshots.snapshot import Snapshot
 from conroi.snapshots.table_storage import TableStorage
@@ -94,17 +94,17 @@ class Branches:
             raise InvalidInputError(f"tags={tags!r} is not known.", hint='Give "refuse" (the default) or "drop".')
         _, files = self._branched.opened(branch)
         last = files.head()
-        if DELETED not in last.manifest.head.config:
+        if DELETED_SETTING not in last.manifest.head.config:
             if tags == "refuse":
                 self._refuse_tagged(branch)
             now = datetime.fromtimestamp(files.environment.now_ns() / 1e9, UTC).isoformat()
-            notes = {DELETED: now, LINEAGE: json.dumps(branch.lineage)}
+            notes = {DELETED_SETTING: now, LINEAGE_KEY: json.dumps(branch.lineage)}
             ended = configured(files, last, notes, f"delete branch {name}")
             if tags == "refuse":
                 try:
                     self._refuse_tagged(branch)  # it may have been tagged after the first look
                 except InvalidInputError:
-                    kept = {DELETED: None, LINEAGE: None}
+                    kept = {DELETED_SETTING: None, LINEAGE_KEY: None}
                     configured(files, ended, kept, f"keep branch {name}, which was tagged")
                     raise
         for tag in self._tags_on(branch):

@@ -21,7 +21,7 @@ from conroi.data.table_version import TableVersion
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import TOP_LEVEL, children_of
-from conroi.verbs.create import ADDED, RETYPED
+from conroi.format.on_disk import ADDED_METADATA, RETYPED_METADATA
 
 Flags: TypeAlias = npt.NDArray[np.bool_]
 
@@ -76,7 +76,7 @@ def columns_of(pinned: TableVersion) -> Columns:
 
 
 def _column(field: pb.Field, type_: pa.DataType, children: Mapping[int, Sequence[pb.Field]]) -> Column:
-    first_id = field.metadata.get(RETYPED, b"").decode().rpartition(",")[2]
+    first_id = field.metadata.get(RETYPED_METADATA, b"").decode().rpartition(",")[2]
     return Column(
         id=field.id,
         first_id=int(first_id) if first_id.isdecimal() else field.id,
@@ -86,8 +86,8 @@ def _column(field: pb.Field, type_: pa.DataType, children: Mapping[int, Sequence
         key=(field.unenforced_primary_key, field.unenforced_primary_key_position),
         extension=field.extension_name,
         inside=tuple(_inside(type_, children.get(field.id, ()), children)),
-        metadata={key: value for key, value in field.metadata.items() if key not in (ADDED, RETYPED)},
-        added=field.metadata.get(ADDED, b""),
+        metadata={key: value for key, value in field.metadata.items() if key not in (ADDED_METADATA, RETYPED_METADATA)},
+        added=field.metadata.get(ADDED_METADATA, b""),
     )
 
 

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 
 from conroi.arguments import shortened
 from conroi.branches.ancestry import (
-    SOURCE,
-    SOURCE_VERSION,
     Base,
     BaseTable,
     Clock,
@@ -24,7 +22,7 @@ from conroi.branches.lake_ref import LakeRef, Side, TableAtState
 from conroi.branches.plan import UNKNOWN, Choose, Facts, MergePlan, TableFact, TablePlan, is_changed, plan
 from conroi.branches.results import Choice, Conflict, LakeMerge, Prefer, TableMerge
 from conroi.branches.transfer import Bringing
-from conroi.catalog.branches import MERGES, BranchedLake
+from conroi.catalog.branches import BranchedLake
 from conroi.catalog.folders import brought_row, can_inherit, inherited_row
 from conroi.catalog.names import shown
 from conroi.errors import (
@@ -36,6 +34,7 @@ from conroi.errors import (
     RetryableConflict,
     VersionExpired,
 )
+from conroi.format.on_disk import MERGE_SOURCE_PROPERTY, MERGE_VERSION_PROPERTY, MERGES_ROW
 from conroi.retry_policy import pause_s
 from conroi.snapshots.branch_names import MAIN
 
@@ -155,8 +154,8 @@ class _Merge:
     def _publish(self, merging: Merging, result: LakeMerge, message: str | None, author: str | None) -> LakeMerge:
         source, target = self._source, self._target
         properties = {
-            SOURCE: source.catalog.identity.lance_name or source.catalog.identity.name,
-            SOURCE_VERSION: str(source.state.version),
+            MERGE_SOURCE_PROPERTY: source.catalog.identity.lance_name or source.catalog.identity.name,
+            MERGE_VERSION_PROPERTY: str(source.state.version),
         }
         text = message or f"merge {result.source} into {result.target}"
         with self._begin(text, author=author, properties=properties) as tx:
@@ -168,8 +167,8 @@ class _Merge:
                     hint="Merge again.",
                 )
             merging.stage(tx)
-            tx.expect_row(MERGES)  # of two merges at once the second one must know what the first one brought
-            tx.set_row(MERGES, merged_row(source, target))
+            tx.expect_row(MERGES_ROW)  # of two merges at once the second one must know what the first one brought
+            tx.set_row(MERGES_ROW, merged_row(source, target))
         return replace(result, version=tx.result.version, properties=properties)
 
     def _refused(self, conflicts: Sequence[Conflict]) -> MergeConflict:

@@ -8,27 +8,18 @@ from functools import partial
 
 from conroi import history
 from conroi.catalog.catalog import Catalog
-from conroi.catalog.folders import MANIFEST
 from conroi.catalog.manifest_rows import load_rows
 from conroi.catalog.manifest_store import ManifestStore
 from conroi.catalog.rows import is_own, seen_on, table_of
 from conroi.catalog.state import LakeState
 from conroi.errors import NotFoundError
+from conroi.format.on_disk import DELETED_SETTING, LAKE_MANIFEST
 from conroi.snapshots.branch_names import Branch, BranchNames, delete_lance_ref, new_branch, write_lance_ref
 from conroi.snapshots.branch_storage import Origin, branch_folder, forked_objects, write_fork
 from conroi.snapshots.snapshot import Snapshot
 from conroi.snapshots.table_storage import TableStorage
 from conroi.versions.folder import FolderVersions
 from conroi.versions.retention import Fate, fate
-
-DELETED = "conroi.deleted"
-"""The setting of a branch's `__manifest` that marks it as deleted: a writer that reads it, or loses a race to it,
-stops.
-"""
-LINEAGE = "conroi.lineage"
-"""The setting that is stored with it: where the branch started, which its name no longer tells."""
-MERGES = "__merges"
-"""The row of a lake that records what was merged into it; pylance takes it for an empty namespace."""
 
 
 class BranchedLake:
@@ -62,13 +53,13 @@ class BranchedLake:
     def _files(self, lance_name: str, lineage: tuple[tuple[str, int], ...]) -> TableStorage:
         """The storage of the branch's `__manifest`, with the versions from before it."""
         origins = [Origin(self._folder(folder), version) for folder, version in lineage]
-        own = self.main.opened(branch_folder(MANIFEST, lance_name))
+        own = self.main.opened(branch_folder(LAKE_MANIFEST, lance_name))
         objects = forked_objects(own, lance_name, origins)
         environment = self.main.environment
         return TableStorage(objects, FolderVersions(objects, environment=environment), environment)
 
     def _folder(self, folder: str):
-        return self.manifest.objects if folder == MANIFEST else self.main.opened(folder)
+        return self.manifest.objects if folder == LAKE_MANIFEST else self.main.opened(folder)
 
     # ------------------------------------------------------------------------ making and ending
 
@@ -78,7 +69,7 @@ class BranchedLake:
         environment = self.main.environment
         _, files = self.opened(parent)
         begin = files.head() if version is None else history.find(files, version)
-        if DELETED in begin.manifest.head.config:
+        if DELETED_SETTING in begin.manifest.head.config:
             raise NotFoundError(f"The branch {parent.name!r} was deleted.", hint="lake.branches lists what there is.")
         lineage = _lineage(parent, begin.version)
         branch = new_branch(name, environment.new_uuid().hex, parent, begin.version, lineage, environment.now_ns())
@@ -128,14 +119,14 @@ class BranchedLake:
 def _lineage(parent: Branch, version: int) -> tuple[tuple[str, int], ...]:
     """Where a branch that starts there finds the versions from before it."""
     if parent.lance_name is None:
-        return ((MANIFEST, version),)
+        return ((LAKE_MANIFEST, version),)
     bounded = tuple((folder, min(bound, version)) for folder, bound in parent.lineage)
-    return ((branch_folder(MANIFEST, parent.lance_name), version), *bounded)
+    return ((branch_folder(LAKE_MANIFEST, parent.lance_name), version), *bounded)
 
 
 def state_on(branch: str, began_ns: Callable[[], int], state: LakeState) -> LakeState:
     """The state as the branch has it; NotFoundError if the branch was deleted."""
-    if DELETED in state.config:
+    if DELETED_SETTING in state.config:
         raise NotFoundError(
             f"The branch {branch.rpartition('-')[0]!r} of the lake was deleted; nothing is published there any more.",
             hint="lake.branches lists what there is. One of the same name that was created since is another branch.",

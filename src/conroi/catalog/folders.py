@@ -19,17 +19,20 @@ from conroi.catalog.names import folder_name, shown
 from conroi.catalog.rows import TABLE, Row, new_table_row, seen_on, table_of
 from conroi.errors import CommitStateUnknown, ConroiError, CorruptionError, NotFoundError
 from conroi.format.json import decode_document, encode_document
-from conroi.format.naming import VERSIONS_DIR
+from conroi.format.on_disk import (
+    COLLECTED_DIR,
+    CREATED_MARK,
+    EXPIRED_DIR,
+    LAKE_MANIFEST,
+    RELEASED_DIR,
+    ROW_INCARNATION,
+    TEMPORARY_PREFIX,
+    VERSIONS_DIR,
+)
 from conroi.snapshots.branch_storage import branch_folder
 from conroi.storage.objects import ObjectExists, Objects
 from conroi.versions.external import FinalPut
-from conroi.versions.listing import TEMPORARY_PREFIX, manifest_files
-from conroi.versions.retention import FORGOTTEN_DIR, SWEPT_DIR
-
-MARK = "_conroi/created"
-"""Marker in the folder of a table: which table the lake created there."""
-_RELEASED = "_conroi/released"
-"""Beside the lake's history: the folders of tables that were deregistered, one record each."""
+from conroi.versions.listing import manifest_files
 
 
 def home_of(catalog: Catalog) -> Objects:
@@ -49,13 +52,13 @@ def mark_created(catalog: Catalog, row: Row) -> None:
 
 def put_mark(objects: Objects, folder: str, incarnation: str) -> None:
     """Write the marker for the table with this id."""
-    objects.put(MARK, encode_document({"table": incarnation, "folder": folder}))
+    objects.put(CREATED_MARK, encode_document({"table": incarnation, "folder": folder}))
 
 
 def created_in(objects: Objects, folder: str) -> str | None:
     """The id of the table that the lake created in this folder; None without a marker, or with a copied one."""
     try:
-        content = decode_document(objects.get(MARK), MARK)
+        content = decode_document(objects.get(CREATED_MARK), CREATED_MARK)
         return content.text("table") if content.text("folder") == folder else None
     except NotFoundError:
         return None
@@ -84,7 +87,7 @@ def releasing(catalog: Catalog, rows: Sequence[Row]) -> Generator[None]:
     If the publication is refused, the records are removed again. If the outcome is unknown they stay.
     """
     home = home_of(catalog)
-    records = {f"{_RELEASED}/{quote(row.folder, safe='')}": row.incarnation for row in rows}
+    records = {f"{RELEASED_DIR}/{quote(row.folder, safe='')}": row.incarnation for row in rows}
     for path, incarnation in records.items():
         home.put(path, encode_document({"table": incarnation}))
     try:
@@ -98,7 +101,7 @@ def releasing(catalog: Catalog, rows: Sequence[Row]) -> Generator[None]:
 
 def released(catalog: Catalog) -> Released:
     """All folders that were released."""
-    names = (path.rpartition("/")[2] for path in home_of(catalog).list_names(_RELEASED))
+    names = (path.rpartition("/")[2] for path in home_of(catalog).list_names(RELEASED_DIR))
     return Released(frozenset(unquote(name) for name in names if not name.startswith(TEMPORARY_PREFIX)))
 
 
@@ -120,7 +123,7 @@ def new_location(catalog: Catalog, object_id: str) -> str:
 def new_row(catalog: Catalog, object_id: str) -> Row:
     """The row of a table to be created, with a folder and a table id of its own."""
     row = new_table_row(object_id, new_location(catalog, object_id), catalog.environment)
-    return row.with_notes({"conroi.incarnation": str(catalog.environment.new_uuid())})
+    return row.with_notes({ROW_INCARNATION: str(catalog.environment.new_uuid())})
 
 
 def found_row(catalog: Catalog, object_id: str, location: str, properties: Mapping[str, str] | None = None) -> Row:
@@ -128,7 +131,7 @@ def found_row(catalog: Catalog, object_id: str, location: str, properties: Mappi
 
     It is another table than one that the lake had in the same folder before.
     """
-    incarnation = {"conroi.incarnation": str(catalog.environment.new_uuid())}
+    incarnation = {ROW_INCARNATION: str(catalog.environment.new_uuid())}
     row = catalog.pinned(Row(object_id, TABLE, location).with_notes({**(properties or {}), **incarnation}))
     if row.pin is None:
         raise NotFoundError(
@@ -165,7 +168,7 @@ def inherited_row(target: Catalog, source: Row, current: Row | None) -> Row:
     if not _is_free(target, row):
         row = row.moved(new_location(target, row.object_id), row.lineage)
         mark_created(target, row)
-    target.objects(row.folder).put(MARK, _claim(row))
+    target.objects(row.folder).put(CREATED_MARK, _claim(row))
     return row
 
 
@@ -191,7 +194,7 @@ def _is_free(target: Catalog, row: Row) -> bool:
     if not all(map(row.continues, _earlier_rows(target, row.folder))):
         return False
     try:
-        return objects.get(MARK) == _claim(row)
+        return objects.get(CREATED_MARK) == _claim(row)
     except NotFoundError:
         return True
 
@@ -208,7 +211,7 @@ def _earlier_rows(target: Catalog, location: str) -> Iterator[Row]:
 
 
 def _had_versions(objects: Objects) -> bool:
-    listings = (manifest_files(objects), objects.list(FORGOTTEN_DIR), objects.list(SWEPT_DIR))
+    listings = (manifest_files(objects), objects.list(EXPIRED_DIR), objects.list(COLLECTED_DIR))
     return any(next(iter(each), None) is not None for each in listings)
 
 
@@ -219,8 +222,6 @@ def _claim(row: Row) -> bytes:
 
 # ------------------------------------------------------------------------------ kinds of folders
 
-MANIFEST = "__manifest"
-"""The table of a lake that lists its tables."""
 _TABLE_FOLDERS = {VERSIONS_DIR: "a Lance table", "_delta_log": "a Delta table", ".hoodie": "a Hudi table"}
 _ICEBERG_FOLDER, _ICEBERG_METADATA = "metadata", ".metadata.json"
 _LOOKED_AT = 1000
@@ -231,7 +232,7 @@ def content_of(folder: Objects) -> str | None:
     """What kind of table or lake a folder is; None if it is none."""
     if folder.is_local:
         path = folder.root
-        if any(os.path.exists(f"{path}/{name}") for name in (MANIFEST, MARKER)):
+        if any(os.path.exists(f"{path}/{name}") for name in (LAKE_MANIFEST, MARKER)):
             return "a lake"
         for name, kind in _TABLE_FOLDERS.items():
             if os.path.isdir(f"{path}/{name}"):
@@ -240,7 +241,7 @@ def content_of(folder: Objects) -> str | None:
             if any(name.endswith(_ICEBERG_METADATA) for name in os.listdir(f"{path}/{_ICEBERG_FOLDER}")):
                 return "an Iceberg table"
         return None
-    if folder.head(MARKER) is not None or _has(folder, MANIFEST):
+    if folder.head(MARKER) is not None or _has(folder, LAKE_MANIFEST):
         return "a lake"
     for name, kind in _TABLE_FOLDERS.items():
         if _has(folder, name):

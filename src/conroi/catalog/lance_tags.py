@@ -22,19 +22,17 @@ from urllib.parse import quote, unquote
 from weakref import WeakKeyDictionary
 
 from conroi.arguments import checked_calls
-from conroi.catalog.branches import DELETED, BranchedLake
+from conroi.catalog.branches import BranchedLake
 from conroi.catalog.catalog import Catalog
 from conroi.catalog.rows import Row, table_of
 from conroi.errors import ConroiError, NotFoundError, StoreError
+from conroi.format.on_disk import DELETED_SETTING, LAKE_TAG_PREFIX, SHARED_DIR
 from conroi.snapshots.branch_names import MAIN_BRANCH, Branch
 from conroi.snapshots.pin import Pin
-from conroi.snapshots.tags import LAKE_TAG, Tag, Tags, delete_lake_tags, lake_tag_names, put_lake_tag
+from conroi.snapshots.tags import Tag, Tags, delete_lake_tags, lake_tag_names, put_lake_tag
 from conroi.storage.parallel import together
 
 _log = logging.getLogger(__name__)
-
-SHARED_DIR = "_conroi/shared"
-"""Beside `__manifest`: a marker for each table folder that other Lance clients have opened."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,7 @@ class Need:
 
     @property
     def name(self) -> str:
-        return f"{LAKE_TAG}{self.ref}.{self.pin.version}"
+        return f"{LAKE_TAG_PREFIX}{self.ref}.{self.pin.version}"
 
     @property
     def folder(self) -> str:
@@ -122,7 +120,9 @@ class Protection:
             needed = {(need.table, need.name) for need in needs}
             for table in self.shared():
                 objects = self._main.opened(table)
-                names = [name for name in lake_tag_names(objects) if name.rpartition(".")[0] == f"{LAKE_TAG}{ref}"]
+                names = [
+                    name for name in lake_tag_names(objects) if name.rpartition(".")[0] == f"{LAKE_TAG_PREFIX}{ref}"
+                ]
                 delete_lake_tags(objects, [name for name in names if (table, name) not in needed])
         except ConroiError as error:
             _log.warning("Lance tags of %s are left until the next gc: %s", ref, error)
@@ -223,7 +223,7 @@ class LakeTags(Tags):
 
     def _refuse_deleted(self, tag: Tag) -> None:
         """The branch may have been deleted since it was opened, by a process that saw no tag on it."""
-        if self._branch is not None and DELETED in self._files.head().manifest.head.config:
+        if self._branch is not None and DELETED_SETTING in self._files.head().manifest.head.config:
             self.delete(tag.name)
             raise NotFoundError(
                 f"The branch {self._branch.rpartition('-')[0]!r} was deleted, so its versions cannot be tagged.",

@@ -22,7 +22,8 @@ from conroi.format.deletions import encode_deletions
 from conroi.format.fields import key_columns
 from conroi.format.keyfilter import bloom_filter
 from conroi.format.manifest import Manifest
-from conroi.format.naming import DATA_DIR, deletion_path
+from conroi.format.naming import deletion_path
+from conroi.format.on_disk import DATA_DIR
 from conroi.snapshots.snapshot import Snapshot
 from conroi.snapshots.table_storage import TableStorage
 from conroi.storage.factory import open_objects

@@ -20,15 +20,15 @@ from conroi.catalog.rows import Row
 from conroi.catalog.state import Changes, CommitMetadata, LakeState, decode_records, encode_records, lay_out_rows
 from conroi.catalog.store import Published, Seen, Task
 from conroi.commit.conditional_put import Putting
-from conroi.commit.fairness import WRITER_PROPERTY, PriorityToken, Turns
+from conroi.commit.fairness import PriorityToken, Turns
 from conroi.environment import LONG_AGO, moment, seconds_since, utc_time
 from conroi.errors import ConroiError, NotFoundError, VersionExpired
 from conroi.format import lance_pb2 as pb
 from conroi.format.manifest_file import lay_out
-from conroi.format.naming import TRANSACTIONS_DIR, version_after
+from conroi.format.naming import version_after
+from conroi.format.on_disk import IDEMPOTENCY_DIR, TRANSACTIONS_DIR, WRITER_PROPERTY
 from conroi.format.transaction import Transaction, encode_transaction
 from conroi.operations import Step, Update
-from conroi.snapshots.branch_storage import KEYS_DIR
 from conroi.snapshots.snapshot import Snapshot, load_snapshot, load_transaction
 from conroi.snapshots.table_storage import TableStorage
 from conroi.storage.parallel import ProcessLock, together
@@ -235,7 +235,7 @@ class ManifestStore:
 
 
 def _key_folder(key: str) -> str:
-    return f"{KEYS_DIR}/{hashlib.sha256(key.encode()).hexdigest()[:40]}"
+    return f"{IDEMPOTENCY_DIR}/{hashlib.sha256(key.encode()).hexdigest()[:40]}"
 
 
 def _published(snapshot: Snapshot, transaction: Transaction | None) -> Published:

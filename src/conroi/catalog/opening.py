@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 from conroi.catalog.catalog import Catalog, Wrap, unwrapped
-from conroi.catalog.folders import MANIFEST, MARKER, Marker, content_of, mark, mark_again, marker
+from conroi.catalog.folders import MARKER, Marker, content_of, mark, mark_again, marker
 from conroi.catalog.manifest_rows import KEY, SCHEMA, check_columns, check_is_lake
 from conroi.catalog.manifest_store import ManifestStore
 from conroi.catalog.replica_store import ReplicaStore
@@ -20,6 +20,7 @@ from conroi.commit.table_commit import commit
 from conroi.data.table_version import TableVersion
 from conroi.environment import SYSTEM, Environment
 from conroi.errors import AlreadyExistsError, InvalidInputError, NotFoundError, about
+from conroi.format.on_disk import LAKE_MANIFEST
 from conroi.snapshots.table_storage import TableStorage
 from conroi.storage.base_paths import allow_bases as name_bases
 from conroi.storage.factory import open_objects
@@ -137,7 +138,7 @@ def _lake_id(root: Objects, found: Marker | None, tables: LakeTables, kind: str,
 
 def _new_lake(root: Objects, tables: LakeTables, kind: str, new_id: str) -> str:
     """Create the lake. The database serializes concurrent creators; the work of a crashed creator is completed."""
-    if next(iter(root.list_names(MANIFEST)), None) is not None:
+    if next(iter(root.list_names(LAKE_MANIFEST)), None) is not None:
         raise InvalidInputError(
             "This lake keeps its history in its own folder, not in a store.", table=root.root, hint="Leave out store."
         )
@@ -168,7 +169,7 @@ def manifest_files(
     wrap: Wrap = unwrapped,
 ) -> TableStorage:
     """The storage of a lake's `__manifest`."""
-    objects = wrap(open_objects(f"{root.root}/{MANIFEST}", storage_options, durable=durable, reach=reach_of(root)))
+    objects = wrap(open_objects(f"{root.root}/{LAKE_MANIFEST}", storage_options, durable=durable, reach=reach_of(root)))
     return TableStorage(objects, FolderVersions(objects, environment=environment), environment)
 
 
@@ -184,15 +185,15 @@ def split_inside(
     """The lake around a table's path, the table's folder in it, and whether the lake has a store; None if none is."""
     root = open_objects(uri, storage_options).root
     parent, _, folder = root.rpartition("/")
-    if not parent or parent.endswith("/") or not folder or folder == MANIFEST:
+    if not parent or parent.endswith("/") or not folder or folder == LAKE_MANIFEST:
         return None
     around = open_objects(parent, storage_options)
     if around.is_local:  # one request each, and without creating a folder
         has_store = os.path.exists(f"{around.root}/{MARKER}")
-        has_manifest = os.path.isdir(f"{around.root}/{MANIFEST}")
+        has_manifest = os.path.isdir(f"{around.root}/{LAKE_MANIFEST}")
     else:
         has_store = around.head(MARKER) is not None
-        has_manifest = has_store or next(iter(around.list_names(MANIFEST)), None) is not None
+        has_manifest = has_store or next(iter(around.list_names(LAKE_MANIFEST)), None) is not None
     return (around.root, folder, has_store) if has_store or has_manifest else None
 
 
@@ -211,7 +212,7 @@ def migrate(
     with about(root.root):
         if files.versions.latest() is None:
             raise NotFoundError(
-                f"There is no {MANIFEST} in {root.root}, so there is nothing to migrate.",
+                f"There is no {LAKE_MANIFEST} in {root.root}, so there is nothing to migrate.",
                 hint="conroi.connect(uri) makes a new lake.",
             )
         head = files.head()

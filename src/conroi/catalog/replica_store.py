@@ -16,6 +16,7 @@ from conroi.commit.fairness import PriorityToken, Turns
 from conroi.environment import Environment, utc_time
 from conroi.errors import CorruptionError, InvalidInputError, NotFoundError, StoreError
 from conroi.format.json import decode_document, encode_document
+from conroi.format.on_disk import REPLICA_DIR
 from conroi.history import moment_ns
 from conroi.storage.objects import Objects
 
@@ -123,7 +124,6 @@ def _published(commit: CopiedCommit) -> Published:
 
 _log = logging.getLogger(__name__)
 
-COPY_DIR = "_conroi/lake"
 FULL_EVERY = 16
 """Interval, in versions, at which all rows are written and older files are deleted."""
 _ROUNDS = 3
@@ -213,7 +213,7 @@ class LakeCopy:
         )
 
     def _versions(self) -> list[int]:
-        names = (path.rpartition("/")[2].partition(".") for path in self._root.list_names(COPY_DIR))
+        names = (path.rpartition("/")[2].partition(".") for path in self._root.list_names(REPLICA_DIR))
         return sorted(int(number) for number, _, kind in names if number.isdecimal() and kind == "json")
 
     def _chain(self, versions: list[int]) -> list[CopiedCommit]:
@@ -267,4 +267,4 @@ def _with_rows(chain: Iterable[CopiedCommit]) -> list[CopiedCommit]:
 
 
 def _path(version: int) -> str:
-    return f"{COPY_DIR}/{version:020d}.json"
+    return f"{REPLICA_DIR}/{version:020d}.json"

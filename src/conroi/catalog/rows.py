@@ -13,7 +13,19 @@ from conroi.catalog.names import shown
 from conroi.environment import Environment
 from conroi.errors import CorruptionError
 from conroi.format.json import Document, decode_document, parse_json
-from conroi.snapshots.branch_storage import TREE, branch_folder
+from conroi.format.on_disk import (
+    INSERT_PROPERTY,
+    LINEAGE_KEY,
+    OWN_PREFIX,
+    ROW_INCARNATION,
+    ROW_LOCK,
+    ROW_MANIFEST,
+    ROW_REPAIRED,
+    ROW_TRANSACTION,
+    ROW_VERSION,
+    TREE_DIR,
+)
+from conroi.snapshots.branch_storage import branch_folder
 from conroi.snapshots.pin import Pin
 
 Lineage = tuple[tuple[str, int], ...]
@@ -25,15 +37,6 @@ has it: another row may have the same folder with another lineage.
 
 TABLE = "table"
 NAMESPACE = "namespace"
-
-_VERSION = "conroi.version"
-_MANIFEST = "conroi.manifest"
-_TRANSACTION = "conroi.transaction"
-_INCARNATION = "conroi.incarnation"
-_LOCK = "conroi.lock"
-_MENDED = "conroi.mended"
-_INSERT = "conroi.insert"
-_LINEAGE = "conroi.lineage"
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ class Row:
             found = decode_document(self.metadata, self.object_id).content
         except CorruptionError as error:
             raise self._damaged() from error
-        if not all(isinstance(value, str) for key, value in found.items() if key.startswith("conroi.")):
+        if not all(isinstance(value, str) for key, value in found.items() if key.startswith(OWN_PREFIX)):
             raise self._damaged()
         return found
 
@@ -83,22 +86,22 @@ class Row:
     def pin(self) -> Pin | None:
         """The version that the lake has of it; None for a table that conroi never published."""
         notes = self.notes
-        if _VERSION not in notes:
+        if ROW_VERSION not in notes:
             return None
         try:
-            return Pin(int(notes[_VERSION]), notes[_MANIFEST], notes[_TRANSACTION])
+            return Pin(int(notes[ROW_VERSION]), notes[ROW_MANIFEST], notes[ROW_TRANSACTION])
         except (KeyError, ValueError) as error:
             raise self._damaged() from error
 
     @property
     def incarnation(self) -> str:
         """The table id: a table that was dropped and created again has another one."""
-        return self.notes.get(_INCARNATION) or f"folder {self.location}"
+        return self.notes.get(ROW_INCARNATION) or f"folder {self.location}"
 
     @property
     def lock(self) -> int | None:
         """The id of its insert lock, if it has one."""
-        return self._integer(_LOCK) if _LOCK in self.notes else None
+        return self._integer(ROW_LOCK) if ROW_LOCK in self.notes else None
 
     def pinned_at(self, pin: Pin, object_id: str | None = None) -> Row:
         """The same table at another version, and under another name, if one is given.
@@ -107,10 +110,10 @@ class Row:
         """
         notes = {
             **self.notes,
-            _VERSION: str(pin.version),
-            _MANIFEST: pin.manifest,
-            _TRANSACTION: pin.transaction,
-            _INCARNATION: self.incarnation,
+            ROW_VERSION: str(pin.version),
+            ROW_MANIFEST: pin.manifest,
+            ROW_TRANSACTION: pin.transaction,
+            ROW_INCARNATION: self.incarnation,
         }
         row = replace(self, object_id=object_id or self.object_id, metadata=json.dumps(notes, separators=(",", ":")))
         row.__dict__.update(notes=notes, pin=pin)  # what the metadata says, without reading it back
@@ -119,19 +122,19 @@ class Row:
     @property
     def mended(self) -> int:
         """The version that repaired a diverged table; a writer that started before it must start again. 0: none."""
-        return self._integer(_MENDED)
+        return self._integer(ROW_REPAIRED)
 
     def mended_at(self, version: int) -> Row:
         """The same table, repaired in this version."""
-        return self.with_notes({_MENDED: str(version)})
+        return self.with_notes({ROW_REPAIRED: str(version)})
 
     @cached_property
     def lineage(self) -> Lineage:
         """On a branch: the folders that have the table's older versions, and up to which, nearest first."""
-        if _LINEAGE not in self.notes:
+        if LINEAGE_KEY not in self.notes:
             return ()
         try:
-            noted = parse_json(self.notes[_LINEAGE], "lineage")
+            noted = parse_json(self.notes[LINEAGE_KEY], "lineage")
             return tuple(Document({"of": noted}, self.object_id).pairs("of"))
         except CorruptionError as error:
             raise self._damaged() from error
@@ -172,23 +175,23 @@ class Row:
 
     def moved(self, location: str, lineage: Lineage) -> Row:
         """The same table in another folder, with its older versions where they are; it gets a lock id of its own."""
-        kept = {key: value for key, value in self.notes.items() if key not in (_LINEAGE, _LOCK)}
+        kept = {key: value for key, value in self.notes.items() if key not in (LINEAGE_KEY, ROW_LOCK)}
         if lineage:
-            kept[_LINEAGE] = json.dumps(lineage, separators=(",", ":"))
+            kept[LINEAGE_KEY] = json.dumps(lineage, separators=(",", ":"))
         return replace(self, location=location, metadata=json.dumps(kept, separators=(",", ":")))
 
     def with_lock(self, lock: int) -> Row:
         """The same table with a lock id."""
-        return self.with_notes({_LOCK: str(lock)})
+        return self.with_notes({ROW_LOCK: str(lock)})
 
     @property
     def insert(self) -> str | None:
         """The record of the newest insert into the table; None if there was none."""
-        return self.notes.get(_INSERT)
+        return self.notes.get(INSERT_PROPERTY)
 
     def with_insert(self, note: str) -> Row:
         """The same table with the record of its newest insert."""
-        return self.with_notes({_INSERT: note})
+        return self.with_notes({INSERT_PROPERTY: note})
 
     def with_notes(self, notes: Mapping[str, str]) -> Row:
         """The same row with these notes added; all others stay."""
@@ -226,7 +229,7 @@ def new_table_row(object_id: str, location: str, environment: Environment) -> Ro
 
 # ------------------------------------------------------------------------------ rows on a branch
 
-_ON_BRANCH = re.compile(rf"(?P<table>.+)/{TREE}/(?P<branch>[^/]+-[0-9a-f]{{8}})")
+_ON_BRANCH = re.compile(rf"(?P<table>.+)/{TREE_DIR}/(?P<branch>[^/]+-[0-9a-f]{{8}})")
 
 
 def table_of(location: str) -> str:
@@ -249,7 +252,7 @@ def seen_on(branch: str, row: Row) -> Row:
 
 def is_own(branch: str, row: Row) -> bool:
     """Whether the table has a folder of its own on the branch."""
-    return row.location is not None and row.location.endswith(f"/{TREE}/{branch}")
+    return row.location is not None and row.location.endswith(f"/{TREE_DIR}/{branch}")
 
 
 class Amendment(Protocol):

@@ -11,10 +11,16 @@ from typing import Any
 from pyroaring import BitMap
 
 from conroi.catalog.rows import Row
-from conroi.commit.idempotency import IDEMPOTENCY
 from conroi.errors import CorruptionError
 from conroi.format.json import decode_document
-from conroi.format.transaction import AUTHOR_PROPERTY, COMMIT_MESSAGE_PROPERTY
+from conroi.format.on_disk import (
+    AUTHOR_PROPERTY,
+    COMMIT_MESSAGE_PROPERTY,
+    IDEMPOTENCY_PROPERTY,
+    LAYOUT_PROPERTY,
+    RECORDS_PROPERTY,
+    WRITER_PROPERTY,
+)
 
 Place = tuple[int, int]
 """A fragment and an offset in it."""
@@ -78,10 +84,9 @@ def _kind(state: LakeState, replaced: Mapping[int, BitMap], added: int) -> str:
     return "small" if added <= SMALL_ROWS else "new"
 
 
-RECORDS = "conroi.records"
-LAYOUT = "conroi.layout"
-AUTHOR = AUTHOR_PROPERTY
-OWN = frozenset({RECORDS, LAYOUT, AUTHOR, IDEMPOTENCY, COMMIT_MESSAGE_PROPERTY, "conroi.writer"})
+OWN = frozenset(
+    {RECORDS_PROPERTY, LAYOUT_PROPERTY, AUTHOR_PROPERTY, IDEMPOTENCY_PROPERTY, COMMIT_MESSAGE_PROPERTY, WRITER_PROPERTY}
+)
 MOST_RECORDS = 1000
 """Number of tables above which a publication carries no records: readers then read the rows themselves."""
 
@@ -100,17 +105,17 @@ class CommitMetadata:
         if self.message is not None:
             properties[COMMIT_MESSAGE_PROPERTY] = self.message
         if self.author is not None:
-            properties[AUTHOR] = self.author
+            properties[AUTHOR_PROPERTY] = self.author
         if self.idempotency_key is not None:
-            properties[IDEMPOTENCY] = self.idempotency_key
+            properties[IDEMPOTENCY_PROPERTY] = self.idempotency_key
         return properties
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> CommitMetadata:
         return cls(
             message=properties.get(COMMIT_MESSAGE_PROPERTY),
-            author=properties.get(AUTHOR),
-            idempotency_key=properties.get(IDEMPOTENCY),
+            author=properties.get(AUTHOR_PROPERTY),
+            idempotency_key=properties.get(IDEMPOTENCY_PROPERTY),
             properties={key: value for key, value in properties.items() if key not in OWN},
         )
 
@@ -122,16 +127,16 @@ def encode_records(changes: Changes, kind: str) -> dict[str, str]:
     records: dict[str, list[Any] | None] = {}
     for object_id, row in changes.items():
         records[object_id] = None if row is None else row.to_json()
-    return {RECORDS: json.dumps(records, separators=(",", ":")), LAYOUT: kind}
+    return {RECORDS_PROPERTY: json.dumps(records, separators=(",", ":")), LAYOUT_PROPERTY: kind}
 
 
 def decode_records(properties: Mapping[str, str]) -> tuple[dict[str, Row | None], str] | None:
     """What changed, and the kind of its layout; None if the commit does not record it."""
-    if RECORDS not in properties or LAYOUT not in properties:
+    if RECORDS_PROPERTY not in properties or LAYOUT_PROPERTY not in properties:
         return None
-    records = decode_document(properties[RECORDS], "The list of changes in a commit of the lake").content
+    records = decode_document(properties[RECORDS_PROPERTY], "The list of changes in a commit of the lake").content
     rows = {key: None if fields is None else Row.from_json(key, fields) for key, fields in records.items()}
-    return rows, properties[LAYOUT]
+    return rows, properties[LAYOUT_PROPERTY]
 
 
 Changes = Mapping[str, Row | None]

@@ -14,7 +14,7 @@ from conroi.conflicts.catalog import CATALOG
 from conroi.conflicts.matrix import MATRIX, OPERATIONS, PRECHECKS
 from conroi.environment import utc_time
 from conroi.errors import ConroiError, InvalidInputError, NotFoundError
-from conroi.format.naming import TRANSACTIONS_DIR
+from conroi.format.on_disk import TRANSACTIONS_DIR
 from conroi.format.transaction import Transaction, decode_transaction
 from conroi.history import find
 from conroi.snapshots.snapshot import Snapshot, load_snapshot, load_transaction

@@ -6,8 +6,8 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from conroi.branches.ancestry import SOURCE, SOURCE_VERSION
 from conroi.errors import ConroiError, UnsupportedError
+from conroi.format.on_disk import MERGE_SOURCE_PROPERTY, MERGE_VERSION_PROPERTY
 from conroi.lake_history import LakeChange, lake_changes
 
 if TYPE_CHECKING:
@@ -123,7 +123,11 @@ def _version(branch: Branch, change: LakeChange, branches: list[Branch]) -> Vers
         ids = {each.id: _name(each) for each in branches}
         first = (ids.get(branch.parent, branch.parent), branch.parent_version)
     properties = change.entry.properties
-    merged = [(properties[SOURCE], int(properties[SOURCE_VERSION]))] if SOURCE in properties else []
+    merged = (
+        [(properties[MERGE_SOURCE_PROPERTY], int(properties[MERGE_VERSION_PROPERTY]))]
+        if MERGE_SOURCE_PROPERTY in properties
+        else []
+    )
     return Version((name, number), change, (first, *merged), "" if branch.is_main else branch.name)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from conroi.cli.failures import UsageProblem
 from conroi.cli.output import Output
 from conroi.errors import InvalidInputError, NotFoundError
+from conroi.format.on_disk import LAKE_MANIFEST
 
 if TYPE_CHECKING:
     from conroi.lake import Lake
@@ -178,13 +179,13 @@ class Session:
 
     def is_lake(self, place: str) -> bool:
         """Whether there is a lake; looking makes none."""
-        from conroi.catalog.folders import MANIFEST, MARKER
+        from conroi.catalog.folders import MARKER
         from conroi.storage.factory import open_objects
 
         if "://" not in place:
-            return any(os.path.exists(f"{place}/{name}") for name in (MANIFEST, MARKER))
+            return any(os.path.exists(f"{place}/{name}") for name in (LAKE_MANIFEST, MARKER))
         root = open_objects(place, self.storage_options or None)
-        return root.head(MARKER) is not None or next(iter(root.list_names(MANIFEST)), None) is not None
+        return root.head(MARKER) is not None or next(iter(root.list_names(LAKE_MANIFEST)), None) is not None
 
     def connect(self, place: str) -> Lake:
         """The lake at a place, which becomes one if there is none."""

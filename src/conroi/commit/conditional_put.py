@@ -20,7 +20,7 @@ from conroi.errors import (
     StoreUnavailable,
 )
 from conroi.format.manifest_file import ManifestFile
-from conroi.format.naming import TRANSACTIONS_DIR
+from conroi.format.on_disk import TRANSACTIONS_DIR
 from conroi.snapshots.snapshot import Snapshot, load_snapshot, load_transaction
 from conroi.snapshots.table_storage import TableStorage
 from conroi.storage.objects import ObjectExists

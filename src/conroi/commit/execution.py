@@ -12,7 +12,7 @@ from conroi.commit.fairness import PriorityToken, Turns
 from conroi.commit.table_commit import attribute, commit
 from conroi.environment import Moment, moment
 from conroi.errors import ExpectedVersionMismatch, InvalidInputError, RetryableConflict
-from conroi.format.transaction import COMMIT_MESSAGE_PROPERTY
+from conroi.format.on_disk import COMMIT_MESSAGE_PROPERTY
 from conroi.retry_policy import COMMIT_RETRIES, DEFAULT_RETRIES, checked_retries
 from conroi.snapshots.snapshot import Snapshot, load_transaction
 from conroi.snapshots.table_storage import TableStorage, version_in_use

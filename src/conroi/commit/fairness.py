@@ -18,12 +18,11 @@ from dataclasses import dataclass
 from conroi.environment import Environment
 from conroi.errors import CorruptionError, NotFoundError, StoreError
 from conroi.format.json import decode_document
-from conroi.format.naming import TRANSACTIONS_DIR
+from conroi.format.on_disk import RESERVED_DIR, TRANSACTIONS_DIR, WRITER_PROPERTY
 from conroi.format.transaction import Transaction
 from conroi.storage.objects import ObjectExists, Objects
 from conroi.storage.parallel import ProcessLock
 
-WRITER_PROPERTY = "conroi.writer"
 ACTIVE_FOR_S = 2.0
 """A writer whose last commit is older than this, in seconds, is not waited for."""
 SLACK = 2.0
@@ -288,7 +287,6 @@ def _seconds(noted: object) -> float:
 
 # ------------------------------------------------------------------------------ reservations
 
-RESERVED_DIR = "_conroi/reserved"
 RESERVED_S = 1.0
 """Expiry of a reservation, in seconds; writers continue as soon as it is used."""
 LOOK_S = 10.0

@@ -13,7 +13,7 @@ from conroi import operations
 from conroi.environment import Moment
 from conroi.errors import InvalidInputError, RetryableConflict
 from conroi.format.lance_pb2 import BasePath, DataFragment
-from conroi.format.naming import DATA_DIR, TRANSACTIONS_DIR
+from conroi.format.on_disk import DATA_DIR, RESTORING_DIR, TRANSACTIONS_DIR
 from conroi.format.references import Reference, name_of, names_in_manifest, references_in_transaction
 from conroi.format.transaction import Transaction, encode_transaction
 from conroi.snapshots.branch_storage import holder_of
@@ -22,7 +22,7 @@ from conroi.snapshots.table_storage import TableStorage
 from conroi.storage.base_paths import base_objects
 from conroi.storage.objects import ObjectInfo
 from conroi.storage.parallel import in_parallel
-from conroi.versions.retention import RESTORING_DIR, Fate, fate, is_recent_for_files, swept_until_ns, watermark
+from conroi.versions.retention import Fate, fate, is_recent_for_files, swept_until_ns, watermark
 
 _AT_ONCE = 32
 

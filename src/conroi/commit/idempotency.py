@@ -11,13 +11,11 @@ import contextlib
 import hashlib
 
 from conroi.errors import CommitStateUnknown, InvalidInputError, StoreError
+from conroi.format.on_disk import IDEMPOTENCY_DIR, IDEMPOTENCY_PROPERTY
 from conroi.format.transaction import Transaction
 from conroi.snapshots.snapshot import load_snapshot, load_transaction
 from conroi.snapshots.table_storage import TableStorage
 from conroi.versions.folder import ManifestRef
-
-IDEMPOTENCY = "conroi.idempotency"
-KEYS_DIR = "_conroi/keys"
 
 _TRIED, _LANDED = b'{"state":"tried"}', b'{"state":"landed"}'
 
@@ -42,7 +40,7 @@ class IdempotencyKey:
             )
         self.key = key
         self._files = files
-        self._folder = f"{KEYS_DIR}/{hashlib.sha256(key.encode()).hexdigest()[:40]}"
+        self._folder = f"{IDEMPOTENCY_DIR}/{hashlib.sha256(key.encode()).hexdigest()[:40]}"
 
     def done_at(self) -> int | None:
         """The version that was committed with this key; None if there is none."""
@@ -73,7 +71,7 @@ class IdempotencyKey:
         return load_transaction(self._files.objects, load_snapshot(self._files.objects, located))
 
     def _is_mine(self, transaction: Transaction | None) -> bool:
-        return transaction is not None and transaction.properties.get(IDEMPOTENCY) == self.key
+        return transaction is not None and transaction.properties.get(IDEMPOTENCY_PROPERTY) == self.key
 
     # ------------------------------------------------------------------------ while it is committed
 

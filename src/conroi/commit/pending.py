@@ -12,7 +12,7 @@ from functools import partial
 
 from conroi import operations
 from conroi.commit.change import Change, CommitResult, detached_version
-from conroi.commit.fairness import WRITER_PROPERTY, Turns
+from conroi.commit.fairness import Turns
 from conroi.commit.gc_safety import (
     refuse_collected_between,
     refuse_forgotten,
@@ -33,8 +33,9 @@ from conroi.format.fields import fields_by_path, never_null_and_missing
 from conroi.format.flags import require_writable
 from conroi.format.lance_pb2 import DataFragment
 from conroi.format.manifest_file import ManifestFile, lay_out
-from conroi.format.naming import TRANSACTIONS_DIR, version_after
-from conroi.format.transaction import BASE_PROPERTY, Transaction, encode_transaction
+from conroi.format.naming import version_after
+from conroi.format.on_disk import BASE_PROPERTY, TRANSACTIONS_DIR, WRITER_PROPERTY
+from conroi.format.transaction import Transaction, encode_transaction
 from conroi.operations import Operation, Step
 from conroi.snapshots.deletions import load_deletions, write_deletions
 from conroi.snapshots.snapshot import Snapshot, load_only_transaction, load_snapshot, load_transaction

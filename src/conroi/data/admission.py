@@ -16,13 +16,8 @@ from typing import TypeAlias
 from conroi.errors import CorruptionError
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import BLOB_EXTENSION
-from conroi.format.naming import (
-    DATA_DIR,
-    DELETIONS_DIR,
-    INDICES_DIR,
-    check_relative_path,
-    index_dir,
-)
+from conroi.format.naming import check_relative_path, index_dir
+from conroi.format.on_disk import DATA_DIR, DELETIONS_DIR, INDICES_DIR
 from conroi.format.row_ids import count_versions
 from conroi.snapshots.deletions import verify_deletions
 from conroi.snapshots.snapshot import Snapshot

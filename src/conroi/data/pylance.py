@@ -22,7 +22,8 @@ from conroi.errors import ConroiError, CorruptionError, InvalidInputError, Store
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import has_dictionaries
 from conroi.format.manifest import Manifest
-from conroi.format.naming import DATA_DIR, DETACHED_BIT, check_relative_path
+from conroi.format.naming import DETACHED_BIT, check_relative_path
+from conroi.format.on_disk import DATA_DIR
 from conroi.snapshots.branch_storage import is_inherited
 from conroi.snapshots.snapshot import Snapshot
 from conroi.storage.local import check_file, check_folders

@@ -15,7 +15,8 @@ from conroi.environment import Environment
 from conroi.errors import ConroiError, InvalidInputError, StoreError
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import file_field_ids
-from conroi.format.naming import DATA_DIR, data_file_name
+from conroi.format.naming import data_file_name
+from conroi.format.on_disk import DATA_DIR
 from conroi.storage.local import check_folders
 from conroi.storage.objects import Objects
 

@@ -19,7 +19,6 @@ import os
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 
-from conroi.catalog.branches import DELETED
 from conroi.catalog.catalog import Catalog
 from conroi.catalog.folders import MARKER, Released, created_in, marker, released
 from conroi.catalog.manifest_store import ManifestStore
@@ -30,12 +29,13 @@ from conroi.catalog.tables import LakeTableStorage
 from conroi.data.writer import Progress
 from conroi.doctor.findings import Diagnosis, Finding, Findings
 from conroi.doctor.folder import examine
-from conroi.doctor.lake_history import LIST, LakeHistory, database_history, read_history
+from conroi.doctor.lake_history import LakeHistory, database_history, read_history
 from conroi.doctor.lake_rows import PinChecks, check_branches, check_lake_rows, check_records, head_of, recorded_head
 from conroi.doctor.subject import Examination, Subject
 from conroi.doctor.surroundings import look_around
 from conroi.environment import SYSTEM, Environment
 from conroi.errors import ConroiError, NotFoundError
+from conroi.format.on_disk import DELETED_SETTING, LAKE_MANIFEST, OWN_DIR, TREE_DIR
 from conroi.snapshots.branch_names import BranchNames
 from conroi.snapshots.pin import Pin
 from conroi.snapshots.table_storage import TableStorage
@@ -43,13 +43,11 @@ from conroi.storage.base_paths import allow_bases as name_bases
 from conroi.storage.factory import open_objects
 from conroi.versions.external import ExternalVersions
 from conroi.versions.folder import FolderVersions
-from conroi.versions.listing import TREE_DIR, Folders
+from conroi.versions.listing import Folders
 
 __all__ = ["Diagnosis", "Finding", "diagnose", "examine_lake", "examine_table"]
 
-NOTES = "_conroi"
-"""Folder of conroi's own records in lakes and tables; the only thing left of a collected table."""
-OWN_FOLDERS = frozenset({LIST, NOTES})
+OWN_FOLDERS = frozenset({LAKE_MANIFEST, OWN_DIR})
 """Folders of a lake that are no tables."""
 
 
@@ -99,7 +97,7 @@ def examine_lake(
     _check_marker(catalog, examination, has_store=manifest is None)
     _name_irregular(examination)
     history: LakeHistory | None = None
-    with findings.going_on("Reading the lake's history", table=LIST):
+    with findings.going_on("Reading the lake's history", table=LAKE_MANIFEST):
         if manifest is None:
             history = database_history(catalog, examination.findings)
         else:
@@ -111,7 +109,7 @@ def examine_lake(
         with findings.going_on("Examining the branches"):
             check_branches(catalog, examination)
     if only is not None:
-        examination.findings.keep({shown(only), LIST})
+        examination.findings.keep({shown(only), LAKE_MANIFEST})
     return _done(examination, environment, fix=fix)
 
 
@@ -131,11 +129,11 @@ def _done(examination: Examination, environment: dict[str, str], *, fix: bool) -
 
 def _examine_list(examination: Examination, manifest: TableStorage) -> LakeHistory | None:
     """The lake's own table, and the history in it, that of its branches included."""
-    subject = Subject(examination, manifest, examination.folders.at(LIST), LIST)
+    subject = Subject(examination, manifest, examination.folders.at(LAKE_MANIFEST), LAKE_MANIFEST)
     examined = examine(subject, is_list=True, live=_live_branches(manifest))
     history = read_history(manifest, examined.subject.listed, examined.line, examination.findings)
     for folder, (on_branch, line) in examined.branches.items():
-        if line.head is None or DELETED in line.head.manifest.head.config:
+        if line.head is None or DELETED_SETTING in line.head.manifest.head.config:
             continue
         branch = folder.removeprefix(f"{TREE_DIR}/")
         found = read_history(on_branch.files, on_branch.listed, line, examination.findings, branch)
@@ -151,7 +149,9 @@ def _live_branches(manifest: TableStorage | None) -> frozenset[str]:
     try:
         names = [branch.lance_name for branch in BranchNames(manifest.objects).all()]
     except ConroiError:  # one that cannot be read is found by others; here no branch counts as deleted
-        return frozenset(path.removeprefix("tree/").partition("/")[0] for path in manifest.objects.list_names("tree"))
+        return frozenset(
+            path.removeprefix(f"{TREE_DIR}/").partition("/")[0] for path in manifest.objects.list_names(TREE_DIR)
+        )
     return frozenset(name for name in names if name is not None)
 
 
@@ -215,7 +215,7 @@ def _pins_below(history: LakeHistory, location: str) -> dict[str, set[Pin]]:
 def _find_strays(examination: Examination, catalog: Catalog, gone: Released, used: Set[str]) -> None:
     """Folders of the lake that no version of it has."""
     for folder in examination.folders.names:
-        is_collected = all(path.startswith(f"{NOTES}/") for path in examination.folders.at(folder).files)
+        is_collected = all(path.startswith(f"{OWN_DIR}/") for path in examination.folders.at(folder).files)
         if folder in used or folder in OWN_FOLDERS or is_collected:
             continue
         if examination.is_settled(examination.folders.newest_in(folder)):
@@ -238,9 +238,9 @@ def _check_marker(catalog: Catalog, examination: Examination, *, has_store: bool
         what = f"{MARKER} is gone, so opening the lake without its store creates an empty one."
         hint = "Open the lake once with store=, which writes it again."
         examination.findings.add("lake-marker", what, path=MARKER, hint=hint)
-    if has_store and LIST in examination.folders.names:
-        what = f"A store has the history of this lake, but its folder has a {LIST} too."
-        examination.findings.add("lake-marker", what, path=LIST)
+    if has_store and LAKE_MANIFEST in examination.folders.names:
+        what = f"A store has the history of this lake, but its folder has a {LAKE_MANIFEST} too."
+        examination.findings.add("lake-marker", what, path=LAKE_MANIFEST)
 
 
 def diagnose(

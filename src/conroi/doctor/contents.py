@@ -15,7 +15,7 @@ from conroi.doctor.versions import FragmentUse, IndexUse, Line
 from conroi.errors import CorruptionError
 from conroi.format import lance_pb2 as pb
 from conroi.format.naming import check_relative_path, deletion_path, index_dir
-from conroi.versions.listing import TREE_DIR
+from conroi.format.on_disk import TREE_DIR
 
 
 @dataclass

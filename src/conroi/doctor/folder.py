@@ -13,6 +13,7 @@ from conroi.doctor.subject import Subject
 from conroi.doctor.versions import Line, LineReader, check_versions
 from conroi.errors import CorruptionError, NotFoundError
 from conroi.format.json import decode_document
+from conroi.format.on_disk import BRANCH_REFS_DIR, TAGS_DIR, TREE_DIR
 from conroi.maintenance.reachability import LAKE_BRANCH
 from conroi.snapshots.branch_names import lance_ref_path
 from conroi.snapshots.pin import Pin
@@ -20,7 +21,7 @@ from conroi.snapshots.table_storage import TableStorage
 from conroi.storage.factory import opened_below
 from conroi.storage.objects import Objects
 from conroi.versions.folder import FolderVersions
-from conroi.versions.listing import TREE_DIR, Listed
+from conroi.versions.listing import Listed
 
 
 @dataclass(frozen=True)
@@ -115,9 +116,6 @@ def _branch(subject: Subject, folder: str, kept: frozenset[int]) -> Subject:
 
 # ------------------------------------------------------------------------------ tags and branches
 
-TAGS_DIR = "_refs/tags"
-BRANCHES_DIR = "_refs/branches"
-
 
 @dataclass
 class Refs:
@@ -141,7 +139,7 @@ def read_refs(objects: Objects, listed: Listed) -> Refs:
     refs = Refs()
     for path in sorted(listed.files):
         folder, _, file_name = path.rpartition("/")
-        if folder not in (TAGS_DIR, BRANCHES_DIR) or not file_name.endswith(".json"):
+        if folder not in (TAGS_DIR, BRANCH_REFS_DIR) or not file_name.endswith(".json"):
             continue
         name = unquote(file_name.removesuffix(".json"))
         try:

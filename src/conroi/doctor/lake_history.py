@@ -15,12 +15,11 @@ from conroi.data.table_version import TableVersion
 from conroi.doctor.findings import Findings
 from conroi.doctor.versions import Line, VersionFacts
 from conroi.errors import ConroiError
+from conroi.format.on_disk import LAKE_MANIFEST
 from conroi.snapshots.pin import Pin
 from conroi.snapshots.snapshot import load_snapshot
 from conroi.snapshots.table_storage import TableStorage
 from conroi.versions.listing import Listed
-
-LIST = "__manifest"
 
 Rows = dict[str, Row]
 
@@ -139,9 +138,9 @@ def _newest_readable(
         if rows is not None:
             if version != newest:
                 what = f"Version {newest} of the list cannot be read; this is about version {version}."
-                findings.add("lake-unreadable", what, table=LIST, version=newest)
+                findings.add("lake-unreadable", what, table=LAKE_MANIFEST, version=newest)
             return version, rows
-    findings.add("lake-unreadable", "No version of the list can be read.", table=LIST)
+    findings.add("lake-unreadable", "No version of the list can be read.", table=LAKE_MANIFEST)
     return None
 
 
@@ -188,7 +187,7 @@ def _compare(told: Rows, found: Rows, version: int, findings: Findings) -> None:
     names = sorted(key for key in {*told, *found} if told.get(key) != found.get(key))
     if names:
         what = f"The commits of the lake say something else about {', '.join(names[:5])} than its rows."
-        findings.add("records-differ", what, table=LIST, version=version)
+        findings.add("records-differ", what, table=LAKE_MANIFEST, version=version)
 
 
 # ----------------------------------------------------------------------------- a lake in a database

@@ -16,11 +16,12 @@ from conroi.catalog.rows import NAMESPACE, TABLE, Row, table_of
 from conroi.catalog.state import SETTINGS
 from conroi.catalog.tables import table_files
 from conroi.doctor.findings import Findings
-from conroi.doctor.lake_history import LIST, LakeHistory, PinUse, place_of
+from conroi.doctor.lake_history import LakeHistory, PinUse, place_of
 from conroi.doctor.subject import Examination, Subject
 from conroi.doctor.versions import Line
 from conroi.errors import ConroiError, ExpectedVersionMismatch, NotFoundError, TooMuchContention
 from conroi.format.naming import check_relative_path, parse_staged_name
+from conroi.format.on_disk import LAKE_MANIFEST
 from conroi.inserts.fence import note_of
 from conroi.inserts.insert_locks import TEMPORARY, locks_of
 from conroi.maintenance.repair import mend
@@ -356,7 +357,7 @@ def check_branches(catalog: Catalog, examination: Examination) -> None:
             on_branch, _ = branched.opened(branch)
             tables = on_branch.state().tables()
         except ConroiError as error:
-            examination.findings.add("lake-unreadable", f"Branch {branch.name!r}: {error.message}", table=LIST)
+            examination.findings.add("lake-unreadable", f"Branch {branch.name!r}: {error.message}", table=LAKE_MANIFEST)
             continue
         for row in tables:
             examination.looked_at("tables on branches")

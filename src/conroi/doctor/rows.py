@@ -23,7 +23,8 @@ from conroi.format import lance_pb2 as pb
 from conroi.format.deletions import decode_deletions
 from conroi.format.fields import key_columns
 from conroi.format.manifest import manifest_problems
-from conroi.format.naming import DATA_DIR, check_relative_path, deletion_path
+from conroi.format.naming import check_relative_path, deletion_path
+from conroi.format.on_disk import DATA_DIR
 from conroi.format.row_ids import U64Array, decode_row_ids, without
 from conroi.operations.indices import covered_fragments, is_system
 from conroi.storage.objects import Objects

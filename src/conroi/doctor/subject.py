@@ -16,7 +16,7 @@ from conroi.doctor.kinds import KINDS
 from conroi.environment import Environment
 from conroi.errors import ConroiError, InvalidInputError
 from conroi.format import lance_pb2 as pb
-from conroi.format.naming import DATA_DIR
+from conroi.format.on_disk import DATA_DIR
 from conroi.snapshots.table_storage import TableStorage
 from conroi.storage.base_paths import base_objects
 from conroi.storage.objects import ObjectInfo, Objects

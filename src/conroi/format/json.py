@@ -13,8 +13,8 @@ from typing import Any
 import xxhash
 
 from conroi.errors import CorruptionError
+from conroi.format.on_disk import CHECKSUM_KEY
 
-CHECKSUM = "conroi.checksum"
 MOST_BYTES = 64 * 1024 * 1024
 _LARGEST = (1 << 63) - 1
 
@@ -22,7 +22,7 @@ _LARGEST = (1 << 63) - 1
 def encode_document(content: Mapping[str, Any], *, indent: int | None = None) -> bytes:
     """The content with its checksum."""
     separators = None if indent else (",", ":")
-    return json.dumps({**content, CHECKSUM: _checksum(content)}, indent=indent, separators=separators).encode()
+    return json.dumps({**content, CHECKSUM_KEY: _checksum(content)}, indent=indent, separators=separators).encode()
 
 
 def parse_json(text: bytes | str, what: str) -> Any:
@@ -56,7 +56,7 @@ def parse_texts(text: bytes | str, what: str) -> dict[str, str]:
 def decode_document(data: bytes | str, what: str) -> Document:
     """The document in these bytes, compared with its checksum."""
     content = parse_object(data, what)
-    noted = content.pop(CHECKSUM, None)
+    noted = content.pop(CHECKSUM_KEY, None)
     if noted is not None and noted != _checksum(content):
         raise damaged(what, "its checksum does not match")
     return Document(content, what)

@@ -11,13 +11,13 @@ from enum import Enum
 
 from conroi.errors import CorruptionError, UnsupportedError
 from conroi.format import lance_pb2 as pb
-
-VERSIONS_DIR = "_versions"
-TRANSACTIONS_DIR = "_transactions"
-DELETIONS_DIR = "_deletions"
-INDICES_DIR = "_indices"
-DATA_DIR = "data"
-VERSION_HINT_PATH = f"{VERSIONS_DIR}/latest_version_hint.json"
+from conroi.format.on_disk import (
+    DATA_DIR,
+    DELETIONS_DIR,
+    INDICES_DIR,
+    TRANSACTIONS_DIR,
+    VERSIONS_DIR,
+)
 
 DETACHED_BIT = 1 << 63
 _LARGEST_U64 = (1 << 64) - 1

@@ -14,15 +14,8 @@ from google.protobuf.message import Message
 
 from conroi.format import lance_pb2 as pb
 from conroi.format.manifest import Manifest
-from conroi.format.naming import (
-    DATA_DIR,
-    DELETIONS_DIR,
-    INDICES_DIR,
-    TRANSACTIONS_DIR,
-    data_path,
-    deletion_path,
-    transaction_path,
-)
+from conroi.format.naming import data_path, deletion_path, transaction_path
+from conroi.format.on_disk import DATA_DIR, DELETIONS_DIR, INDICES_DIR, TRANSACTIONS_DIR
 
 DATA_SUFFIXES = (".lance", ".blob")
 

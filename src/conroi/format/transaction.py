@@ -11,13 +11,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from conroi.errors import CorruptionError
 from conroi.format import lance_pb2 as pb
 from conroi.format.checksums import seal_message, unseal_message
-
-COMMIT_MESSAGE_PROPERTY = "__lance_commit_message"
-AUTHOR_PROPERTY = "conroi.author"
-FOLDED_PROPERTY = "conroi.folded"
-"""The names of several changes that became one version, where Lance has no operation that does them all."""
-BASE_PROPERTY = "conroi.base"
-"""The version a repaired operation was first made on; its read version is then a newer one."""
+from conroi.format.on_disk import AUTHOR_PROPERTY, COMMIT_MESSAGE_PROPERTY
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

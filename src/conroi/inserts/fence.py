@@ -11,11 +11,11 @@ from conroi.catalog.rows import Row
 from conroi.catalog.tables import LakeTableStorage
 from conroi.errors import CorruptionError, InsertInterrupted, RetryableConflict
 from conroi.format.json import parse_json
+from conroi.format.on_disk import INSERT_PROPERTY
 from conroi.history import snapshots
 from conroi.snapshots.snapshot import Snapshot, load_transaction
 from conroi.snapshots.table_storage import TableStorage
 
-PROPERTY = "conroi.insert"
 REPLACING = ("Overwrite", "Restore", "Clone", "Unknown")
 """Operations after which earlier rows may be gone although the next row id is unchanged."""
 
@@ -176,7 +176,7 @@ def unfinished(files: TableStorage, snapshot: Snapshot) -> tuple[int, int] | Non
         return None  # there never was one
     for version in snapshots(files, newest=snapshot.version):
         transaction = load_transaction(files.objects, version)
-        said = None if transaction is None else transaction.properties.get(PROPERTY)
+        said = None if transaction is None else transaction.properties.get(INSERT_PROPERTY)
         if said is not None:
             rows, is_complete = _said(said, files.root)
             end = version.manifest.head.next_row_id

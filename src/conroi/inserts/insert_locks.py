@@ -23,13 +23,11 @@ from conroi.catalog.publication import Publishing
 from conroi.catalog.rows import Row, new_lock_id
 from conroi.catalog.state import CommitMetadata, LakeState
 from conroi.errors import InvalidInputError, LocksRequired, RetryableConflict
+from conroi.format.on_disk import INSERTS_SETTING, LOCKS_DIR
 from conroi.inserts.lock_back_ends import Backend, Cancellation, FileLocks, Held, LockInfo, NoLocks, PostgresLocks
 from conroi.storage.parallel import stays_in_process
 
 Mode = Literal["postgresql", "file", "none"]
-SETTING = "conroi.inserts"
-"""The setting of the lake that holds its kind of locks."""
-FOLDER = "_conroi/locks"
 TEMPORARY = re.compile(r"tmp_[0-9a-f]{32}")
 """Temporary tables of one worker, which are not locked."""
 
@@ -103,7 +101,7 @@ class Locks:
 
     def mode(self, state: LakeState) -> Mode:
         """The lake's setting; without one, locks are taken by connections that gave an address."""
-        recorded = state.setting(SETTING)
+        recorded = state.setting(INSERTS_SETTING)
         if recorded is None:
             return "none" if self._address is None else "postgresql"
         return checked_mode(recorded)
@@ -136,7 +134,7 @@ class Locks:
                 table=self._catalog.uri,
                 hint='Use lake.set_locks("postgresql") and connect with locks="postgresql://…".',
             )
-        return FileLocks(root.root, FOLDER, self._catalog.environment)
+        return FileLocks(root.root, LOCKS_DIR, self._catalog.environment)
 
     # ------------------------------------------------------------------------ one lock
 

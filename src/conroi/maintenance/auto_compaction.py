@@ -25,11 +25,12 @@ from conroi.data.writer import ROWS_PER_FILE
 from conroi.errors import ConroiError
 from conroi.format import lance_pb2 as pb
 from conroi.format.naming import is_detached
+from conroi.format.on_disk import AUTO_COMPACT_SETTING
 from conroi.operations import Append, Rewrite, Update
 from conroi.snapshots.snapshot import Snapshot
 from conroi.snapshots.table_storage import TableStorage
 from conroi.verbs.compact import CompactOptions, compact
-from conroi.verbs.settings import AUTO_COMPACT, reserve_fragments
+from conroi.verbs.settings import reserve_fragments
 
 _log = logging.getLogger(__name__)
 
@@ -40,7 +41,7 @@ NEVER = 1.0
 
 def compact_after(files: TableStorage, result: CommitResult) -> None:
     """Compact if this commit exceeded the limit of small fragments. Never raises: the commit has succeeded."""
-    limit = result.snapshot.manifest.head.config.get(AUTO_COMPACT)
+    limit = result.snapshot.manifest.head.config.get(AUTO_COMPACT_SETTING)
     if limit is None or is_detached(result.version):
         return
     newest: CommitResult | None = result

@@ -11,14 +11,28 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 
-from conroi.catalog.folders import MARK
 from conroi.commit.change import Plan
 from conroi.commit.execution import run
 from conroi.commit.fairness import BATON_PATH
 from conroi.data.table_version import TableVersion
 from conroi.environment import Environment
 from conroi.errors import CorruptionError, InvalidInputError
-from conroi.format.naming import DATA_DIR, DELETIONS_DIR, INDICES_DIR, TRANSACTIONS_DIR, parse_staged_name
+from conroi.format.naming import parse_staged_name
+from conroi.format.on_disk import (
+    COLLECTED_DIR,
+    CREATED_MARK,
+    DATA_DIR,
+    DELETIONS_DIR,
+    EXPIRED_DIR,
+    IDEMPOTENCY_DIR,
+    INDICES_DIR,
+    LEASES_DIR,
+    OWN_DIR,
+    RESTORING_DIR,
+    TEMPORARY_PREFIX,
+    TRANSACTIONS_DIR,
+    TREE_DIR,
+)
 from conroi.format.references import name_of
 from conroi.maintenance.expiry import BATCH, listed_versions, refuse_lake_table, store_now_ns
 from conroi.maintenance.reachability import AT_ONCE, Horizon, Names, Needs, Place, announced_names, needs_of
@@ -28,25 +42,9 @@ from conroi.snapshots.table_storage import TableStorage
 from conroi.storage.factory import opened_below
 from conroi.storage.objects import ObjectInfo, Objects
 from conroi.verbs.settings import reserve_fragments
-from conroi.versions.leases import LEASES_DIR, has_ended
-from conroi.versions.listing import (
-    TEMPORARY_PREFIX,
-    TREE_DIR,
-    branch_folders,
-    is_in_manifest_folder,
-    manifest_files,
-    manifest_name,
-)
-from conroi.versions.retention import (
-    FORGOTTEN_DIR,
-    RESTORING_DIR,
-    SWEPT_DIR,
-    Forgetting,
-    ages,
-    end_of_dead_collector,
-    is_running,
-    note_sweep,
-)
+from conroi.versions.leases import has_ended
+from conroi.versions.listing import branch_folders, is_in_manifest_folder, manifest_files, manifest_name
+from conroi.versions.retention import Forgetting, ages, end_of_dead_collector, is_running, note_sweep
 
 _log = logging.getLogger(__name__)
 
@@ -232,9 +230,7 @@ def _fence(files: TableStorage, older_ns: int) -> None:
 # ------------------------------------------------------------------------------ what is not needed
 
 KINDS = {DATA_DIR: "data", DELETIONS_DIR: "deletion", TRANSACTIONS_DIR: "transaction", INDICES_DIR: "index"}
-KEYS_DIR = "_conroi/keys"
-OWN_DIR = "_conroi"
-MARKS = (FORGOTTEN_DIR, SWEPT_DIR)
+MARKS = (EXPIRED_DIR, COLLECTED_DIR)
 """What stays in the folder of a dropped table, so that a paused writer detects that its work was wasted."""
 
 
@@ -277,7 +273,7 @@ def stage_of(info: ObjectInfo) -> int:
     """When a file of a folder that goes as a whole is deleted: all of one stage before any of the next."""
     if is_in_manifest_folder(info.path):
         return 0
-    return 2 if info.path == MARK else 1
+    return 2 if info.path == CREATED_MARK else 1
 
 
 def _kind(place: Place, info: ObjectInfo, horizon: Horizon, needed: Names, others: Names) -> str | None:
@@ -299,7 +295,7 @@ def _kind(place: Place, info: ObjectInfo, horizon: Horizon, needed: Names, other
 
 def _own_kind(place: Place, folder: str, name: str, info: ObjectInfo, horizon: Horizon) -> str | None:
     """The kind of conroi's own records beside a table."""
-    if folder.startswith(KEYS_DIR):
+    if folder.startswith(IDEMPOTENCY_DIR):
         is_known = place.keys_of is None or not name.isdecimal() or int(name) in place.keys_of
         return None if is_known else "key"
     if folder == LEASES_DIR:

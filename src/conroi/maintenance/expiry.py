@@ -12,6 +12,7 @@ from conroi.environment import Environment
 from conroi.errors import CorruptionError, InvalidInputError, NotFoundError
 from conroi.format.json import decode_document
 from conroi.format.naming import ManifestNaming, parse_manifest_name
+from conroi.format.on_disk import BRANCH_REFS_DIR, CLOCK_PREFIX, REFS_DIR
 from conroi.maintenance.reports import Duration, Expired, seconds_of
 from conroi.snapshots.table_storage import TableStorage
 from conroi.snapshots.tags import Tags
@@ -120,7 +121,7 @@ def checked_keep(keep: int) -> int:
 
 def store_now_ns(objects: Objects, environment: Environment) -> int:
     """The time by the storage's own clock, which is the one that its files have."""
-    path = f"_conroi/clock-{environment.new_uuid()}"
+    path = f"{CLOCK_PREFIX}{environment.new_uuid()}"
     objects.put(path, b"{}")
     try:
         info = objects.head(path)
@@ -151,8 +152,8 @@ def held_by_refs(files: TableStorage, now_ns: int, *, without: str | None = None
 
 
 def _named(objects: Objects, without: str | None) -> Iterator[int]:
-    for path in objects.list_names("_refs"):
-        is_branch = path.startswith("_refs/branches/")
+    for path in objects.list_names(REFS_DIR):
+        is_branch = path.startswith(f"{BRANCH_REFS_DIR}/")
         is_left_out = without is not None and not is_branch and path.rpartition("/")[2].startswith(without)
         if not path.endswith(".json") or is_left_out:
             continue

@@ -7,13 +7,14 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from conroi.catalog.catalog import Catalog
-from conroi.catalog.folders import MANIFEST, MARK, created_in, home_of
+from conroi.catalog.folders import created_in, home_of
 from conroi.catalog.lance_tags import repair_lance_tags
 from conroi.catalog.participant import PublishRequest
 from conroi.catalog.publication import Publishing
 from conroi.catalog.state import CommitMetadata
 from conroi.errors import InvalidInputError
 from conroi.format.naming import parse_staged_name
+from conroi.format.on_disk import CREATED_MARK, LAKE_MANIFEST, LEASES_DIR, TEMPORARY_PREFIX, TREE_DIR
 from conroi.format.references import name_of
 from conroi.maintenance.collection import MARKS, MIN_AGE, Collecting, LookedAt
 from conroi.maintenance.expiry import delete_in_batches, listed_versions, store_now_ns
@@ -21,12 +22,11 @@ from conroi.maintenance.lake_expiry import Kept, dropped_tables, forget_dropped,
 from conroi.maintenance.reachability import AT_ONCE, LAKE_BRANCH, Line, Needed, Place, lines_of
 from conroi.maintenance.reports import Collected, Duration
 from conroi.snapshots.branch_names import lance_ref_path
-from conroi.snapshots.branch_storage import TREE
 from conroi.storage.local_folders import LocalFolder
 from conroi.storage.objects import Objects, reach_of
 from conroi.storage.parallel import in_parallel
-from conroi.versions.leases import LEASES_DIR, has_ended
-from conroi.versions.listing import TEMPORARY_PREFIX, branch_folders, manifest_name
+from conroi.versions.leases import has_ended
+from conroi.versions.listing import branch_folders, manifest_name
 
 _NEW_NAME = re.compile(r"[0-9a-f]{8}_.+")
 """Pattern of the folder of a table whose plain name was in use: see conroi.catalog.folders."""
@@ -92,7 +92,7 @@ class _Places:
         newest = max(versions)
         # A key may be about to be used for a version that comes next.
         keys = frozenset({*versions, *range(newest + 1, newest + KEYS_AHEAD)})
-        return [Place(MANIFEST, files.objects, keys_of=keys), *self._branches(MANIFEST, lines)]
+        return [Place(LAKE_MANIFEST, files.objects, keys_of=keys), *self._branches(LAKE_MANIFEST, lines)]
 
     def _tables(self, needed: Needed, kept: Kept, lines: Sequence[Line]) -> Iterator[Place]:
         """All tables, with their branches; also with those that only pylance knows."""
@@ -104,10 +104,12 @@ class _Places:
                 yield Place(folder, objects, left_alone=why)
                 continue
             name = needed.names[folder]
-            label = name if f"/{TREE}/" not in folder else f"{name}/{TREE}/{folder.partition(f'/{TREE}/')[2]}"
+            label = (
+                name if f"/{TREE_DIR}/" not in folder else f"{name}/{TREE_DIR}/{folder.partition(f'/{TREE_DIR}/')[2]}"
+            )
             pinned = frozenset(pin.manifest for pin in needed.pins.get(folder, ()))
             yield Place(label, objects, pinned)
-            if f"/{TREE}/" not in folder:
+            if f"/{TREE_DIR}/" not in folder:
                 tables.append(folder)
         known = set(needed.folders)
         for places in in_parallel(partial(self._branches, lines=lines), tables, AT_ONCE):
@@ -117,12 +119,12 @@ class _Places:
         """The branches below a folder; a deleted branch of the lake is collected as a whole."""
         above = self._catalog.opened(folder)
         # Of a deleted branch that is needed as a merge base, the list stays; of its tables those that are pinned there.
-        live = {line.name for line in lines if line.is_living or folder == MANIFEST}
+        live = {line.name for line in lines if line.is_living or folder == LAKE_MANIFEST}
         found: list[Place] = []
         for inner in sorted(_branch_folders(above)):
             place = f"{folder}/{inner}"
-            branch = inner.removeprefix(f"{TREE}/")
-            is_listed = branch in live or (folder != MANIFEST and above.head(lance_ref_path(branch)) is not None)
+            branch = inner.removeprefix(f"{TREE_DIR}/")
+            is_listed = branch in live or (folder != LAKE_MANIFEST and above.head(lance_ref_path(branch)) is not None)
             has_ended = LAKE_BRANCH.fullmatch(branch) is not None and not is_listed
             found.append(Place(place, self._catalog.opened(place), whole=has_ended))
         return found
@@ -137,7 +139,7 @@ class _Places:
                 if not _is_collected(objects):
                     why = kept.why_released(folder) or why_kept(each, objects)
                     yield Place(folder, objects, whole=why is None, left_alone=why)
-        for folder in self._unknown({*known, *dropped, MANIFEST}):
+        for folder in self._unknown({*known, *dropped, LAKE_MANIFEST}):
             objects = self._catalog.opened(folder)
             if _is_collected(objects):
                 continue
@@ -169,8 +171,8 @@ class _Places:
 
 def _branch_folders(objects: Objects) -> set[str]:
     """The branches below a table, also those of the lake whose manifests a collector has deleted."""
-    parts = (path.split("/") for path in objects.list_names(TREE))
-    return branch_folders(objects) | {f"{TREE}/{part[1]}" for part in parts if LAKE_BRANCH.fullmatch(part[1])}
+    parts = (path.split("/") for path in objects.list_names(TREE_DIR))
+    return branch_folders(objects) | {f"{TREE_DIR}/{part[1]}" for part in parts if LAKE_BRANCH.fullmatch(part[1])}
 
 
 def _is_collected(objects: Objects) -> bool:
@@ -188,9 +190,9 @@ def _why_not_unfinished(objects: Objects, folder: str) -> str | None:
 
 
 def _is_part_of_unfinished(path: str) -> bool:
-    if path.startswith(f"{TREE}/"):
+    if path.startswith(f"{TREE_DIR}/"):
         path = path.split("/", 2)[-1]
-    if path.rpartition("/")[2].startswith(TEMPORARY_PREFIX) or path.startswith((*MARKS, MARK)):
+    if path.rpartition("/")[2].startswith(TEMPORARY_PREFIX) or path.startswith((*MARKS, CREATED_MARK)):
         return True
     manifest = manifest_name(path)
     return name_of(path) is not None if manifest is None else parse_staged_name(manifest) is not None

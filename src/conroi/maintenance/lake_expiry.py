@@ -9,7 +9,7 @@ from typing import Protocol
 from urllib.parse import quote, unquote
 
 from conroi.catalog.catalog import Catalog
-from conroi.catalog.folders import MANIFEST, created_in, home_of, released
+from conroi.catalog.folders import created_in, home_of, released
 from conroi.catalog.lance_tags import repair_lance_tags
 from conroi.catalog.rows import Row
 from conroi.catalog.sql_store import SqlStore
@@ -17,6 +17,7 @@ from conroi.environment import Environment
 from conroi.errors import ConroiError, CorruptionError, InvalidInputError, NotFoundError
 from conroi.format.json import decode_document, encode_document
 from conroi.format.naming import parse_manifest_name
+from conroi.format.on_disk import DROPPED_DIR, LAKE_MANIFEST, TREE_DIR
 from conroi.maintenance.expiry import (
     KEEP,
     OLDER_THAN,
@@ -33,19 +34,16 @@ from conroi.maintenance.expiry import (
 )
 from conroi.maintenance.reachability import AT_ONCE, LAKE_BRANCH, Line, Needed, lines_of, rows_of
 from conroi.maintenance.reports import Duration, Expired
-from conroi.snapshots.branch_storage import TREE
 from conroi.snapshots.pin import is_made_by
 from conroi.snapshots.snapshot import load_snapshot
 from conroi.snapshots.table_storage import TableStorage
-from conroi.snapshots.tags import LAKE_TAG
+from conroi.snapshots.tags import LAKE_TAG_PREFIX
 from conroi.storage.objects import Objects
 from conroi.storage.parallel import in_parallel
 from conroi.versions.folder import FolderVersions, ManifestRef
 from conroi.versions.leases import leased
 from conroi.versions.listing import branch_folders, manifest_files
 from conroi.versions.retention import Forgetting
-
-_DIR = "_conroi/dropped"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +63,7 @@ def note_dropped(catalog: Catalog, before: Needed, needed: Needed) -> None:
     """Record the tables that versions of the lake had `before`, and that no retained version has."""
     for folder in before.folders:
         is_kept = folder in needed.names or folder in needed.origins
-        if is_kept or f"/{TREE}/" in folder or folder == MANIFEST or folder not in before.incarnations:
+        if is_kept or f"/{TREE_DIR}/" in folder or folder == LAKE_MANIFEST or folder not in before.incarnations:
             continue
         newest = max(before.pins.get(folder, ()), key=lambda pin: pin.version, default=None)
         dropped = Dropped(
@@ -83,7 +81,7 @@ def note_dropped(catalog: Catalog, before: Needed, needed: Needed) -> None:
 
 def dropped_tables(catalog: Catalog) -> list[Dropped]:
     """All that were recorded."""
-    names = [path.rpartition("/")[2] for path in home_of(catalog).list_names(_DIR)]
+    names = [path.rpartition("/")[2] for path in home_of(catalog).list_names(DROPPED_DIR)]
     found = [_read(catalog, unquote(name)) for name in names if not name.startswith(".")]
     return [each for each in found if each is not None]
 
@@ -94,7 +92,7 @@ def forget_dropped(catalog: Catalog, folder: str) -> None:
 
 
 def _path(folder: str) -> str:
-    return f"{_DIR}/{quote(folder, safe='')}"
+    return f"{DROPPED_DIR}/{quote(folder, safe='')}"
 
 
 def _read(catalog: Catalog, folder: str) -> Dropped | None:
@@ -132,7 +130,7 @@ class Kept:
         A table that the lake only registered is maintained for as long as the lake lists it, and no longer.
         """
         why = self.why_released(folder)
-        if why is not None or folder in self._listed or f"/{TREE}/" in folder:
+        if why is not None or folder in self._listed or f"/{TREE_DIR}/" in folder:
             return why
         mark = created_in(self._catalog.opened(folder), folder)
         return None if mark is not None and mark == incarnation else "it was dropped, and this lake did not create it"
@@ -171,8 +169,8 @@ def _unknown_manifest(objects: Objects, dropped: Dropped) -> str | None:
 def unknown_branch(objects: Objects) -> str | None:
     """A branch below the folder that the lake did not create."""
     for folder in sorted(branch_folders(objects)):
-        if LAKE_BRANCH.fullmatch(folder.removeprefix(f"{TREE}/")) is None:
-            return f"it has a branch {folder.removeprefix(f'{TREE}/')}, which the lake did not make"
+        if LAKE_BRANCH.fullmatch(folder.removeprefix(f"{TREE_DIR}/")) is None:
+            return f"it has a branch {folder.removeprefix(f'{TREE_DIR}/')}, which the lake did not make"
     return None
 
 
@@ -308,7 +306,7 @@ def expire_lake(
     work = _Tables(catalog, needed, kept, now_ns, now_ns - age_ns, is_dry_run=dry_run, progress=progress)
     tables = work.all()
     removed = {aged.version for aged in going}
-    home = MANIFEST if catalog.manifest is not None else ""
+    home = LAKE_MANIFEST if catalog.manifest is not None else ""
     return Expired(
         removed=tuple(sorted(removed)),
         kept=tuple(aged.version for aged in versions if aged.version not in removed),
@@ -351,7 +349,7 @@ class _Tables:
     def all(self) -> dict[str, list[Aged]]:
         """By folder, the versions to expire."""
         # What is on a branch stays for as long as the branch does.
-        folders = [folder for folder in self._needed.folders if f"/{TREE}/" not in folder]
+        folders = [folder for folder in self._needed.folders if f"/{TREE_DIR}/" not in folder]
         found: dict[str, list[Aged]] = {}
         results = in_parallel(self._one, folders, AT_ONCE)
         for count, (folder, gone) in enumerate(zip(folders, results, strict=True), 1):
@@ -376,13 +374,13 @@ class _Tables:
         below = [aged for aged in listed_versions(objects) if aged.version <= max(pinned)]
         old = [aged for aged in old_ones(below, self._cutoff_ns) if aged.version not in pinned]
         # The tags that protect a lake's versions from other clients keep nothing: the lake itself says what it needs.
-        held = held_by_refs(files, self._now_ns, without=LAKE_TAG) if old else set[int]()
+        held = held_by_refs(files, self._now_ns, without=LAKE_TAG_PREFIX) if old else set[int]()
         going = [aged for aged in old if aged.version not in held]
         if not going or self._is_dry_run:
             return going
         return forget(
             objects,
             going,
-            lambda: held_by_refs(files, self._now_ns, without=LAKE_TAG),
+            lambda: held_by_refs(files, self._now_ns, without=LAKE_TAG_PREFIX),
             self._catalog.environment,
         )

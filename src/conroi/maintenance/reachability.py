@@ -12,9 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import combinations
 
-from conroi.catalog.branches import MERGES
 from conroi.catalog.catalog import Catalog
-from conroi.catalog.folders import MANIFEST
 from conroi.catalog.manifest_rows import load_rows
 from conroi.catalog.names import shown
 from conroi.catalog.rows import Row
@@ -23,12 +21,13 @@ from conroi.errors import ConroiError, CorruptionError, NotFoundError, Unsupport
 from conroi.format.flags import require_writable
 from conroi.format.manifest import Manifest
 from conroi.format.manifest_file import decode_manifest_file
-from conroi.format.naming import TRANSACTIONS_DIR, parse_manifest_name, parse_staged_name
+from conroi.format.naming import parse_manifest_name, parse_staged_name
+from conroi.format.on_disk import LAKE_MANIFEST, MERGES_ROW, TRANSACTIONS_DIR, TREE_DIR
 from conroi.format.references import names_in_manifest, names_in_transaction
 from conroi.format.transaction import decode_transaction
 from conroi.maintenance.expiry import Aged, listed_versions
 from conroi.snapshots.branch_names import MAIN, BranchNames
-from conroi.snapshots.branch_storage import TREE, branch_folder
+from conroi.snapshots.branch_storage import branch_folder
 from conroi.snapshots.pin import Pin
 from conroi.snapshots.snapshot import Snapshot, load_snapshot, load_transaction
 from conroi.snapshots.table_storage import TableStorage
@@ -142,8 +141,8 @@ class Line:
         """The versions of the main branch that it needs: its branch point, and what was merged into it."""
         if not self.is_living:
             return set()
-        began = {version for folder, version in self.lineage if folder == MANIFEST}
-        merged = [row.notes[MAIN] for row in self.rows if row.object_id == MERGES and MAIN in row.notes]
+        began = {version for folder, version in self.lineage if folder == LAKE_MANIFEST}
+        merged = [row.notes[MAIN] for row in self.rows if row.object_id == MERGES_ROW and MAIN in row.notes]
         return {*began, *map(int, merged)}
 
     def clock(self, until: int | None = None) -> dict[str, int]:
@@ -161,12 +160,12 @@ class Line:
 
 
 def _branch_of(folder: str) -> str:
-    return MAIN if folder == MANIFEST else folder.rpartition("/")[2]
+    return MAIN if folder == LAKE_MANIFEST else folder.rpartition("/")[2]
 
 
 def _add_merges(clock: dict[str, int], rows: Iterable[Row]) -> None:
     for row in rows:
-        for name, version in row.notes.items() if row.object_id == MERGES else ():
+        for name, version in row.notes.items() if row.object_id == MERGES_ROW else ():
             clock[name] = max(clock.get(name, 0), int(version))
 
 
@@ -215,8 +214,8 @@ class _Bases:
         if not names:
             return set()
         assert self._main.manifest is not None
-        paths = self._main.manifest.objects.list_names(TREE)
-        return names & {path.removeprefix(f"{TREE}/").partition("/")[0] for path in paths}
+        paths = self._main.manifest.objects.list_names(TREE_DIR)
+        return names & {path.removeprefix(f"{TREE_DIR}/").partition("/")[0] for path in paths}
 
     def _clock(self, name: str, version: int) -> dict[str, int]:
         """What went into a version of a living branch; nothing that is known if it cannot be read."""
@@ -234,7 +233,7 @@ class _Bases:
 
 
 def _files_of(main: Catalog, name: str) -> TableStorage:
-    objects = main.opened(branch_folder(MANIFEST, name))
+    objects = main.opened(branch_folder(LAKE_MANIFEST, name))
     return TableStorage(objects, FolderVersions(objects, environment=main.environment), main.environment)
 
 

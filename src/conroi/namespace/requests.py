@@ -13,6 +13,7 @@ import lance_namespace
 from conroi import errors
 from conroi.catalog.names import SEPARATOR, object_id, shown
 from conroi.errors import InvalidInputError
+from conroi.format.on_disk import OWN_PREFIX
 from conroi.storage.parallel import Pool
 
 
@@ -48,7 +49,7 @@ class Request:
     def texts(self, name: str) -> dict[str, str]:
         """Properties given by the user; those of the lake cannot be given."""
         found: Mapping[str, object] = self.get(name) or {}
-        if any(str(key).startswith("conroi.") for key in found):
+        if any(str(key).startswith(OWN_PREFIX) for key in found):
             raise InvalidInputError("Properties that begin with conroi. are the lake's own.", hint="Rename them.")
         return {str(key): str(value) for key, value in found.items()}
 

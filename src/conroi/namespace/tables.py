@@ -28,7 +28,7 @@ from lance_namespace_urllib3_client.models.json_arrow_schema import JsonArrowSch
 from lance_namespace_urllib3_client.models.table_basic_stats import TableBasicStats
 
 from conroi.catalog.external_participant import current_version
-from conroi.catalog.folders import MANIFEST, found_row, mark_created, new_location, releasing
+from conroi.catalog.folders import found_row, mark_created, new_location, releasing
 from conroi.catalog.names import SEPARATOR, shown
 from conroi.catalog.participant import TableChange
 from conroi.catalog.preconditions import Expectation
@@ -38,6 +38,7 @@ from conroi.data.pylance import pylance_errors
 from conroi.data.table_version import TableVersion
 from conroi.errors import AlreadyExistsError, CorruptionError, InvalidInputError
 from conroi.format.naming import check_relative_path
+from conroi.format.on_disk import LAKE_MANIFEST, OWN_PREFIX, ROW_INCARNATION
 from conroi.format.schema import schema_from_fields
 from conroi.namespace.requests import Request, joined, no_namespace, no_version, paged
 from conroi.namespace.view import View, is_namespace, located
@@ -179,7 +180,7 @@ def _describe_all(view: View, row: Row, version: int | None, response: DescribeT
 
 def properties_of(row: Row) -> dict[str, str]:
     """The properties given by users, without those of the lake."""
-    return {key: value for key, value in row.notes.items() if not key.startswith("conroi.")}
+    return {key: value for key, value in row.notes.items() if not key.startswith(OWN_PREFIX)}
 
 
 def check_exists(view: View, request: Request) -> None:
@@ -276,7 +277,7 @@ def _refuse_taken(key: str, base: LakeState) -> None:
 def _new_row(view: View, key: str, location: str, properties: Mapping[str, str]) -> Row:
     environment = view.catalog.environment
     row = new_table_row(key, location, environment)
-    return row.with_notes({**properties, "conroi.incarnation": str(environment.new_uuid())})
+    return row.with_notes({**properties, ROW_INCARNATION: str(environment.new_uuid())})
 
 
 def reserve(view: View, row: Row) -> None:
@@ -296,7 +297,7 @@ def _inside(view: View, location: str, base: LakeState) -> str:
         raise InvalidInputError(
             "The folder of a table must be inside the lake.", hint="Give it as it is called there: orders.lance."
         ) from error
-    if inside.partition("/")[0] == MANIFEST or any(row.location == inside for row in base.rows.values()):
+    if inside.partition("/")[0] == LAKE_MANIFEST or any(row.location == inside for row in base.rows.values()):
         raise AlreadyExistsError(f"The folder {inside} of the lake is taken.", hint="Choose another one.")
     return inside
 

@@ -24,7 +24,7 @@ from conroi.catalog.rows import Row
 from conroi.catalog.state import LakeState
 from conroi.catalog.store import Published
 from conroi.errors import ExpectedVersionMismatch, InvalidInputError, NotFoundError, RetryableConflict, UnsupportedError
-from conroi.format.transaction import COMMIT_MESSAGE_PROPERTY
+from conroi.format.on_disk import COMMIT_MESSAGE_PROPERTY, OWN_PREFIX
 from conroi.namespace.requests import Request
 from conroi.namespace.tables import declared, declared_row, deregistered, reserve
 from conroi.namespace.view import View, located, published_before
@@ -207,7 +207,7 @@ def _properties(foreign: Sequence[ForeignManifest]) -> dict[str, str]:
     if len(foreign) != 1:
         return {}
     given = foreign[0].transaction.properties
-    return {k: v for k, v in given.items() if not k.startswith("conroi.") and k != COMMIT_MESSAGE_PROPERTY}
+    return {k: v for k, v in given.items() if not k.startswith(OWN_PREFIX) and k != COMMIT_MESSAGE_PROPERTY}
 
 
 def published_version(view: View, wanted: TableChange) -> TableVersion:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
 from conroi.format.manifest import Manifest
-from conroi.format.transaction import FOLDED_PROPERTY
+from conroi.format.on_disk import FOLDED_PROPERTY
 from conroi.operations.base import Operation, Step
 from conroi.operations.merge import Merge
 from conroi.operations.overwrite import Overwrite

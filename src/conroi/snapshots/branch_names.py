@@ -12,10 +12,10 @@ from typing import Any
 from conroi.environment import Environment
 from conroi.errors import AlreadyExistsError, CorruptionError, InvalidInputError, NotFoundError
 from conroi.format.json import Document, decode_document, encode_document
+from conroi.format.on_disk import BRANCH_REFS_DIR, BRANCHES_DIR
 from conroi.storage.objects import ObjectExists, Objects
 
 MAIN = "main"
-FOLDER = "_conroi/branches"
 LONGEST_NAME = 100
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._\-]*")
 
@@ -63,7 +63,7 @@ class BranchNames:
     """The branch names, stored beside `__manifest`."""
 
     def __init__(self, manifest: Objects) -> None:
-        self._cells = Cells(manifest, FOLDER)
+        self._cells = Cells(manifest, BRANCHES_DIR)
         self._root = manifest.root
 
     def all(self) -> Iterator[Branch]:
@@ -125,7 +125,7 @@ class BranchNames:
             raise CorruptionError(
                 f"The branch {cell.name!r} cannot be read.",
                 table=self._root,
-                hint=f"Look at the newest file in {FOLDER}/{cell.name}.",
+                hint=f"Look at the newest file in {BRANCHES_DIR}/{cell.name}.",
             ) from error
 
 
@@ -240,12 +240,9 @@ def _number(path: str) -> int:
     return int(stem) if len(stem) == _DIGITS and stem.isdecimal() else 0
 
 
-_FOLDER = "_refs/branches"
-
-
 def lance_ref_path(branch: str) -> str:
     """The path of a branch file of pylance."""
-    return f"{_FOLDER}/{branch.replace('/', '%2F')}.json"
+    return f"{BRANCH_REFS_DIR}/{branch.replace('/', '%2F')}.json"
 
 
 def write_lance_ref(

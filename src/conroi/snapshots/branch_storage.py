@@ -20,21 +20,18 @@ from conroi.errors import NotFoundError
 from conroi.format.flags import Flag
 from conroi.format.manifest import Manifest
 from conroi.format.manifest_file import decode_manifest_file, encode_manifest_file
-from conroi.format.naming import TRANSACTIONS_DIR, VERSIONS_DIR, parse_manifest_name, parse_staged_name
+from conroi.format.naming import parse_manifest_name, parse_staged_name
+from conroi.format.on_disk import IDEMPOTENCY_DIR, RELATIVE_BASE_PREFIX, TRANSACTIONS_DIR, TREE_DIR, VERSIONS_DIR
 from conroi.operations.base import Step
 from conroi.operations.clone import Clone
 from conroi.storage.objects import ObjectExists, ObjectInfo, Objects
 
-TREE = "tree"
-KEYS_DIR = "_conroi/keys"
-_NAMED = "conroi:"
-"""Prefix of the names of base paths that are relative to the table."""
 _ROOT = "."
 
 
 def branch_folder(location: str, branch: str) -> str:
     """The folder of a branch of the table in this folder."""
-    return f"{location}/{TREE}/{branch}"
+    return f"{location}/{TREE_DIR}/{branch}"
 
 
 # ------------------------------------------------------------------------------ manifests
@@ -53,13 +50,13 @@ def as_branch(own: str, branch: str, folder: str, manifest: Manifest) -> Manifes
         is_shallow=True,
         ref_version=manifest.version,
         ref_path=folder,
-        ref_name=_NAMED + relative_to(table, folder),
+        ref_name=RELATIVE_BASE_PREFIX + relative_to(table, folder),
         branch_name=branch,
     ).apply(Manifest(b""), Step(manifest.version, source=resolved(folder, manifest)))
     head = clone.editable_head()
     for base in head.base_paths:  # those of a branch in between were relative to its own table
-        if base.name.startswith(_NAMED):
-            base.name = _NAMED + relative_to(table, base.path)
+        if base.name.startswith(RELATIVE_BASE_PREFIX):
+            base.name = RELATIVE_BASE_PREFIX + relative_to(table, base.path)
     head.reader_feature_flags |= Flag.BASE_PATHS
     head.writer_feature_flags |= Flag.BASE_PATHS
     return clone.changed(head=head)
@@ -68,19 +65,19 @@ def as_branch(own: str, branch: str, folder: str, manifest: Manifest) -> Manifes
 def resolved(folder: str, manifest: Manifest) -> Manifest:
     """The manifest with its base paths resolved to their current location, if it is in a branch folder of ours."""
     branch = manifest.head.branch
-    if not branch or not folder.endswith(f"/{TREE}/{branch}"):
+    if not branch or not folder.endswith(f"/{TREE_DIR}/{branch}"):
         return manifest
     table = _table_of(folder)
     head = manifest.editable_head()
     for base in head.base_paths:
-        if base.name.startswith(_NAMED):
-            base.path = joined(table, base.name.removeprefix(_NAMED))
+        if base.name.startswith(RELATIVE_BASE_PREFIX):
+            base.path = joined(table, base.name.removeprefix(RELATIVE_BASE_PREFIX))
     return manifest if head.base_paths == manifest.head.base_paths else manifest.changed(head=head)
 
 
 def _table_of(folder: str) -> str:
     """The folder of the table itself, given its folder on a branch."""
-    return folder.rpartition(f"/{TREE}/")[0]
+    return folder.rpartition(f"/{TREE_DIR}/")[0]
 
 
 def relative_to(table: str, folder: str) -> str:
@@ -171,7 +168,7 @@ class _Forked:
         return self._listed(prefix, lambda objects: objects.list(prefix, after=after))
 
     def _listed(self, prefix: str, listing: Callable[[Objects], Iterator[ObjectInfo]]) -> Iterator[ObjectInfo]:
-        if not prefix.startswith((VERSIONS_DIR, KEYS_DIR)):
+        if not prefix.startswith((VERSIONS_DIR, IDEMPOTENCY_DIR)):
             yield from listing(self.inner)
             return
         seen: set[str] = set()
@@ -223,7 +220,7 @@ def _named(objects: Objects, prefix: str, after: str | None) -> Iterator[ObjectI
 def _version_of(path: str) -> int | None:
     """The version that a file belongs to: a manifest, a staged manifest, or the record of an idempotency key."""
     name = path.rpartition("/")[2]
-    if path.startswith(KEYS_DIR):
+    if path.startswith(IDEMPOTENCY_DIR):
         return int(name) if name.isdecimal() else None
     staged = parse_staged_name(name)
     final = parse_manifest_name(name) if staged is None else staged[0]

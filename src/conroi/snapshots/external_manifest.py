@@ -11,7 +11,8 @@ from conroi.errors import InvalidInputError, NotFoundError
 from conroi.format.flags import require_writable
 from conroi.format.manifest import validate_manifest
 from conroi.format.manifest_file import with_other_indices
-from conroi.format.naming import VERSIONS_DIR, ManifestNaming, parse_staged_name
+from conroi.format.naming import ManifestNaming, parse_staged_name
+from conroi.format.on_disk import VERSIONS_DIR
 from conroi.format.transaction import Transaction
 from conroi.operations.indices import coverage, without_gained
 from conroi.snapshots.pin import Pin, refuse_cleanup

@@ -16,7 +16,8 @@ from conroi.errors import (
     StoreUnavailable,
 )
 from conroi.format.manifest import Manifest
-from conroi.format.naming import VERSIONS_DIR, parse_manifest_name
+from conroi.format.naming import parse_manifest_name
+from conroi.format.on_disk import VERSIONS_DIR
 from conroi.snapshots.snapshot import Snapshot, load_snapshot, load_transaction
 from conroi.snapshots.table_storage import expired
 from conroi.storage.objects import ObjectExists, Objects

@@ -17,7 +17,8 @@ from conroi.format.manifest_file import (
     decode_manifest_file,
     transaction_at_front,
 )
-from conroi.format.naming import TRANSACTIONS_DIR, ManifestNaming
+from conroi.format.naming import ManifestNaming
+from conroi.format.on_disk import TRANSACTIONS_DIR
 from conroi.format.row_ids import decode_row_ids
 from conroi.format.transaction import Transaction, decode_transaction
 from conroi.operations.indices import coverage, covered_fragments, finds_addresses, is_system, without_gained

@@ -25,19 +25,15 @@ from conroi.errors import (
     RetryableConflict,
 )
 from conroi.format.json import decode_document, encode_document
+from conroi.format.on_disk import LAKE_TAG_PREFIX, TAG_CLAIMS_DIR, TAG_ID_KEY, TAGS_DIR
 from conroi.snapshots.branch_storage import write_fork
 from conroi.snapshots.table_storage import TableStorage
 from conroi.storage.objects import ObjectExists, Objects
 from conroi.storage.parallel import stays_in_process
 from conroi.versions.retention import Fate, fate
 
-_FOLDER = "_refs/tags"
-_CLAIMS = "_conroi/tags"
-_ID = "conroi.id"
 MOST_MOVES = 100_000
 """Maximum number of successors that are followed; a longer chain is corrupt."""
-LAKE_TAG = "conroi."
-"""Prefix of the tags of a table that protect versions which its lake needs: see conroi.catalog.lance_tags."""
 _NAME = re.compile(r"[A-Za-z0-9._\-]+")
 
 
@@ -93,7 +89,7 @@ class Tags:
 
     def list(self) -> list[Tag]:
         """All tags, by name."""
-        paths = [path for path in self._home.list_names(_FOLDER) if path.endswith(".json")]
+        paths = [path for path in self._home.list_names(TAGS_DIR) if path.endswith(".json")]
         names = [path.rpartition("/")[2].removesuffix(".json") for path in sorted(paths)]
         found = {name: self._content(name) for name in names}
         root = self._files.root
@@ -188,7 +184,7 @@ class Tags:
             "createdAt": created or now,
             "updatedAt": now,
             "manifestSize": info.size,
-            "metadata": {_ID: str(self._files.environment.new_uuid())},  # so that no content comes back
+            "metadata": {TAG_ID_KEY: str(self._files.environment.new_uuid())},  # so that no content comes back
         }
         return encode_document(content, indent=2)
 
@@ -248,7 +244,7 @@ class TagsAtBeginning(Tags):
 
     def list(self) -> list[Tag]:
         if self.seen is None:
-            paths = sorted(path for path in self._home.list_names(_FOLDER) if path.endswith(".json"))
+            paths = sorted(path for path in self._home.list_names(TAGS_DIR) if path.endswith(".json"))
             found = [self._at_beginning(path.rpartition("/")[2].removesuffix(".json")) for path in paths]
             self.seen = [tag for tag in found if tag is not None]
         return [*self.seen]
@@ -303,8 +299,8 @@ class TagsAtBeginning(Tags):
 
 def lake_tag_names(objects: Objects) -> list[str]:
     """The names of the tags in a table that protect what its lake needs."""
-    names = [path.rpartition("/")[2].removesuffix(".json") for path in objects.list_names(_FOLDER)]
-    return sorted(name for name in names if name.startswith(LAKE_TAG))
+    names = [path.rpartition("/")[2].removesuffix(".json") for path in objects.list_names(TAGS_DIR)]
+    return sorted(name for name in names if name.startswith(LAKE_TAG_PREFIX))
 
 
 def put_lake_tag(objects: Objects, name: str, branch: str | None, version: int, size: int, now_ns: int) -> None:
@@ -353,11 +349,11 @@ def checked_name(name: str, table: str) -> str:
 
 
 def _path(name: str) -> str:
-    return f"{_FOLDER}/{name}.json"
+    return f"{TAGS_DIR}/{name}.json"
 
 
 def _claim_path(name: str, content: bytes) -> str:
-    return f"{_CLAIMS}/{name}/{hashlib.sha256(content).hexdigest()[:32]}"
+    return f"{TAG_CLAIMS_DIR}/{name}/{hashlib.sha256(content).hexdigest()[:32]}"
 
 
 def _timestamp(now_ns: int) -> str:

@@ -13,6 +13,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 
 from conroi.environment import Moment, moment
 from conroi.errors import AlreadyExistsError, InvalidInputError, NotFoundError, UnsupportedError
+from conroi.format.on_disk import STREAM_BATCH_PROPERTY, STREAM_QUERY_PROPERTY
 from conroi.lake import Lake
 from conroi.retry_policy import DEFAULT_RETRIES, retry
 from conroi.spark.frames import WriteTask, WrittenRows
@@ -33,7 +34,6 @@ _log = logging.getLogger(__name__)
 
 QUERY_ID = "sql.streaming.queryId"
 """Where Spark keeps the id of the query for the work that it does for it."""
-QUERY_PROPERTY, BATCH_PROPERTY = "conroi.stream.query", "conroi.stream.batch"
 
 Tx = TypeVar("Tx", Transaction, TableTransaction)
 
@@ -124,7 +124,7 @@ def run_once(
         _log.info("batch %d of query %s was committed before", batch_id, query)
 
     key = _key(query, batch_id)
-    properties = {QUERY_PROPERTY: query, BATCH_PROPERTY: str(batch_id)}
+    properties = {STREAM_QUERY_PROPERTY: query, STREAM_BATCH_PROPERTY: str(batch_id)}
     if isinstance(target, Lake):
         target.run(unless_done, retries=retries, message=message, idempotency_key=key, properties=properties)
         return

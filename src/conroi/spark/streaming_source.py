@@ -16,7 +16,8 @@ from conroi.data.arrow_types import row_width
 from conroi.data.table_version import TableVersion
 from conroi.errors import ConroiError, CorruptionError, InvalidInputError, NotFoundError, UnsupportedError
 from conroi.format import lance_pb2 as pb
-from conroi.format.transaction import FOLDED_PROPERTY, Transaction
+from conroi.format.on_disk import FOLDED_PROPERTY
+from conroi.format.transaction import Transaction
 from conroi.history import find
 from conroi.snapshots.snapshot import Snapshot, load_transaction
 from conroi.spark.options import (

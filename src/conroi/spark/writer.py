@@ -18,6 +18,7 @@ from conroi.data.writer import DataWriter
 from conroi.environment import LONG_AGO, moment
 from conroi.errors import NotFoundError
 from conroi.format.fields import key_columns
+from conroi.format.on_disk import SPARK_JOB_PROPERTY
 from conroi.history import history
 from conroi.snapshots.table_storage import TableStorage
 from conroi.spark.frames import WriteTask, WrittenRows
@@ -44,9 +45,6 @@ if TYPE_CHECKING:
     from conroi.commit.change import Change
     from conroi.lake import Lake
     from conroi.table import Table
-
-JOB_PROPERTY = "conroi.spark.job"
-"""Property of the commit by which a job recognises its own commit (idempotency)."""
 
 
 @dataclass
@@ -127,7 +125,7 @@ class ConroiWriter(DataSourceArrowWriter):
             if part.error is not None:
                 raise part.error
         rows = WrittenRows(self._task, self._schema, parts, self._begun_at)
-        properties = {JOB_PROPERTY: self._job}
+        properties = {SPARK_JOB_PROPERTY: self._job}
         message = self._options.get(MESSAGE)
         if self._base == 0:
             self._create(rows, message)
@@ -164,7 +162,7 @@ class ConroiWriter(DataSourceArrowWriter):
         found = self._options.in_lake()
         assert found is not None, "it was planned in a lake"
         lake, name = found
-        key, properties = f"spark/{self._job}", {JOB_PROPERTY: self._job}
+        key, properties = f"spark/{self._job}", {SPARK_JOB_PROPERTY: self._job}
         with lake.begin(message or f"create {name}", idempotency_key=key, properties=properties) as tx:
             if not tx.is_done:
                 tx.begin_table(row, partial(self._begun, rows))
@@ -193,7 +191,7 @@ def has_landed(table: Table, job: str, since: int) -> bool:
     for commit in history(table.pinned.files, newest=table.version):  # read as we go
         if commit.version <= since:
             return False
-        if commit.properties.get(JOB_PROPERTY) == job:
+        if commit.properties.get(SPARK_JOB_PROPERTY) == job:
             return True
     return False
 

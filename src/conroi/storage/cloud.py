@@ -13,6 +13,7 @@ from obstore.exceptions import BaseError
 
 from conroi.environment import SYSTEM, Environment
 from conroi.errors import ConroiError, InvalidInputError, NotFoundError, UnsupportedError
+from conroi.format.on_disk import OWN_DIR
 from conroi.storage.cloud_options import (
     OBSTORE_ERRORS,
     CloudStore,
@@ -241,7 +242,6 @@ def _info(found: obstore.ObjectMeta) -> ObjectInfo:
     return ObjectInfo(found["path"], found["size"], modified_ns)
 
 
-PROBE_DIR = "_conroi"
 _proven: set[object] = set()
 """The buckets of which this process has seen that they keep conditions."""
 
@@ -270,7 +270,7 @@ def require_conditions(objects: Objects, path: str, data: bytes) -> None:
 
 def keeps_conditions(objects: Objects, environment: Environment) -> bool | None:
     """Try it with a small file of our own, which is deleted again; None if this client may not write here."""
-    path = f"{PROBE_DIR}/probe-{environment.new_uuid()}"
+    path = f"{OWN_DIR}/probe-{environment.new_uuid()}"
     try:
         objects.put_if_absent(path, b"first")
     except (ConroiError, ObjectExists):

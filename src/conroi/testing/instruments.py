@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from typing import TypeVar, cast
 
 from conroi.environment import SYSTEM, Environment
-from conroi.format.naming import (
+from conroi.format.naming import parse_manifest_name, parse_staged_name
+from conroi.format.on_disk import (
     DATA_DIR,
     DELETIONS_DIR,
     INDICES_DIR,
+    REFS_DIR,
     TRANSACTIONS_DIR,
     VERSION_HINT_PATH,
     VERSIONS_DIR,
-    parse_manifest_name,
-    parse_staged_name,
 )
 from conroi.storage.objects import ObjectInfo, Objects
 
@@ -136,7 +136,7 @@ _FOLDERS = {
     DELETIONS_DIR: "deletion",
     INDICES_DIR: "index",
     DATA_DIR: "data",
-    "_refs": "ref",
+    REFS_DIR: "ref",
 }
 
 

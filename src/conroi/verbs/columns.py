@@ -17,9 +17,10 @@ from conroi.data.writer import Progress
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import field_path, key_fields, max_field_id
+from conroi.format.on_disk import ADDED_METADATA, RETYPED_METADATA
 from conroi.operations import Merge, Project
 from conroi.operations.schemas import KEY_MARKS, keeps_nullability
-from conroi.verbs.create import ADDED, RETYPED, new_fields
+from conroi.verbs.create import new_fields
 
 
 class ColumnChange(TypedDict, total=False):
@@ -138,7 +139,7 @@ def with_new_fields(
         field.unenforced_primary_key = field.unenforced_clustering_key = False
         field.unenforced_primary_key_position = field.unenforced_clustering_key_position = 0
         if pinned.files.may_branch:
-            field.metadata[ADDED] = pinned.files.environment.new_uuid().hex[:12].encode()
+            field.metadata[ADDED_METADATA] = pinned.files.environment.new_uuid().hex[:12].encode()
     return [*there, *added]
 
 
@@ -368,10 +369,10 @@ def _marked(new: list[pb.Field], before: Sequence[pb.Field], old: pb.Field) -> l
     for field in new:
         was = known.get(".".join([old.name, *_path(new, field).split(".")[1:]]))
         if was is not None:
-            earlier = was.metadata.get(RETYPED, b"")
-            field.metadata[RETYPED] = b",".join([str(was.id).encode(), *([earlier] if earlier else [])])
-            if ADDED in was.metadata:
-                field.metadata[ADDED] = was.metadata[ADDED]
+            earlier = was.metadata.get(RETYPED_METADATA, b"")
+            field.metadata[RETYPED_METADATA] = b",".join([str(was.id).encode(), *([earlier] if earlier else [])])
+            if ADDED_METADATA in was.metadata:
+                field.metadata[ADDED_METADATA] = was.metadata[ADDED_METADATA]
     return new
 
 

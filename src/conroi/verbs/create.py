@@ -22,6 +22,7 @@ from conroi.format import lance_pb2 as pb
 from conroi.format.fields import BLOB_EXTENSION, key_columns
 from conroi.format.manifest import Manifest
 from conroi.format.naming import ManifestNaming, deletion_path, index_dir
+from conroi.format.on_disk import ADDED_METADATA, RETYPED_METADATA
 from conroi.format.schema import fields_from_schema
 from conroi.operations import Clone, Overwrite
 from conroi.snapshots.snapshot import Snapshot
@@ -33,12 +34,6 @@ from conroi.verbs.settings import check_settings
 
 DEFAULT_DATA_FORMAT = "2.2"
 DATA_FORMATS = ("2.0", "2.1", "2.2")
-RETYPED = "conroi.retyped"
-"""In the metadata of a field that replaced another one because its type was altered: the ids that it had, newest first.
-By it a merge of branches knows that the two are one column."""
-ADDED = "conroi.added"
-"""In the metadata of a field that was added on a branch: a random id, since another branch may give another column the
-same field id."""
 KEY_METADATA = b"lance-schema:unenforced-primary-key"
 KEY_POSITION_METADATA = b"lance-schema:unenforced-primary-key:position"
 
@@ -168,7 +163,7 @@ def new_fields(schema: pa.Schema, *, table: str, data_format: str, first_id: int
     """The fields of new columns; InvalidInputError if a type can be written but not read again."""
     fields = fields_from_schema(schema, first_id=first_id)
     for field in fields:
-        for mark in (ADDED, RETYPED):  # of the column that the values come from
+        for mark in (ADDED_METADATA, RETYPED_METADATA):  # of the column that the values come from
             field.metadata.pop(mark, None)
         if field.extension_name == BLOB_EXTENSION and data_format != "2.2":
             raise InvalidInputError(

@@ -9,6 +9,7 @@ from conroi.commit.change import IfMoved, Plan, must_not_move
 from conroi.data.table_version import TableVersion, find
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
+from conroi.format.on_disk import AUTO_COMPACT_SETTING
 from conroi.operations import CreateIndex, ReserveFragments, Restore, UpdateBases, UpdateConfig, UpdateMemWalState
 from conroi.operations.update_config import update_map
 from conroi.snapshots.snapshot import Snapshot
@@ -17,16 +18,14 @@ from conroi.verbs.index import no_such_index
 
 Values = Mapping[str, str | None]
 """New values by key; None deletes a key."""
-AUTO_COMPACT = "conroi.auto_compact"
-"""Setting: the number of small fragments of about the same size above which writers compact them."""
 
 
 def check_settings(values: Values, table: str) -> None:
     """Reject an invalid value of a conroi setting."""
-    limit = values.get(AUTO_COMPACT)
+    limit = values.get(AUTO_COMPACT_SETTING)
     if limit is not None and not (isinstance(limit, str) and limit.isdecimal() and int(limit) >= 2):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidInputError(
-            f"{AUTO_COMPACT}={limit!r} is not a number of fragments.",
+            f"{AUTO_COMPACT_SETTING}={limit!r} is not a number of fragments.",
             table=table,
             hint='Give 2 or more as text, such as "32"; None switches it off.',
         )

@@ -16,7 +16,6 @@ from conroi.errors import (
 )
 from conroi.format.manifest_file import decode_manifest_file
 from conroi.format.naming import (
-    VERSIONS_DIR,
     ManifestNaming,
     is_detached,
     parse_manifest_name,
@@ -24,6 +23,7 @@ from conroi.format.naming import (
     parse_transaction_name,
     staged_name,
 )
+from conroi.format.on_disk import VERSIONS_DIR
 from conroi.format.transaction import decode_transaction
 from conroi.storage.objects import ObjectExists, Objects
 from conroi.versions.folder import FolderVersions, ManifestRef, PutNew

@@ -15,14 +15,8 @@ from typing import Literal, Protocol, cast, runtime_checkable
 from conroi.environment import LONG_AGO, SYSTEM, Environment, Moment, moment, seconds_since
 from conroi.errors import ConroiError, CorruptionError, InvalidInputError, NotFoundError, StoreUnavailable
 from conroi.format.json import decode_document, encode_document
-from conroi.format.naming import (
-    VERSION_HINT_PATH,
-    VERSIONS_DIR,
-    ManifestNaming,
-    is_detached,
-    parse_manifest_name,
-    staged_name,
-)
+from conroi.format.naming import ManifestNaming, is_detached, parse_manifest_name, staged_name
+from conroi.format.on_disk import VERSION_HINT_PATH, VERSIONS_DIR
 from conroi.storage.cloud import require_conditions
 from conroi.storage.objects import ObjectExists, Objects
 from conroi.versions.retention import Fate, VersionCollected, ages, fate, is_recent_for_versions, watermark

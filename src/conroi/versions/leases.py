@@ -24,11 +24,11 @@ from conroi.arguments import checked_calls
 from conroi.environment import Environment, moment, seconds_since
 from conroi.errors import ConroiError, VersionExpired
 from conroi.format.json import decode_document
+from conroi.format.on_disk import LEASES_DIR
 from conroi.storage.objects import ObjectInfo, Objects
 from conroi.storage.parallel import stays_in_process
 from conroi.versions.retention import Fate, fate
 
-LEASES_DIR = "_conroi/leases"
 _NAME = re.compile(r"(?P<version>\d{1,20})-(?P<seconds>\d{1,10})-(?P<id>[0-9a-f\-]{36})")
 LONGEST_S = 400 * 86_400
 """Maximum duration of a lease, in seconds. A version that must stay for longer needs a tag."""

@@ -6,24 +6,21 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 
 from conroi.errors import CorruptionError
-from conroi.format.naming import (
+from conroi.format.naming import parse_manifest_name, parse_staged_name
+from conroi.format.on_disk import (
     DATA_DIR,
     DELETIONS_DIR,
     INDICES_DIR,
+    TEMPORARY_PREFIX,
     TRANSACTIONS_DIR,
+    TREE_DIR,
     VERSION_HINT_PATH,
     VERSIONS_DIR,
-    parse_manifest_name,
-    parse_staged_name,
 )
 from conroi.storage.local import LocalObjects
 from conroi.storage.objects import ObjectInfo, Objects, plain_objects
 from conroi.versions.folder import ManifestRef
 
-TREE_DIR = "tree"
-"""Folder of a table's branches, each with folders of its own like a table."""
-TEMPORARY_PREFIX = ".tmp"
-"""Prefix of the names of files that are being written, by conroi and by pylance."""
 CONTENT_DIRS = (DATA_DIR, DELETIONS_DIR, INDICES_DIR, TRANSACTIONS_DIR)
 """The folders of all files that manifests reference."""
 

@@ -11,11 +11,9 @@ from enum import Enum
 from conroi.environment import Environment, Moment, seconds_since
 from conroi.errors import CorruptionError, NotFoundError
 from conroi.format.json import decode_document, encode_document
+from conroi.format.on_disk import COLLECTED_DIR, EXPIRED_DIR, RESTORING_DIR
 from conroi.storage.objects import Objects
 
-FORGOTTEN_DIR = "_conroi/forgotten"
-RESTORING_DIR = "_conroi/restoring"
-"""A process that restores an old version says so here, as `{version}-{uuid}`; the markers stay until they are swept."""
 _DIGITS = 20
 
 Ranges = list[tuple[int, int]]
@@ -79,7 +77,7 @@ class Forgetting:
         self._objects = objects
         self._newest = max(versions)
         self._versions = ranges_of(versions)
-        self._path = f"{FORGOTTEN_DIR}/{self._newest:0{_DIGITS}d}-{uuid}"
+        self._path = f"{EXPIRED_DIR}/{self._newest:0{_DIGITS}d}-{uuid}"
         _write(objects, self._path, self._versions)
 
     def only(self, versions: Sequence[int]) -> None:
@@ -138,7 +136,7 @@ def ranges_of(versions: Iterable[int]) -> Ranges:
 def is_running(path: str) -> bool:
     """Whether it is the record of a collector that is running, or crashed; not the temporary file of one."""
     folder, _, name = path.rpartition("/")
-    return folder == FORGOTTEN_DIR and _is_number(name[:_DIGITS]) and name[_DIGITS : _DIGITS + 1] == "-"
+    return folder == EXPIRED_DIR and _is_number(name[:_DIGITS]) and name[_DIGITS : _DIGITS + 1] == "-"
 
 
 def _end(objects: Objects, running: str, versions: Ranges) -> None:
@@ -170,9 +168,9 @@ def _merged(runs: Ranges) -> Ranges:
 
 def _notes(objects: Objects) -> list[tuple[int, str]]:
     found: list[tuple[int, str]] = []
-    if objects.is_local and not os.path.isdir(objects.pylance_uri(FORGOTTEN_DIR)):
+    if objects.is_local and not os.path.isdir(objects.pylance_uri(EXPIRED_DIR)):
         return found  # nothing was ever collected
-    for path in objects.list_names(FORGOTTEN_DIR):
+    for path in objects.list_names(EXPIRED_DIR):
         digits = path.rpartition("/")[2][:_DIGITS]
         if _is_number(digits):
             found.append((int(digits), path))
@@ -202,9 +200,6 @@ def _read(objects: Objects, path: str) -> Ranges:
         ) from error
 
 
-SWEPT_DIR = "_conroi/swept"
-
-
 def swept_until_ns(objects: Objects) -> int:
     """Files that are older than this may be gone; 0 if there was no sweep. One request."""
     return max(_moments(objects), default=0)
@@ -217,11 +212,11 @@ def note_sweep(objects: Objects, until_ns: int) -> None:
 
 
 def _path(until_ns: int) -> str:
-    return f"{SWEPT_DIR}/{until_ns:0{_DIGITS}d}"
+    return f"{COLLECTED_DIR}/{until_ns:0{_DIGITS}d}"
 
 
 def _moments(objects: Objects) -> list[int]:
-    names = [path.rpartition("/")[2] for path in objects.list_names(SWEPT_DIR)]
+    names = [path.rpartition("/")[2] for path in objects.list_names(COLLECTED_DIR)]
     return [int(name) for name in names if len(name) == _DIGITS and name.isascii() and name.isdecimal()]
 
 
