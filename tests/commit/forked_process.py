@@ -110,12 +110,12 @@ def while_a_lock_is_held(uri: str) -> list[str]:
     held, done = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with lake._catalog._lock, lake._catalog.in_turn():  # pyright: ignore[reportPrivateUsage]
+        with lake._catalog._lock, lake._catalog.queue.turn():
             held.set()
             done.wait(CHILD_S)
 
     threading.Thread(target=hold, daemon=True).start()
-    held.wait(5.0)
+    assert held.wait(5.0), "the other thread did not get the locks"
     answer = in_child(lambda: appended(lake, 1))
     done.set()
     return [answer, str(appended(lake, 2))]
