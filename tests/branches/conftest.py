@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import conroi
+from conroi.lake_snapshot import LakeReader
 
 
 @pytest.fixture
@@ -27,12 +28,12 @@ def dev(lake: conroi.Lake) -> conroi.Lake:
     return lake.branch("dev")
 
 
-def numbers(lake: conroi.Lake, name: str = "orders") -> dict[int, Any]:
+def numbers(lake: LakeReader, name: str = "orders") -> dict[int, Any]:
     """The rows of a table with a key, as a dict."""
     return {row["id"]: row["n"] for row in lake[name].to_arrow().to_pylist()}
 
 
-def texts(lake: conroi.Lake, name: str = "log") -> list[str]:
+def texts(lake: LakeReader, name: str = "log") -> list[str]:
     """The rows of a table without one, in order."""
     return sorted(row["text"] for row in lake[name].to_arrow().to_pylist())
 

@@ -40,7 +40,7 @@ def test_a_branch_copies_no_data_and_forks_a_table_only_when_it_is_written(lake:
     dev["orders"].delete("id = 1")
 
     assert folders() == {"orders"}
-    files = [file for root, _, names in os.walk(f"{dev['orders'].uri}") for file in names if file.endswith(".lance")]
+    files = [file for _, _, names in os.walk(f"{dev['orders'].uri}") for file in names if file.endswith(".lance")]
     assert files == [], "a delete on the branch takes no copy of the rows"
 
 

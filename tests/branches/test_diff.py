@@ -11,10 +11,11 @@ import pytest
 
 import conroi
 from tests.branches.conftest import upsert
+from tests.support.arrow import column_values
 
 
 def keys(table: pa.Table) -> list[int]:
-    return sorted(table["id"].to_pylist())
+    return sorted(column_values(table["id"]))
 
 
 def test_a_new_branch_differs_in_nothing(lake: conroi.Lake, dev: conroi.Lake) -> None:

@@ -15,11 +15,13 @@ import pytest
 import conroi
 from conroi.catalog.rows import seen_on
 from conroi.errors import ConflictError, ExpectedVersionMismatch, RetryableConflict
+from conroi.lake_snapshot import LakeReader
+from tests.support.arrow import column_values
 
 pytestmark = pytest.mark.contract("B12")
 
 
-def ids(lake: conroi.Lake, name: str = "t") -> list[int]:
+def ids(lake: LakeReader, name: str = "t") -> list[int]:
     return sorted(row["id"] for row in lake[name].to_arrow().to_pylist())
 
 
@@ -57,7 +59,7 @@ def test_a_table_made_on_a_branch_is_read_and_written_on_a_branch_of_it() -> Non
     for name, wanted in {"dev": [7, 9], "n": [7, 8], "m": [8]}.items():
         opened = again(lake, name)
         assert ids(opened, "new") == wanted
-        assert sorted(lance.dataset(opened["new"].uri).to_table()["id"].to_pylist()) == wanted
+        assert sorted(column_values(lance.dataset(opened["new"].uri).to_table()["id"])) == wanted
 
 
 def test_a_table_that_comes_back_gets_another_folder() -> None:
@@ -92,7 +94,7 @@ def test_a_table_that_comes_back_with_older_versions_gets_another_folder() -> No
     work.merge("older", prefer="source")
     work["e"].append([{"id": 9}])
 
-    assert sorted(work["e"].to_arrow()["id"].to_pylist()) == [1, 9]
+    assert sorted(column_values(work["e"].to_arrow()["id"])) == [1, 9]
     for opened in (work, again(lake, "dev")):
         assert ids(opened.at(had)) == [1, 2]
     assert lake.doctor(deep=True).is_healthy
@@ -126,7 +128,7 @@ def test_a_fast_forward_on_a_branch_of_a_branch_is_read_in_every_handle(
     for opened in (n, again(lake, "n")):
         assert ids(opened) == [1, 2, 3, 4, 5]
         assert ids(opened.at(had)) == [1, 2, 3]
-    assert sorted(lance.dataset(n["t"].uri).to_table()["id"].to_pylist()) == [1, 2, 3, 4, 5]
+    assert sorted(column_values(lance.dataset(n["t"].uri).to_table()["id"])) == [1, 2, 3, 4, 5]
 
 
 def test_a_table_that_was_open_during_a_fast_forward_goes_on_with_the_new_line() -> None:
@@ -139,10 +141,10 @@ def test_a_table_that_was_open_during_a_fast_forward_goes_on_with_the_new_line()
     lake["t"].append([{"id": 4}])
     n.merge("main")
 
-    assert sorted(table.to_arrow()["id"].to_pylist()) == [1, 2, 3], "it stays at its version"
-    assert sorted(table.at(2).to_arrow()["id"].to_pylist()) == [1, 2], "and on its line"
-    assert sorted(table.latest().to_arrow()["id"].to_pylist()) == [1, 2, 3, 4]
-    assert sorted(table.append([{"id": 5}]).to_arrow()["id"].to_pylist()) == [1, 2, 3, 4, 5]
+    assert sorted(column_values(table.to_arrow()["id"])) == [1, 2, 3], "it stays at its version"
+    assert sorted(column_values(table.at(2).to_arrow()["id"])) == [1, 2], "and on its line"
+    assert sorted(column_values(table.latest().to_arrow()["id"])) == [1, 2, 3, 4]
+    assert sorted(column_values(table.append([{"id": 5}]).to_arrow()["id"])) == [1, 2, 3, 4, 5]
     assert ids(again(lake, "n")) == [1, 2, 3, 4, 5]
 
 
@@ -156,7 +158,7 @@ def test_work_that_began_before_a_fast_forward_does_not_land_on_the_other_line(i
     n = branched(lake, "n", "dev")
     n.create_table("sums", [{"sum": 0}])
     tx = n.begin(isolation=isolation)
-    sum_then = sum(tx["t"].to_arrow()["id"].to_pylist())
+    sum_then = sum(column_values(tx["t"].to_arrow()["id"]))
     if isolation == "snapshot":
         tx["t"].append([{"id": 5}])
     else:

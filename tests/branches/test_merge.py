@@ -7,7 +7,9 @@ import pyarrow as pa
 import pytest
 
 import conroi
+from conroi.branches.results import Choice, Prefer
 from tests.branches.conftest import numbers, texts, upsert
+from tests.support.arrow import column_values
 
 
 def kinds(result: conroi.LakeMerge) -> dict[str, str]:
@@ -56,7 +58,7 @@ def test_what_was_merged_needs_the_branch_no_more(lake: conroi.Lake, dev: conroi
     assert not head.branch
     assert not head.reader_feature_flags & 16
     theirs = lance.dataset(again["orders"].uri)
-    assert sorted(theirs.to_table()["id"].to_pylist()) == [2, 3, 4]
+    assert sorted(column_values(theirs.to_table()["id"])) == [2, 3, 4]
     assert theirs.to_table(filter="id = 4")["n"].to_pylist() == [40]
     theirs.delete("id = 2")  # and others go on with it
     again["orders"].append([{"id": 9, "n": 90}])
@@ -103,7 +105,7 @@ def test_stable_row_ids_and_their_versions_stay_sound(lake: conroi.Lake) -> None
         .to_table()
     )
     assert len(set(found["_rowid"].to_pylist())) == found.num_rows == 8
-    assert max(found["_row_last_updated_at_version"].to_pylist()) <= lake["rows"].version
+    assert max(column_values(found["_row_last_updated_at_version"])) <= lake["rows"].version
 
 
 # ---------------------------------------------------------------------------- both moved
@@ -146,7 +148,7 @@ def test_what_both_did_alike_is_no_conflict(lake: conroi.Lake, dev: conroi.Lake)
 )
 @pytest.mark.contract("B3")
 def test_conflicts_are_listed_by_table_and_key_and_a_side_can_be_chosen(
-    lake: conroi.Lake, dev: conroi.Lake, prefer: conroi.branching.results.Prefer, expected: dict[int, int]
+    lake: conroi.Lake, dev: conroi.Lake, prefer: Prefer, expected: dict[int, int]
 ) -> None:
     upsert(dev, {1: 11, 2: 22, 4: 40, 6: 60})
     dev["orders"].delete("id = 3")
@@ -197,7 +199,7 @@ def test_one_conflict_and_no_table_is_merged(lake: conroi.Lake, dev: conroi.Lake
 
 @pytest.mark.parametrize("prefer", [None, "source", "target"])
 def test_a_dry_run_says_what_would_happen_and_does_nothing(
-    lake: conroi.Lake, dev: conroi.Lake, prefer: conroi.branching.results.Choice | None
+    lake: conroi.Lake, dev: conroi.Lake, prefer: Choice | None
 ) -> None:
     upsert(dev, {1: 11, 4: 40})
     upsert(lake, {1: 12})
@@ -272,7 +274,7 @@ def test_columns_of_one_side_and_rows_of_the_other(lake: conroi.Lake, dev: conro
 
     rows = {row["id"]: (row["n"], row["double"]) for row in lake["orders"].to_arrow().to_pylist()}
     assert rows == {1: (10, 20), 2: (22, 40), 3: (33, 60), 5: (50, None)}
-    assert sorted(lake["log"].to_arrow()["words"].to_pylist()) == ["a", "b", "main"]
+    assert sorted(column_values(lake["log"].to_arrow()["words"])) == ["a", "b", "main"]
 
 
 def test_the_other_way_round(lake: conroi.Lake, dev: conroi.Lake) -> None:
@@ -314,7 +316,7 @@ def test_settings_are_merged_one_by_one(lake: conroi.Lake, dev: conroi.Lake) -> 
 
 @pytest.mark.parametrize(("prefer", "is_there"), [("source", False), ("target", True)])
 def test_dropped_on_the_branch_and_changed_on_the_target(
-    lake: conroi.Lake, dev: conroi.Lake, prefer: conroi.branching.results.Choice, is_there: bool
+    lake: conroi.Lake, dev: conroi.Lake, prefer: Choice, is_there: bool
 ) -> None:
     dev.drop_table("orders")
     upsert(lake, {1: 11})
@@ -328,7 +330,7 @@ def test_dropped_on_the_branch_and_changed_on_the_target(
 
 @pytest.mark.parametrize(("prefer", "is_there"), [("source", True), ("target", False)])
 def test_changed_on_the_branch_and_dropped_on_the_target(
-    lake: conroi.Lake, dev: conroi.Lake, prefer: conroi.branching.results.Choice, is_there: bool
+    lake: conroi.Lake, dev: conroi.Lake, prefer: Choice, is_there: bool
 ) -> None:
     upsert(dev, {1: 11})
     lake.drop_table("orders")
@@ -342,9 +344,7 @@ def test_changed_on_the_branch_and_dropped_on_the_target(
 
 
 @pytest.mark.parametrize(("prefer", "value"), [("source", 2), ("target", 1)])
-def test_both_made_a_table_of_one_name(
-    lake: conroi.Lake, dev: conroi.Lake, prefer: conroi.branching.results.Choice, value: int
-) -> None:
+def test_both_made_a_table_of_one_name(lake: conroi.Lake, dev: conroi.Lake, prefer: Choice, value: int) -> None:
     lake.create_table("same", [{"id": 1, "n": 1}], key="id")
     dev.create_table("same", [{"id": 1, "n": 2}], key="id")
     with pytest.raises(conroi.MergeConflict) as caught:
@@ -355,9 +355,7 @@ def test_both_made_a_table_of_one_name(
 
 
 @pytest.mark.parametrize(("prefer", "name"), [("source", "sales"), ("target", "trade")])
-def test_both_renamed_a_table(
-    lake: conroi.Lake, dev: conroi.Lake, prefer: conroi.branching.results.Choice, name: str
-) -> None:
+def test_both_renamed_a_table(lake: conroi.Lake, dev: conroi.Lake, prefer: Choice, name: str) -> None:
     dev.rename_table("orders", "sales")
     lake.rename_table("orders", "trade")
     upsert(dev, {1: 11}, "sales")

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 import conroi
+from conroi.branches.results import Choice
 from tests.branches.conftest import numbers, upsert
+from tests.support.arrow import column_values
 
 
 @pytest.fixture
@@ -34,14 +36,14 @@ def test_of_tables_that_one_of_the_common_states_changed_that_version_is_the_bas
     upsert(crossed["b"], {2: 22})
     result = lake.merge("b", into="a")
     assert numbers(crossed["a"]) == {1: 10, 2: 22, 3: 30}
-    assert sorted(crossed["a"]["log"].to_arrow()["text"].to_pylist()) == ["a", "b", "q"]
+    assert sorted(column_values(crossed["a"]["log"].to_arrow()["text"])) == ["a", "b", "q"]
     assert sorted(part.partition("@")[0] for part in result.base.split(", ")) == ["p", "q"]
 
 
 @pytest.mark.parametrize(("prefer", "value"), [("source", 2), ("target", 1)])
 @pytest.mark.contract("B9")
 def test_a_table_that_each_of_them_changed_is_a_conflict_of_its_history(
-    lake: conroi.Lake, crossed: dict[str, conroi.Lake], prefer: conroi.branching.results.Choice, value: int
+    lake: conroi.Lake, crossed: dict[str, conroi.Lake], prefer: Choice, value: int
 ) -> None:
     upsert(crossed["p"], {1: 11})
     upsert(crossed["q"], {2: 22})

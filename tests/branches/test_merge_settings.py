@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 import conroi
+from conroi.branches.results import Choice
 from tests.branches.conftest import numbers, upsert
 
 
@@ -56,7 +57,7 @@ def test_metadata_of_both_sides_comes_together(lake: conroi.Lake, dev: conroi.La
 @pytest.mark.parametrize("prefer", ["source", "target"])
 @pytest.mark.contract("B7")
 def test_a_key_that_both_changed_is_a_conflict_of_that_key(
-    lake: conroi.Lake, dev: conroi.Lake, prefer: conroi.branching.results.Choice, is_retyped: bool
+    lake: conroi.Lake, dev: conroi.Lake, prefer: Choice, is_retyped: bool
 ) -> None:
     for each, value in ((lake, "target"), (dev, "source")):
         each["orders"].set_metadata({"k": value}, schema={"k": value}, fields={"n": {"k": value}})

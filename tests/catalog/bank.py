@@ -13,7 +13,10 @@ from typing import Protocol, TypedDict, Unpack
 import pyarrow.compute as pc
 
 import conroi
+from conroi.lake_snapshot import LakeReader
+from conroi.reader import Reader
 from conroi.transaction import Isolation
+from conroi.writer import Writer
 from tests.support.processes import fork_context
 
 BRANCHES = ("north", "south", "west")
@@ -53,11 +56,11 @@ def new_bank(uri: str, store: str | None = None) -> conroi.Lake:
     return lake
 
 
-def money(table: conroi.Table, account: int) -> int:
+def money(table: Reader, account: int) -> int:
     return table.to_arrow(["money"], filter=f"id = {account}")["money"][0].as_py()
 
 
-def pay(table: conroi.Table, account: int, amount: int) -> None:
+def pay(table: Writer, account: int, amount: int) -> None:
     table.update({"money": f"money + {amount}"}, where=f"id = {account}")
 
 
@@ -93,7 +96,7 @@ class Transfer:
             pay(tx[self.taker[0]], self.taker[1], self.amount)
 
 
-def total(lake: conroi.Lake) -> int:
+def total(lake: LakeReader) -> int:
     """All money of the bank at a version of the lake; no balance is negative."""
     tables = [lake[branch].to_arrow() for branch in BRANCHES]
     assert all(len(table) == ACCOUNTS for table in tables)

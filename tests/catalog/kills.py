@@ -16,6 +16,7 @@ import lance
 import conroi
 from conroi.catalog.participant import Participant
 from conroi.catalog.sql_tables import LakeTables
+from conroi.lake_snapshot import LakeReader
 from conroi.storage.objects import Objects
 from conroi.testing import FaultyObjects, NthRequest, call_before, connect_through, die
 from tests.support.instruments import CloudLike
@@ -184,7 +185,7 @@ class Checker:
             assert {name: rows(alone[name]) for name in TABLES} == self.seen[alone.version]
         return self.checked - self._first
 
-    def _look(self, at: conroi.Lake) -> None:
+    def _look(self, at: LakeReader) -> None:
         """All tables at one version of the lake show the same transactions."""
         version = at.version
         found = self.seen[version] = {name: rows(at[name]) for name in TABLES}

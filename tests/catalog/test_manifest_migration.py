@@ -15,7 +15,7 @@ from conroi.catalog.manifest_rows import SCHEMA
 from conroi.format.fields import key_columns
 from tests.support.refusals import assert_helpful
 
-UNMARKED = pa.schema([field.with_metadata(None) for field in SCHEMA])
+UNMARKED = pa.schema([field.remove_metadata() for field in SCHEMA])
 
 
 def unmarked(folder: Path, names: list[str | None], schema: pa.Schema = UNMARKED) -> Path:

@@ -6,7 +6,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -45,7 +45,7 @@ def rivalled(lake: conroi.Lake, table: str, times: int, **options: Any) -> conro
     """The lake of a writer that loses so many races in a row to one that publishes to this table."""
     rival = rival_of(lake)
     hook = call_before(lambda _: rival[table].append([{"n": 7}]), *PUT, times=times)
-    return faulty(lake.uri, [hook], only="__manifest", **{"environment": Clock(), **options})
+    return faulty(lake.uri, [hook], only="__manifest", **cast("dict[str, Any]", {"environment": Clock(), **options}))
 
 
 def append(tx: Any) -> None:

@@ -18,6 +18,7 @@ import conroi
 from conroi.catalog.sql_tables import LakeTables, open_lake_tables
 from conroi.environment import SystemEnvironment
 from conroi.locks.postgres import postgres_lock
+from conroi.reader import Reader
 from conroi.storage.objects import Objects
 from conroi.storage.postgres import PostgresDatabase
 from conroi.storage.sqlite import SqliteDatabase
@@ -57,7 +58,7 @@ def faulty(uri: str, store: str, faults: Sequence[Fault]) -> conroi.Lake:
     return lake
 
 
-def ids(table: conroi.Table) -> list[int]:
+def ids(table: Reader) -> list[int]:
     return sorted(table.to_arrow()["id"].to_pylist())  # pyright: ignore[reportArgumentType]
 
 

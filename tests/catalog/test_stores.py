@@ -14,10 +14,11 @@ import pytest
 import conroi
 from conroi.catalog.publication import Publishing
 from tests.catalog.conftest import Connect
+from tests.support.arrow import column_values
 
 
 def ids(table: conroi.Table) -> list[int]:
-    return sorted(table.to_arrow()["id"].to_pylist())
+    return sorted(column_values(table.to_arrow()["id"]))
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ def test_two_tables_move_at_once(lake: conroi.Lake, connect: Connect):
     assert newest.properties == {"job": "7"}
     assert [ids(other.at(version=before)[name]) for name in ("a", "b")] == [[1], [1]]
     for name in ("a", "b"):  # pylance, by path, sees the same
-        assert sorted(lance.dataset(other[name].uri).to_table()["id"].to_pylist()) == [1, 2]
+        assert sorted(column_values(lance.dataset(other[name].uri).to_table()["id"])) == [1, 2]
 
 
 @pytest.mark.contract("P1")
@@ -143,7 +144,7 @@ def test_the_same_key_by_two_writers_is_refused_and_run_again(lake: conroi.Lake,
         if len(attempts) == 1:
             with connect().begin() as other:
                 other["a"].append([{"id": 5}])
-        highest = max(tx["a"].to_arrow()["id"].to_pylist())
+        highest = max(column_values(tx["a"].to_arrow()["id"]))
         tx["a"].append([{"id": highest + 4}])
 
     lake.run(work)

@@ -17,6 +17,7 @@ from pyarrow import parquet
 import conroi
 from conroi.cli.text_files import ArrayLines
 from tests.cli.conftest import ENTRY_POINT, Run
+from tests.support.arrow import column_values
 
 pytestmark = pytest.mark.contract("C2")
 ROWS = [{"id": 50, "amount": 1.5}, {"id": 51, "amount": 2.5}]
@@ -162,7 +163,7 @@ def test_arrow_files_and_other_endings(cli: Run, lake: conroi.Lake) -> None:
     assert unknown.code == 1
     assert "--format" in unknown.err
     assert cli("load", "lake/orders", "rows.data", "--format", "csv").code == 0
-    assert sorted(lake["orders"].to_arrow(filter="id >= 50")["id"].to_pylist()) == [50, 70, 71]
+    assert sorted(column_values(lake["orders"].to_arrow(filter="id >= 50")["id"])) == [50, 70, 71]
 
 
 @pytest.mark.parametrize(

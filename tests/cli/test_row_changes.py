@@ -6,6 +6,7 @@ import pytest
 
 import conroi
 from tests.cli.conftest import Run
+from tests.support.arrow import column_values
 
 pytestmark = pytest.mark.contract("C1")
 
@@ -18,7 +19,7 @@ def test_delete_says_how_many_and_deletes_with_yes(cli: Run, lake: conroi.Lake) 
     assert lake.version == 4
     done = cli("delete", "lake/orders", "--where", "amount > 3", "--yes", "--author", "gdpr", "-m", "forget")
     assert done.out == "3 rows of orders deleted; it is at version 3.\n"
-    assert sorted(lake["orders"].to_arrow()["id"].to_pylist()) == [1, 2, 3, 4, 5, 6]
+    assert sorted(column_values(lake["orders"].to_arrow()["id"])) == [1, 2, 3, 4, 5, 6]
     newest = lake.history(limit=1)[0]
     assert (newest.author, newest.message) == ("gdpr", "forget")
 

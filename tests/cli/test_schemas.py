@@ -32,7 +32,7 @@ pytestmark = pytest.mark.contract("C1")
         ("list<string>", pa.list_(pa.string())),
         ("list<item: string not null>", pa.list_(pa.field("item", pa.string(), nullable=False))),
         ("fixed_size_list<item: float>[3]", pa.list_(pa.float32(), 3)),
-        ("struct<a: int64, b: list<double>>", pa.struct({"a": pa.int64(), "b": pa.list_(pa.float64())})),
+        ("struct<a: int64, b: list<double>>", pa.struct([("a", pa.int64()), ("b", pa.list_(pa.float64()))])),
     ],
 )
 def test_a_type_is_parsed(text: str, type_: pa.DataType) -> None:

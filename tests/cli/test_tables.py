@@ -10,6 +10,7 @@ from pyarrow import parquet
 
 import conroi
 from tests.cli.conftest import Run
+from tests.support.arrow import column_values
 
 pytestmark = pytest.mark.contract("C1")
 
@@ -119,10 +120,10 @@ def test_rename_keeps_the_history(cli: Run, lake: conroi.Lake) -> None:
 
 
 def test_copy_to_another_name_and_into_another_lake(cli: Run, lake: conroi.Lake, tmp_path: Path) -> None:
-    before = sorted(lake["orders"].to_arrow()["id"].to_pylist())
+    before = sorted(column_values(lake["orders"].to_arrow()["id"]))
     ran = cli("copy", "lake/orders", "orders_2")
     assert (ran.code, ran.out) == (0, "Copied 9 rows of orders to orders_2.\n"), ran.err
-    assert sorted(lake["orders_2"].to_arrow()["id"].to_pylist()) == before
+    assert sorted(column_values(lake["orders_2"].to_arrow()["id"])) == before
     assert lake["orders_2"].key == ("id",)
     assert cli("copy", "lake@2/orders", "orders_first").code == 0
     assert lake["orders_first"].count_rows() == 10

@@ -9,14 +9,14 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any
 
 import conroi
 
 
 @contextlib.contextmanager
-def interrupt_within(seconds: float) -> Iterator[None]:
+def interrupt_within(seconds: float) -> Generator[None]:
     """KeyboardInterrupt after this time, if the block is not left before."""
 
     def interrupt(_signal: int, _frame: object) -> None:

@@ -11,6 +11,7 @@ import pytest
 import conroi
 from conroi.commit.fairness import Turns
 from conroi.snapshots.snapshot import load_transaction
+from tests.support.arrow import column_values
 from tests.support.instruments import interrupted
 
 pytestmark = pytest.mark.contract("T7")
@@ -40,7 +41,7 @@ def files_in(root: str, folder: str) -> int:
 
 
 def ids(root: str) -> list[int]:
-    return sorted(lance.dataset(root).to_table()["id"].to_pylist())
+    return sorted(column_values(lance.dataset(root).to_table()["id"]))
 
 
 def test_a_delete_without_contention_writes_one_list(root: str) -> None:

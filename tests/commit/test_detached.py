@@ -8,6 +8,7 @@ import pytest
 
 import conroi
 from conroi.testing import CountingObjects, FaultyObjects, SeededEnvironment, call_before, fail, lose_answer
+from tests.support.arrow import column_values
 from tests.support.instruments import interrupted, table_on
 
 pytestmark = pytest.mark.contract("T2", "T5")
@@ -31,7 +32,7 @@ def table(tmp_path: Path) -> conroi.Table:
 
 
 def ids(table: conroi.Table) -> list[int]:
-    return sorted(table.to_arrow()["id"].to_pylist())
+    return sorted(column_values(table.to_arrow()["id"]))
 
 
 def test_the_name_says_that_it_is_detached(table: conroi.Table) -> None:

@@ -13,6 +13,7 @@ import conroi
 from conroi.format.on_disk import IDEMPOTENCY_DIR
 from conroi.storage.factory import open_objects
 from conroi.testing import CountingObjects
+from tests.support.arrow import column_values
 from tests.support.instruments import table_on
 
 
@@ -22,7 +23,7 @@ def table(tmp_path: Path) -> conroi.Table:
 
 
 def ids(table: conroi.Table) -> list[int]:
-    return sorted(lance.dataset(table.uri).to_table()["id"].to_pylist())
+    return sorted(column_values(lance.dataset(table.uri).to_table()["id"]))
 
 
 def add(table: conroi.Table, number: int, key: str | None) -> Any:

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import conroi
+from tests.support.arrow import column_values
 
 
 @pytest.fixture
@@ -53,7 +54,7 @@ def test_data_that_can_be_read_again_is_written_again(table: conroi.Table):
             return super().__iter__()
 
     table.append(Changing(rows))
-    assert sorted(conroi.open_table(table.uri).to_arrow()["id"].to_pylist()) == [1, 2]
+    assert sorted(column_values(conroi.open_table(table.uri).to_arrow()["id"])) == [1, 2]
 
 
 @pytest.mark.contract("W9")

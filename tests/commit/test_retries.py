@@ -14,6 +14,7 @@ from conroi.commit.table_commit import commit
 from conroi.retry_policy import FREE_RETRIES, LONGEST_S, MOST_DOUBLINGS, pause_s
 from conroi.testing import CountingObjects, FaultyObjects, SeededEnvironment, call_before
 from conroi.verbs import Appending
+from tests.support.arrow import column_values
 from tests.support.instruments import interrupted, table_on
 from tests.support.transactions import new_id, reserve_fragments
 
@@ -27,7 +28,7 @@ def table(uri: str) -> conroi.Table:
 
 
 def ids(table: conroi.Table) -> list[int]:
-    return sorted(table.to_arrow(["id"])["id"].to_pylist())
+    return sorted(column_values(table.to_arrow(["id"])["id"]))
 
 
 def always_beaten(table: conroi.Table, times: int) -> conroi.Table:

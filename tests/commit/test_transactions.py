@@ -15,6 +15,7 @@ from conroi import CorruptionError
 from conroi.format.manifest_file import decode_manifest_file, encode_manifest_file
 from conroi.format.naming import ManifestNaming
 from conroi.format.transaction import decode_transaction
+from tests.support.arrow import column_values
 from tests.support.instruments import interrupted
 from tests.support.transactions import new_id, reserve_fragments
 
@@ -52,7 +53,7 @@ def transaction_files(table: conroi.Table) -> set[str]:
 
 
 def ids(table: conroi.Table) -> list[int]:
-    return sorted(table.to_arrow(["id"])["id"].to_pylist())
+    return sorted(column_values(table.to_arrow(["id"])["id"]))
 
 
 # -------------------------------------------------------------------------- both are there
@@ -67,7 +68,9 @@ def test_the_file_and_the_copy_inside_the_manifest_are_the_same(verb: str, table
     assert file.transaction == (Path(table.uri) / "_transactions" / new).read_bytes()
     transaction = decode_transaction(file.transaction or b"")
     assert new == f"1-{transaction.uuid}.txn"
-    assert lance.dataset(table.uri, version=done.version).read_transaction(done.version).uuid == transaction.uuid
+    committed = lance.dataset(table.uri, version=done.version).read_transaction(done.version)
+    assert committed is not None
+    assert committed.uuid == transaction.uuid
 
 
 def test_creating_a_table_leaves_them_too(table: conroi.Table) -> None:

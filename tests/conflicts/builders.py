@@ -7,6 +7,7 @@ field ids 0, 1, 2; an index called "old" on a.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any as Anything
 from uuid import UUID
 
 from google.protobuf.any_pb2 import Any
@@ -186,11 +187,12 @@ def delimited(field: int, content: bytes) -> bytes:
 
 
 def settings(**changes: Mapping[str, str | None]) -> ops.UpdateConfig:
-    return ops.UpdateConfig(**{name: ops.update_map(change) for name, change in changes.items()})
+    maps: dict[str, Anything] = {name: ops.update_map(change) for name, change in changes.items()}
+    return ops.UpdateConfig(**maps)
 
 
 # ------------------------------------------------------------------------------------ meetings
-def staged(operation: ops.Operation, rows: Mapping[int, Iterable[int]] | None = None, **flags: bool) -> Staged:
+def staged(operation: ops.Operation, rows: Mapping[int, Iterable[int]] | None = None, **flags: Anything) -> Staged:
     affected = None if rows is None else {number: BitMap(offsets) for number, offsets in rows.items()}
     return Staged(operation, base(), affected, **flags)
 

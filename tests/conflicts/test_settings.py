@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from conroi import operations as ops
@@ -17,7 +19,8 @@ def reason(mine: ops.Operation, theirs: ops.Operation) -> Reason | None:
 
 
 def replacing(**changes: dict[str, str | None]) -> ops.UpdateConfig:
-    return ops.UpdateConfig(**{name: ops.update_map(change, replace=True) for name, change in changes.items()})
+    maps: dict[str, Any] = {name: ops.update_map(change, replace=True) for name, change in changes.items()}
+    return ops.UpdateConfig(**maps)
 
 
 def on_columns(*columns: int) -> ops.UpdateConfig:

@@ -8,6 +8,7 @@ import pytest
 
 import conroi
 from conroi.data.predicates import Comparison, comparisons, find_rows
+from tests.support.arrow import column_values
 
 ROWS = pa.table(
     {
@@ -69,7 +70,7 @@ def table(root: str) -> conroi.Table:
 
 def found_by_pylance(table: conroi.Table, condition: str) -> list[int]:
     rows = lance.dataset(table.uri).scanner(columns=[], filter=condition, with_row_address=True).to_table()
-    return sorted(rows["_rowaddr"].to_pylist())
+    return sorted(column_values(rows["_rowaddr"]))
 
 
 def found(table: conroi.Table, condition: str) -> list[int]:

@@ -71,7 +71,7 @@ def test_every_error_keeps_its_type_and_all_it_knows(kind: type[errors.ConroiErr
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_also_one_that_knows_little(kind: type[errors.ConroiError]) -> None:
-    needed = {"expected": 1, "actual": 2} if kind is errors.ExpectedVersionMismatch else {}
+    needed: dict[str, Any] = {"expected": 1, "actual": 2} if kind is errors.ExpectedVersionMismatch else {}
     error = kind("What happened.", **needed)
     for again in copies(error):
         assert facts(again) == facts(error)

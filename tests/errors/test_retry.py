@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ import conroi
 from conroi import errors
 from conroi.retry_policy import DEFAULT_RETRIES
 from conroi.testing import SeededEnvironment
+from tests.support.arrow import column_values
 from tests.support.instruments import interrupted
 
 pytestmark = pytest.mark.contract("T12", "T4")
@@ -66,7 +68,7 @@ def test_ten_times_by_default() -> None:
 
 @pytest.mark.parametrize("kind", OTHERS)
 def test_no_other_error_is_tried_again(kind: type[errors.ConroiError]) -> None:
-    needed = {"expected": 1, "actual": 2} if kind is errors.ExpectedVersionMismatch else {}
+    needed: dict[str, Any] = {"expected": 1, "actual": 2} if kind is errors.ExpectedVersionMismatch else {}
     work = Failing(kind("no", **needed), 99)
     with pytest.raises(kind):
         conroi.retry(lambda: work())()
@@ -120,7 +122,7 @@ def test_a_read_and_a_write_that_belong_together(uri: str) -> None:
     @conroi.retry
     def double() -> conroi.Table:
         mine = interrupted(conroi.open_table(uri), next(meddling))
-        read.append(mine.to_arrow()["n"].to_pylist()[0])
+        read.append(column_values(mine.to_arrow()["n"])[0])
         return mine.update({"n": str(2 * read[-1])}, where="id = 1", mode="rows", retries=0)
 
     assert double().to_arrow()["n"].to_pylist() == [200]

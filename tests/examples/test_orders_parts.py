@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -163,7 +164,7 @@ def heard(*events: Event) -> Recorder:
 
 
 def test_each_attempt_has_its_place_and_its_outcome():
-    attempt = {"step": LOAD, "note": "attempt"}
+    attempt: dict[str, Any] = {"step": LOAD, "note": "attempt"}
     timeline = heard(
         Event(What.STARTING, "worker-1", 100),
         Event(What.READY, "worker-1", 103),

@@ -11,7 +11,7 @@ import contextlib
 import json
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -244,7 +244,7 @@ def subject_at(subject: str, place: Place) -> OneTable | OneLake:
 
 
 @contextlib.contextmanager
-def _stores() -> Iterator[Callable[[str], str | None]]:
+def _stores() -> Generator[Callable[[str], str | None]]:
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         server: list[databases.PostgresServer] = []

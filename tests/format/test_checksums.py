@@ -101,7 +101,9 @@ def test_pylance_reads_and_continues_a_table_with_our_checksums(table: Path, con
     found = ds.scanner(filter="id = 7000")
     assert "ScalarIndexQuery" in found.explain_plan()
     assert found.to_table()["id"].to_pylist() == [7000]
-    assert ds.read_transaction(3).uuid == decode_transaction(ours.transaction or b"").uuid
+    third = ds.read_transaction(3)
+    assert third is not None
+    assert third.uuid == decode_transaction(ours.transaction or b"").uuid
     lance.write_dataset(rows(20_000, 5), table, mode="append")
     ds = lance.dataset(table)
     ds.optimize.optimize_indices()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, cast
 
 import lance
 import pyarrow as pa
@@ -57,7 +58,7 @@ def emptied(root: Path) -> None:
 def many_columns(root: Path) -> None:
     ds = lance.write_dataset(rows(0, 3), root)
     ds.add_columns(pa.schema([("later", pa.int32())]))
-    ds.alter_columns({"path": "name", "name": "title"})
+    ds.alter_columns(cast("Any", {"path": "name", "name": "title"}))
     ds.drop_columns(["tags"])
     ds.update_field_metadata({"title": {"note": "x"}})
     ds.tags.create("t", 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import lance
 import lance.arrow
@@ -62,7 +63,7 @@ REFUSED_TYPES = [
 ]  # fmt: skip
 
 
-def column(type_: pa.DataType, *, nullable: bool = True, **metadata: str) -> pa.Field:
+def column(type_: pa.DataType, *, nullable: bool = True, **metadata: str) -> pa.Field[Any]:
     return pa.field("c", type_, nullable=nullable, metadata=metadata or None)
 
 
@@ -101,7 +102,7 @@ def test_every_type_has_the_fields_that_pylance_gives_it(type_: pa.DataType, tmp
 
 
 @pytest.mark.parametrize("field", FIELDS, ids=lambda field: f"{field.type} {field.metadata}")
-def test_metadata_keys_and_extensions_have_the_fields_that_pylance_gives_them(field: pa.Field, tmp_path: Path):
+def test_metadata_keys_and_extensions_have_the_fields_that_pylance_gives_them(field: pa.Field[Any], tmp_path: Path):
     schema = pa.schema([field])
     assert fields_from_schema(schema) == written_by_pylance(schema, tmp_path / "t")
 
@@ -157,7 +158,7 @@ def test_a_name_that_is_there_twice_is_refused(schema: pa.Schema):
     ],
     ids=str,
 )
-def test_a_key_that_pylance_refuses_is_refused(field: pa.Field, tmp_path: Path):
+def test_a_key_that_pylance_refuses_is_refused(field: pa.Field[Any], tmp_path: Path):
     with pytest.raises(OSError, match="Primary key"):
         written_by_pylance(pa.schema([field]), tmp_path / "t")
     with pytest.raises(InvalidInputError, match="cannot be a key"):
@@ -181,7 +182,7 @@ def test_a_schema_of_another_library_is_taken():
 LEAF_CASES = [
     (pa.schema([("a", pa.int8()), ("c", pa.list_(POINT, 2)), ("d", pa.int8())]), {"a": 1, "c": [{"x": 1}, {"x": 2}]}),
     (pa.schema([("c", pa.map_(pa.string(), pa.int32()))]), {"c": [("a", 1)]}),
-    (pa.schema([pa.field("c", POINT, metadata={"packed": "true"}), ("d", pa.int8())]), {"c": {"x": 1, "y": 2}}),
+    (pa.schema([pa.field("c", POINT, metadata={"packed": "true"}), pa.field("d", pa.int8())]), {"c": {"x": 1, "y": 2}}),
     (pa.schema([pa.field("c", POINT, metadata={"lance-encoding:packed": "1"})]), {"c": {"x": 1, "y": 2}}),
     (pa.schema([("c", pa.struct([])), ("d", pa.int8())]), {"c": {}}),
     (pa.schema([("c", pa.list_(pa.list_(pa.int8()))), ("n", pa.null())]), {"c": [[1]]}),

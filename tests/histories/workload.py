@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 import conroi
-from conroi.table import Table
+from conroi.reader import Reader
 from conroi.testing.history import Append, Operation, Read
+from conroi.writer import Writer
 
 CELLS, LOG, BAG, RARE = "cells", "log", "bag", "rare"
 BUSY = (CELLS, LOG, BAG)
@@ -26,8 +27,12 @@ OF_BRANCHES = 100
 """The register that only merged branches append to, in each table."""
 PLACES = 1_000_000
 SCHEMAS = {
-    CELLS: pa.schema([pa.field("reg", pa.int64(), nullable=False), ("items", pa.string()), ("filler", pa.string())]),
-    LOG: pa.schema([pa.field("id", pa.int64(), nullable=False), ("element", pa.int64()), ("filler", pa.string())]),
+    CELLS: pa.schema(
+        [pa.field("reg", pa.int64(), nullable=False), pa.field("items", pa.string()), pa.field("filler", pa.string())]
+    ),
+    LOG: pa.schema(
+        [pa.field("id", pa.int64(), nullable=False), pa.field("element", pa.int64()), pa.field("filler", pa.string())]
+    ),
     BAG: pa.schema([("reg", pa.int64()), ("element", pa.int64()), ("filler", pa.string())]),
 }
 SCHEMAS[RARE] = SCHEMAS[CELLS]
@@ -56,7 +61,7 @@ def register(table: str, number: int) -> str:
 # ------------------------------------------------------------------------------ reading
 
 
-def read_table(table: Table, name: str, numbers: Sequence[int] | None = None) -> dict[int, list[int]]:
+def read_table(table: Reader, name: str, numbers: Sequence[int] | None = None) -> dict[int, list[int]]:
     """The registers of a table; with `numbers` only these, by a filter, which may use an index."""
     data = table.to_arrow(SCHEMAS[name].names[:2], filter=None if numbers is None else _filter(name, numbers))
     found = data.to_pylist()
@@ -170,7 +175,7 @@ class Choices:
 
 # ------------------------------------------------------------------------------ doing
 
-Opener = Callable[[str], Table]
+Opener = Callable[[str], Writer]
 
 
 def do(tables: Opener, step: Step, done: list[Operation]) -> None:
@@ -189,7 +194,7 @@ def do(tables: Opener, step: Step, done: list[Operation]) -> None:
         done.append(step.append)
 
 
-def _write(table: Table, step: Step, there: list[int]) -> None:
+def _write(table: Writer, step: Step, there: list[int]) -> None:
     filler = f"{step.action} {step.element}"
     if step.action in ("touch", "move"):
         where = f"reg = {step.number} and element = {step.element}"
@@ -222,5 +227,5 @@ def _write(table: Table, step: Step, there: list[int]) -> None:
         table.append(_rows(step.table, row))
 
 
-def _rows(name: str, row: dict[str, object]) -> pa.Table:
-    return pa.Table.from_pylist([row], SCHEMAS[name])
+def _rows(name: str, row: Mapping[str, object]) -> pa.Table:
+    return pa.Table.from_pylist([dict(row)], SCHEMAS[name])

@@ -25,6 +25,7 @@ from typing import Any
 
 import conroi
 from tests.hostile.scene import Scene, build
+from tests.support.arrow import column_values
 
 SAME, REFUSED, OTHER, UNTYPED, DIED = "same", "refused", "other data", "untyped", "died"
 KINDS = {
@@ -56,18 +57,18 @@ def answers(scene: Scene) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in ("lone", "bitmap"):
         table = conroi.open_table(scene.root / name)
-        found[name] = sorted(table.to_arrow()["id"].to_pylist()), table.version
+        found[name] = sorted(column_values(table.to_arrow()["id"])), table.version
         found[f"{name} tags"] = [(tag.name, tag.version) for tag in table.tags]
         found[f"{name} log"] = [(entry.version, entry.operation) for entry in table.history()]
     lake = conroi.connect(scene.lake)
     found["tables"] = lake.tables(), lake.version
     for name in lake.tables():
-        found[f"lake {name}"] = sorted(lake[name].to_arrow()["id"].to_pylist()), lake[name].version
+        found[f"lake {name}"] = sorted(column_values(lake[name].to_arrow()["id"])), lake[name].version
         found[f"lake {name} tags"] = [(tag.name, tag.version) for tag in lake[name].tags]
     found["lake tags"] = [(tag.name, tag.version) for tag in lake.tags]
     found["branches"] = [(branch.name, branch.parent_version) for branch in lake.branches]
     dev = lake.branch("dev")
-    found["dev"] = {name: sorted(dev[name].to_arrow()["id"].to_pylist()) for name in dev.tables()}
+    found["dev"] = {name: sorted(column_values(dev[name].to_arrow()["id"])) for name in dev.tables()}
     found["log"] = [entry.version for entry in lake.history()]
     return json.loads(json.dumps(found))
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 import conroi
 from conroi.storage.local_folders import settable_times
+from tests.support.arrow import column_values
 
 ROWS = [{"id": i, "v": f"row {i}"} for i in range(20)]
 LEFT = [row for row in ROWS if row["id"] not in (3, 4)]
@@ -158,7 +159,7 @@ def _merge(table: conroi.Table) -> object:
 LAKE_VERBS: dict[str, Callable[[conroi.Lake], object]] = {
     "read": lambda lake: _ids(lake["t"]),
     "read other": lambda lake: _ids(lake["other"]),
-    "filter": lambda lake: sorted(lake["t"].to_arrow(filter="id = 7")["id"].to_pylist()),
+    "filter": lambda lake: sorted(column_values(lake["t"].to_arrow(filter="id = 7")["id"])),
     "count": lambda lake: lake["t"].count_rows(),
     "tables": lambda lake: lake.tables(),
     "history": lambda lake: list(lake.history()),
@@ -192,7 +193,7 @@ LAKE_VERBS: dict[str, Callable[[conroi.Lake], object]] = {
 }
 TABLE_VERBS: dict[str, Callable[[conroi.Table], object]] = {
     "read": _ids,
-    "filter": lambda table: sorted(table.to_arrow(filter="id = 7")["id"].to_pylist()),
+    "filter": lambda table: sorted(column_values(table.to_arrow(filter="id = 7")["id"])),
     "history": lambda table: list(table.history()),
     "tags": lambda table: list(table.tags),
     "doctor": lambda table: table.doctor(deep=True),

@@ -17,9 +17,10 @@ from uuid import UUID
 import lance
 import pyarrow as pa
 from lance import LanceOperation as Lance
-from lance.dataset import DatasetBasePath
+from lance.dataset import Index
 from lance.file import LanceFileWriter
 from lance.fragment import DataFile, FragmentMetadata, write_fragments
+from lance.lance import DatasetBasePath
 from lance.schema import LanceSchema
 from pyroaring import BitMap
 
@@ -109,7 +110,7 @@ class Prepared:
         )
         return FragmentMetadata.from_json(json.dumps(facts))
 
-    def built(self, column: str, name: str, fragments: list[int]) -> lance.dataset.Index:
+    def built(self, column: str, name: str, fragments: list[int]) -> Index:
         # Built under another name, because pylance refuses to build a second part of an index in this way.
         index = self.dataset.create_index_uncommitted(column, "BTREE", name=f"{name}-built", fragment_ids=fragments)
         return replace(index, name=name)
@@ -216,7 +217,7 @@ class Prepared:
         }
         return {name: Case(Lance.CreateIndex(new, removed)) for name, (new, removed) in changes.items()}
 
-    def _committed_indices(self) -> list[lance.dataset.Index]:
+    def _committed_indices(self) -> list[Index]:
         transactions = (self.dataset.read_transaction(version) for version in range(1, self.version + 1))
         made = (t.operation for t in transactions if t is not None)
         return [index for op in made if isinstance(op, Lance.CreateIndex) for index in op.new_indices]

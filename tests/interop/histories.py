@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import lance
 import pyarrow as pa
@@ -247,7 +247,7 @@ class History:
         if by_us:
             self.table.rename_columns({"extra": name})
         else:
-            self.dataset.alter_columns({"path": "extra", "name": name})
+            self.dataset.alter_columns(cast("Any", {"path": "extra", "name": name}))
         self.model.rename_column("extra", name)
         return Effect()
 

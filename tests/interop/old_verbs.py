@@ -12,6 +12,7 @@ import lance
 import pyarrow as pa
 
 import conroi
+from tests.support.arrow import column_values
 
 Ours = Callable[[conroi.Table], Any]
 Theirs = Callable[[Any], Any]
@@ -123,7 +124,7 @@ def seen(root: Path) -> list[dict[str, Any]]:
     """The rows that pylance sees, by id."""
     dataset = lance.dataset(str(root))
     rows = dataset.scanner(blob_handling="all_binary").to_table().to_pylist()
-    by_filter = dataset.to_table(columns=["id"], filter="id >= 0")["id"].to_pylist()
+    by_filter = column_values(dataset.to_table(columns=["id"], filter="id >= 0")["id"])
     assert sorted(by_filter) == sorted(row["id"] for row in rows), "an index finds the rows that a scan finds"
     return sorted(rows, key=lambda row: row["id"])
 

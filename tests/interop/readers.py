@@ -10,6 +10,7 @@ import pyarrow as pa
 
 import conroi
 from tests.interop.model import Model, Row, Where
+from tests.support.arrow import column_values
 
 PROBES = (
     Where("id = 21", lambda row: row["id"] == 21),
@@ -47,8 +48,8 @@ def assert_seen(root: Path | str, model: Model, *, version: int | None = None) -
 def assert_found(theirs: lance.LanceDataset, ours: conroi.Table, model: Model, where: Where) -> None:
     """A filtered scan, which may go through an index, finds what the model finds."""
     expected = sorted(model.matching(where))
-    assert sorted(theirs.to_table(["id"], filter=where.sql)["id"].to_pylist()) == expected, f"pylance, {where.sql}"
-    assert sorted(ours.to_arrow(["id"], where.sql)["id"].to_pylist()) == expected, f"conroi, {where.sql}"
+    assert sorted(column_values(theirs.to_table(["id"], filter=where.sql)["id"])) == expected, f"pylance, {where.sql}"
+    assert sorted(column_values(ours.to_arrow(["id"], where.sql)["id"])) == expected, f"conroi, {where.sql}"
 
 
 def assert_schema(schema: pa.Schema, model: Model) -> None:

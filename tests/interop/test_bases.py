@@ -6,7 +6,7 @@ from pathlib import Path
 
 import lance
 import pytest
-from lance.dataset import DatasetBasePath
+from lance.lance import DatasetBasePath
 
 import conroi
 from tests.interop.model import Model

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, cast
 
 import lance
 import pyarrow as pa
@@ -16,6 +17,7 @@ from tests.interop.model import Model
 from tests.interop.readers import assert_seen, opened
 from tests.interop.tables import Kind, Stable, two_kinds
 from tests.interop.verbs import ROW_VERBS, VERBS, Verb, named
+from tests.support.arrow import column_values
 
 pytestmark = pytest.mark.contract("T5")
 
@@ -123,7 +125,7 @@ def test_a_deep_clone_has_the_files_of_a_base(tmp_path: Path, is_root: bool) -> 
     opened(tmp_path / "t").append(pa.table({"v": [3]})).clone(str(tmp_path / "deep"), deep=True)
     shutil.rmtree(tmp_path / "base")
     shutil.rmtree(tmp_path / "t")
-    assert sorted(lance.dataset(str(tmp_path / "deep")).to_table()["v"].to_pylist()) == [1, 2, 3]
+    assert sorted(column_values(lance.dataset(str(tmp_path / "deep")).to_table()["v"])) == [1, 2, 3]
 
 
 @pytest.mark.contract("T29")
@@ -136,7 +138,7 @@ def test_a_deep_clone_has_the_large_blobs(tmp_path: Path) -> None:
     clone.clone(str(tmp_path / "deep"), deep=True)
     shutil.rmtree(tmp_path / "t")
     found = lance.dataset(str(tmp_path / "deep")).take_blobs("b", indices=[0, 1, 2])
-    assert [len(blob.read()) for blob in found] == sizes
+    assert [len(cast("Any", blob).read()) for blob in found] == sizes
 
 
 @pytest.mark.contract("T29", "B3")
@@ -168,7 +170,7 @@ def test_a_table_on_a_branch_can_be_cloned(tmp_path: Path, deep: bool, is_writte
     dev["t"].clone(str(tmp_path / "clone"), deep=deep)
     if deep:
         shutil.rmtree(tmp_path / "lake")
-    assert sorted(lance.dataset(str(tmp_path / "clone")).to_table()["id"].to_pylist()) == expected
+    assert sorted(column_values(lance.dataset(str(tmp_path / "clone")).to_table()["id"])) == expected
     assert opened(tmp_path / "clone").append([{"id": 9}]).count_rows() == 3
 
 
@@ -198,7 +200,7 @@ def test_a_clone_is_committed_by_the_way_that_was_asked_for(tables: Stable, tmp_
     held: list[int] = []
 
     @contextmanager
-    def lock(version: int) -> Iterator[None]:
+    def lock(version: int) -> Generator[None]:
         held.append(version)
         yield
 

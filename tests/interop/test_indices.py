@@ -15,6 +15,7 @@ from tests.interop.model import Model, Row, Where
 from tests.interop.readers import assert_found
 from tests.interop.tables import Kind, Stable
 from tests.interop.verbs import build, build_by_pylance, named
+from tests.support.arrow import column_values
 
 pytestmark = pytest.mark.contract("T5")
 
@@ -37,7 +38,7 @@ def text(*words: str) -> Search:
 
     def search(dataset: lance.LanceDataset, model: Model) -> None:
         for word in words:
-            found = dataset.to_table(["id"], full_text_query=word)["id"].to_pylist()
+            found = column_values(dataset.to_table(["id"], full_text_query=word)["id"])
             assert sorted(found) == sorted(i for i, row in model.rows.items() if word in (row["name"] or "").split())
 
     return search

@@ -13,6 +13,7 @@ import conroi
 from conroi.format import lance_pb2 as pb
 from conroi.format.manifest_file import decode_manifest_file, encode_manifest_file
 from conroi.format.transaction import decode_transaction
+from tests.support.arrow import column_values
 
 pytestmark = pytest.mark.contract("T23")
 
@@ -45,7 +46,7 @@ def old(tmp_path: Path) -> Path:
 
 
 def ids(root: Path) -> list[int]:
-    return sorted(lance.dataset(str(root)).to_table()["id"].to_pylist())
+    return sorted(column_values(lance.dataset(str(root)).to_table()["id"]))
 
 
 def test_an_append_takes_the_next_fragment_id(old: Path) -> None:
@@ -64,7 +65,7 @@ def test_also_as_a_table_of_a_lake(tmp_path: Path) -> None:
     with lake.begin() as tx:
         tx["old"].append(pa.table({"id": [100]}))
         tx["old"].append(pa.table({"id": [101]}))
-    assert sorted(lake["old"].to_arrow()["id"].to_pylist()) == list(range(102))
+    assert sorted(column_values(lake["old"].to_arrow()["id"])) == list(range(102))
 
 
 def test_an_overwrite_an_update_a_merge_and_a_compaction_take_new_ids_too(old: Path) -> None:

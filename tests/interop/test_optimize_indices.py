@@ -12,6 +12,7 @@ import pytest
 
 import conroi
 from conroi.storage.factory import open_objects
+from tests.support.arrow import column_values
 from tests.support.instruments import CloudLike, table_on
 from tests.support.pylance import has_empty_vector_indices
 
@@ -58,7 +59,7 @@ def found(root: str, kind: str, number: int) -> tuple[list[int], bool]:
         query = rows(number, number + 1)["v"].combine_chunks().values.to_numpy()
         how = {"nearest": {"column": "v", "q": query, "k": 1, "nprobes": 4, "refine_factor": 10}}
     lacking = dataset.stats.index_stats("i")["num_unindexed_fragments"]
-    return dataset.to_table(columns=["id"], **how)["id"].to_pylist(), lacking == 0
+    return column_values(dataset.to_table(columns=["id"], **how)["id"]), lacking == 0
 
 
 def indexed(tmp_path: Path, kind: str, *, stable: bool) -> conroi.Table:
@@ -141,7 +142,7 @@ def test_compaction_by_itself_leaves_alone_what_an_index_would_lose(tmp_path: Pa
         table = table.append(rows(number, number + 1))
     assert table.unindexed["i"] == 12, "the first two rows are still in the index"
     assert len(lance.dataset(table.uri).get_fragments()) < 10, "the others were merged"
-    assert sorted(table.to_arrow()["id"].to_pylist()) == list(range(14))
+    assert sorted(column_values(table.to_arrow()["id"])) == list(range(14))
 
 
 def test_an_index_that_is_not_there_is_named(tmp_path: Path) -> None:

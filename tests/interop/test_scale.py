@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import lance
 import numpy as np
@@ -14,6 +14,7 @@ import pytest
 
 import conroi
 from tests.interop.tables import newest_manifest
+from tests.support.arrow import column_values
 from tests.support.parity import read_version
 
 pytestmark = pytest.mark.contract("T5")
@@ -73,7 +74,7 @@ def test_a_million_rows(tmp_path: Path, maker: str) -> None:
     conroi.open_table(root).create_index("id").compact()
     assert_values(root, values)
     for reader in (lance.dataset(str(root)), conroi.open_table(root).to_lance()):
-        found = reader.to_table(["v"], filter="id IN (3, 7, 500001, 1000999)")["v"].to_pylist()
+        found = column_values(reader.to_table(["v"], filter="id IN (3, 7, 500001, 1000999)")["v"])
         assert sorted(found) == sorted(int(values[i]) for i in (3, 500_001, 1_000_999))
     lance.dataset(str(root)).optimize.compact_files()
     assert_values(root, values)
@@ -191,13 +192,13 @@ def test_a_name_that_was_renamed_away_is_free_for_a_new_column(tmp_path: Path, b
     if by == "conroi":
         conroi.open_table(root).rename_columns({"x": "old"})
     else:
-        lance.dataset(str(root)).alter_columns({"path": "x", "name": "old"})
+        lance.dataset(str(root)).alter_columns(cast("Any", {"path": "x", "name": "old"}))
     add(root, "conroi" if by == "pylance" else "pylance", pa.field("x", pa.int64()))
     assert column(root, "x") == [[None] * 4] * 2
     assert column(root, "old") == [[0, 1, 2, 3]] * 2
     for where, expected in (("x = 2", []), ("old = 2", [2]), ("x IS NULL", [0, 1, 2, 3])):
-        assert sorted(lance.dataset(str(root)).to_table(filter=where)["id"].to_pylist()) == expected
-        assert sorted(conroi.open_table(root).to_arrow(filter=where)["id"].to_pylist()) == expected
+        assert sorted(column_values(lance.dataset(str(root)).to_table(filter=where)["id"])) == expected
+        assert sorted(column_values(conroi.open_table(root).to_arrow(filter=where)["id"])) == expected
     assert conroi.open_table(root).indices == {"on_x": ("old",)}
 
 
@@ -210,7 +211,7 @@ def test_a_part_of_a_struct_can_be_dropped_and_renamed(tmp_path: Path, by: str) 
     if by == "conroi":
         conroi.open_table(root).rename_columns({"at.z.q": "r"})
     else:
-        lance.dataset(str(root)).alter_columns({"path": "at.z.q", "name": "r"})
+        lance.dataset(str(root)).alter_columns(cast("Any", {"path": "at.z.q", "name": "r"}))
     expected = [{"x": i, "z": {"r": i * 2}} for i in range(4)]
     assert column(root, "at") == [expected] * 2
     conroi.open_table(root).append([{"id": 4, "at": {"x": 9, "z": {"r": 8}}}]).delete("id = 0")

@@ -20,6 +20,7 @@ from conroi.testing import FaultyObjects, call_before
 from conroi.versions.folder import FolderVersions, LockedPut
 from tests.interop.readers import assert_seen
 from tests.interop.tables import Kind, Stable
+from tests.support.arrow import column_values
 
 pytestmark = pytest.mark.contract("T5", "T15")
 
@@ -32,11 +33,11 @@ def batch(writer: int, number: int) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
-def together(*work: Callable[[], None]) -> None:
+def together(*work: Callable[[], object]) -> None:
     """All start at the same moment; the first error of any of them is raised."""
     barrier = threading.Barrier(len(work))
 
-    def one(each: Callable[[], None]) -> None:
+    def one(each: Callable[[], object]) -> None:
         barrier.wait(60)
         each()
 
@@ -78,7 +79,7 @@ def test_threads_that_append_through_one_table_lose_nothing_while_others_read(tm
     assert all(count % ROWS == 0 for count in counts), "half a batch was seen"
     assert table.count_rows() == 0, "the table in hand stays at its version"
     if stable:
-        ids = lance.dataset(str(tmp_path / "table")).to_table(["_rowid"])["_rowid"].to_pylist()
+        ids = column_values(lance.dataset(str(tmp_path / "table")).to_table(["_rowid"])["_rowid"])
         assert sorted(ids) == list(range(len(expected)))
 
 

@@ -14,6 +14,7 @@ from tests.interop.model import Model
 from tests.interop.readers import assert_seen, lineage, rows_of
 from tests.interop.tables import Kind, Stable, newest_manifest, two_kinds
 from tests.interop.verbs import named
+from tests.support.arrow import column_values
 from tests.support.parity import read_version
 
 pytestmark = pytest.mark.contract("T10")
@@ -186,7 +187,7 @@ def test_a_restore_is_a_new_version_and_no_id_comes_back(tables: Stable, kind: K
 
 
 def row_ids(root: Path, version: int) -> set[int]:
-    return set(lance.dataset(str(root), version=version).to_table(["_rowid"])["_rowid"].to_pylist())
+    return set(column_values(lance.dataset(str(root), version=version).to_table(["_rowid"])["_rowid"]))
 
 
 @pytest.mark.parametrize("stable", [False, True], ids=["plain", "stable"])

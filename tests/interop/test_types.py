@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 import conroi
+from tests.support.arrow import column_values
 from tests.support.arrow_types import NOT_STORED, TYPES, Typed
 from tests.support.pylance import knows_offsets, takes_marked_blobs
 from tests.support.sampling import sampled
@@ -257,7 +258,7 @@ def blobs(ids: range) -> pa.Table:
 
 def assert_blobs(root: Path, *ids: int) -> None:
     for dataset in (lance.dataset(str(root)), conroi.open_table(root).to_lance()):
-        found = dataset.to_table(["id"])["id"].to_pylist()
+        found = column_values(dataset.to_table(["id"])["id"])
         assert sorted(found) == sorted(ids)
         contents = dataset.take_blobs("content", indices=list(range(len(found))))
         for i, content in zip(found, contents, strict=True):

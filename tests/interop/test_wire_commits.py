@@ -10,13 +10,14 @@ from uuid import uuid4
 import lance
 import pyarrow as pa
 import pytest
-from lance.dataset import DatasetBasePath
+from lance.lance import DatasetBasePath
 
 import conroi
 from conroi.format import decode_transaction
 from conroi.format import lance_pb2 as pb
 from conroi.testing import SeededEnvironment
 from tests.interop.test_commit import transactions_after, without_versions_after
+from tests.support.arrow import column_values
 from tests.support.pylance import has_empty_vector_indices
 
 pytestmark = pytest.mark.contract("T27")
@@ -38,7 +39,7 @@ def by_pylance(root: Path, name: str, verb: Any) -> conroi.LanceTransaction:
 
 
 def ids(root: Path) -> list[int]:
-    return sorted(lance.dataset(str(root)).to_table()["id"].to_pylist())
+    return sorted(column_values(lance.dataset(str(root)).to_table()["id"]))
 
 
 # ------------------------------------------------------------------------------- which rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import lance
 import pyarrow as pa
@@ -267,20 +267,20 @@ COLUMN_VERBS = (
     Verb(
         "rename a column",
         lambda table, model: table.rename_columns({"at": "place"}),
-        lambda dataset, model: dataset.alter_columns({"path": "at", "name": "place"}),
+        lambda dataset, model: dataset.alter_columns(cast("Any", {"path": "at", "name": "place"})),
         lambda model: model.rename_column("at", "place"),
         has("at"),
     ),
     Verb(
         "change a column's type",
         lambda table, model: table.alter_columns({"v": {"type": pa.int32()}}),
-        lambda dataset, model: dataset.alter_columns({"path": "v", "data_type": pa.int32()}),
+        lambda dataset, model: dataset.alter_columns(cast("Any", {"path": "v", "data_type": pa.int32()})),
         retyped,
     ),
     Verb(
         "forbid nulls",
         lambda table, model: table.alter_columns({"note": {"nullable": False}}),
-        lambda dataset, model: dataset.alter_columns({"path": "note", "nullable": False}),
+        lambda dataset, model: dataset.alter_columns(cast("Any", {"path": "note", "nullable": False})),
         name_required,
     ),
     Verb(
@@ -313,7 +313,7 @@ def index_and_drop_by_pylance(dataset: lance.LanceDataset, model: Model) -> None
 
 
 def add_base_by_pylance(dataset: lance.LanceDataset, model: Model) -> None:
-    from lance.dataset import DatasetBasePath
+    from lance.lance import DatasetBasePath
 
     name = f"base{dataset.version}"
     dataset.add_bases([DatasetBasePath(f"/elsewhere/{name}", name=name)])

@@ -68,7 +68,7 @@ def test_a_name_that_is_unusual_and_fine(lake: conroi.Lake, name: str):
     assert lance.dataset(lake[name].uri).count_rows() == 1
 
 
-USES: list[tuple[str, Callable[[conroi.Lake], object], type[conroi.ConroiError], str]] = [
+USES: list[tuple[str, Callable[[Any], object], type[conroi.ConroiError], str]] = [
     ("unknown table", lambda it: it["nothing"], conroi.NotFoundError, "orders, rates"),
     ("unknown table in a transaction", lambda it: it.begin()["nothing"], conroi.NotFoundError, "create_table()"),
     ("drop what is not there", lambda it: it.drop_table("nothing"), conroi.NotFoundError, "create_table()"),
@@ -108,7 +108,7 @@ USES: list[tuple[str, Callable[[conroi.Lake], object], type[conroi.ConroiError],
 
 @pytest.mark.parametrize(("use", "kind", "remedy"), [u[1:] for u in USES], ids=[u[0] for u in USES])
 def test_what_cannot_be_done_is_refused_with_the_remedy(
-    lake: conroi.Lake, use: Callable[[conroi.Lake], object], kind: type[conroi.ConroiError], remedy: str
+    lake: conroi.Lake, use: Callable[[Any], object], kind: type[conroi.ConroiError], remedy: str
 ):
     before = lake.catalog.state().rows
     with pytest.raises(conroi.ConroiError) as caught:

@@ -11,6 +11,7 @@ import pytest
 
 import conroi
 from conroi.testing import SeededEnvironment
+from tests.support.arrow import column_values
 
 # ------------------------------------------------------------------------------------------- the past
 
@@ -151,7 +152,7 @@ def test_one_handle_on_an_adopted_table_goes_on_after_its_first_publication(tmp_
     for number in (2, 3):
         table = table.append([{"a": number}])
     tx.commit()
-    assert sorted(lake["one"].to_arrow()["a"].to_pylist()) == [1, 2, 3, 9]
+    assert sorted(column_values(lake["one"].to_arrow()["a"])) == [1, 2, 3, 9]
 
 
 def test_a_table_is_deregistered_and_registered_under_another_name(lake: conroi.Lake):

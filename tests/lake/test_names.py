@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 
 import conroi
+from conroi.lake_snapshot import LakeReader
 from conroi.testing import FaultyObjects, call_before, connect_through
+from tests.support.arrow import column_values
 from tests.support.paused_commits import paused_before_publication, while_paused
 
 
-def ids(lake: conroi.Lake, name: str) -> list[int]:
-    return sorted(lake[name].to_arrow()["id"].to_pylist())
+def ids(lake: LakeReader, name: str) -> list[int]:
+    return sorted(column_values(lake[name].to_arrow()["id"]))
 
 
 # ------------------------------------------------------------------------------------ in one transaction

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -174,7 +175,8 @@ def test_a_holder_that_lost_its_lock_does_not_write(address: str, name: str, tmp
 def take_away(lock: PostgresLock | DynamoLock) -> None:
     """What a cut cable, or a process that was stopped for long, comes to."""
     if isinstance(lock, DynamoLock):
-        (lease,) = [lease for lease in held_leases() if lease._lock is lock]  # others may be left from other tests
+        held: list[Any] = list(held_leases())
+        (lease,) = [lease for lease in held if lease._lock is lock]  # others may be left from other tests
         lease._beaten_at = LONG_AGO
         return
     with lock._database.connect() as connection:

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 import conroi
+from conroi.reader import Reader
 from conroi.storage.local_folders import settable_times
 from conroi.versions.retention import other_ages
+from tests.support.arrow import column_values
 
 
 @pytest.fixture(autouse=True)
@@ -45,5 +47,5 @@ def lake(tmp_path: Path) -> conroi.Lake:
     return lake
 
 
-def numbers(table: conroi.Table) -> list[int]:
-    return sorted(table.to_arrow()["n"].to_pylist())
+def numbers(table: Reader) -> list[int]:
+    return sorted(column_values(table.to_arrow()["n"]))

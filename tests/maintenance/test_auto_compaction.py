@@ -11,6 +11,7 @@ import pytest
 
 import conroi
 from conroi.maintenance.auto_compaction import MESSAGE
+from tests.support.arrow import column_values
 from tests.support.together import Meet, together
 
 pytestmark = pytest.mark.contract("M1")
@@ -32,7 +33,7 @@ def test_small_appends_are_merged(tmp_path: Path) -> None:
         table = table.append([{"n": number}])
     sizes = [fragment.physical_rows for fragment in lance.dataset(table.uri).get_fragments()]
     assert len(sizes) <= 3 * LIMIT, sizes
-    assert sorted(lance.dataset(table.uri).to_table()["n"].to_pylist()) == list(range(100))
+    assert sorted(column_values(lance.dataset(table.uri).to_table()["n"])) == list(range(100))
 
 
 def test_each_row_is_written_again_a_few_times_only(tmp_path: Path) -> None:
@@ -152,7 +153,7 @@ def test_eight_writers_do_not_all_compact_at_once(tmp_path: Path) -> None:
     table = auto(tmp_path / "t", limit=16)
     together(append, [Job(table.uri, number, 16) for number in range(1, 9)])
     fresh = conroi.open_table(table.uri)
-    rows = fresh.to_arrow()["n"].to_pylist()
+    rows = column_values(fresh.to_arrow()["n"])
     assert sorted(rows) == sorted([0, *(writer * 1000 + step for writer in range(1, 9) for step in range(16))])
     operations = Counter(commit.operation for commit in fresh.history() if commit.message == MESSAGE)
     assert 1 <= operations["Rewrite"] <= 128 // 16 + 1, "one for each time that the number was stepped over"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import lance
 import pytest
@@ -154,7 +155,8 @@ def test_a_published_version_that_is_not_final_stays(lake: conroi.Lake, monkeypa
 
 
 def test_a_lake_at_a_version_cannot_be_cleaned(lake: conroi.Lake) -> None:
-    for verb in (lake.at(version=3).expire, lake.at(version=3).gc):
+    past: Any = lake.at(version=3)
+    for verb in (past.expire, past.gc):
         with pytest.raises(conroi.InvalidInputError):
             verb()
 

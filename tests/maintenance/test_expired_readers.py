@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,11 +16,12 @@ from conroi.storage.objects import Objects
 from conroi.testing import FaultyObjects, Request, call_before, connect_through, fail
 from conroi.verbs import update
 from conroi.versions.retention import other_ages
+from tests.support.arrow import column_values
 from tests.support.instruments import CloudLike
 
 pytestmark = pytest.mark.contract("M8")
 
-Read = Callable[[conroi.Table], object]
+Read = Callable[[Any], object]
 READS: dict[str, Read] = {
     "to_arrow": lambda table: table.to_arrow(),
     "filter": lambda table: table.to_arrow(filter="id = 1"),
@@ -260,4 +262,4 @@ def test_a_version_that_is_collected_before_a_publisher_makes_it_final_is_no_fai
     assert (table.count_rows(), hits) == (7, [])
     table.append([{"id": 9, "v": "x"}])
     assert hits, "nothing was collected"
-    assert sorted(lake["t"].to_arrow()["id"].to_pylist()) == [1, 2, 3, 9]
+    assert sorted(column_values(lake["t"].to_arrow()["id"])) == [1, 2, 3, 9]

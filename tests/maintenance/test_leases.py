@@ -166,7 +166,7 @@ def test_a_lease_beside_a_collector(tmp_path: Path, store: str, moment: str) -> 
     lake = make(tmp_path, store)
     version = lake.version
     supersede(lake)
-    taken: list[conroi.Lake | conroi.VersionExpired] = []
+    taken: list[conroi.LakeSnapshot | conroi.VersionExpired] = []
 
     def take(_: Request) -> None:
         try:

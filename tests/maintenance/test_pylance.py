@@ -11,6 +11,7 @@ import pytest
 import conroi
 from tests.maintenance.conftest import numbers
 from tests.support.aging import make_older
+from tests.support.arrow import column_values
 
 pytestmark = pytest.mark.contract("M2")
 
@@ -29,7 +30,7 @@ def test_pylance_reads_every_kept_version(table: conroi.Table) -> None:
     assert len(there) >= 4
     for version in there:
         if version in expected:
-            assert sorted(lance.dataset(table.uri, version=version).to_table()["n"].to_pylist()) == expected[version]
+            assert sorted(column_values(lance.dataset(table.uri, version=version).to_table()["n"])) == expected[version]
 
 
 def test_pylance_writes_deletes_compacts_and_indexes_afterwards(table: conroi.Table) -> None:
@@ -57,7 +58,7 @@ def test_what_we_collected_does_not_disturb_pylances_cleanup(table: conroi.Table
     clean(table, keep=2)
     table = conroi.open_table(table.uri).append([{"n": 6}])
     lance.dataset(table.uri).cleanup_old_versions(older_than=timedelta(0), delete_unverified=False)
-    assert sorted(lance.dataset(table.uri).to_table()["n"].to_pylist()) == [1, 2, 3, 4, 5, 6]
+    assert sorted(column_values(lance.dataset(table.uri).to_table()["n"])) == [1, 2, 3, 4, 5, 6]
     assert conroi.open_table(table.uri).append([{"n": 7}]).count_rows() == 7
 
 

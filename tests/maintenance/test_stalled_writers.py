@@ -14,6 +14,7 @@ from conroi.maintenance.reports import Expired
 from conroi.versions.retention import other_ages
 from tests.maintenance.stalled_writer import FILE_S, VERSION_S
 from tests.maintenance.stopped_process import stopped
+from tests.support.arrow import column_values
 
 pytestmark = pytest.mark.contract("M3")
 
@@ -26,7 +27,7 @@ def until_gone(version: int, expire: Callable[[], Expired]) -> None:
 
 
 def numbers(table: conroi.Table) -> list[int]:
-    return sorted(table.to_arrow()["n"].to_pylist())
+    return sorted(column_values(table.to_arrow()["n"]))
 
 
 @pytest.fixture

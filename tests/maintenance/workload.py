@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 import conroi
+from conroi.lake_snapshot import LakeReader
 from conroi.maintenance import lake_expiry
 from conroi.versions.retention import other_ages
 from tests.support.together import Meet
@@ -19,7 +20,9 @@ from tests.support.together import Meet
 VERSION_S = 1.0
 FILE_S = 3.0
 TABLES = ("left", "right")
-SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int64()), ("filler", pa.string())])
+SCHEMA = pa.schema(
+    [pa.field("id", pa.int64(), nullable=False), pa.field("n", pa.int64()), pa.field("filler", pa.string())]
+)
 
 
 @dataclass(frozen=True)
@@ -165,7 +168,7 @@ def _read_young(lake: conroi.Lake, diary: Diary) -> None:
         diary.done["young reads"] += 1
 
 
-def _failed(at: conroi.Lake) -> conroi.ConroiError | None:
+def _failed(at: LakeReader) -> conroi.ConroiError | None:
     try:
         _seen(at)
     except conroi.ConroiError as error:
@@ -173,7 +176,7 @@ def _failed(at: conroi.Lake) -> conroi.ConroiError | None:
     return None
 
 
-def _seen(at: conroi.Lake) -> list[Any]:
+def _seen(at: LakeReader) -> list[Any]:
     """The rows of both tables, which no version has different."""
     left, right = (
         sorted(map(tuple, at[name].to_arrow(["id", "n"]).to_pandas().to_numpy().tolist())) for name in TABLES

@@ -16,5 +16,7 @@ ROWS = [
 
 @pytest.fixture
 def table(uri: str) -> conroi.Table:
-    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int64()), ("s", pa.string())])
+    schema = pa.schema(
+        [pa.field("id", pa.int64(), nullable=False), pa.field("n", pa.int64()), pa.field("s", pa.string())]
+    )
     return conroi.create_table(uri, pa.Table.from_pylist(ROWS, schema=schema), key="id")

@@ -11,6 +11,7 @@ import conroi
 from conroi import DuplicateKeyError, InvalidInputError, NotFoundError
 from conroi.data.keys import FEW_KEYS
 from conroi.merge.builder import MergeResult
+from tests.support.arrow import column_values
 from tests.support.refusals import refused
 
 
@@ -29,7 +30,7 @@ def test_null_keys_match_nothing_not_even_each_other(uri: str) -> None:
     table = conroi.create_table(uri, pa.table({"id": [1, None], "n": [1, 2]}))
     done = upsert(table, pa.table({"id": [1, None, None], "n": [10, 20, 30]}))
     assert counts(done) == (2, 1, 0)
-    assert sorted(done.table.to_arrow()["n"].to_pylist()) == [2, 10, 20, 30]
+    assert sorted(column_values(done.table.to_arrow()["n"])) == [2, 10, 20, 30]
 
 
 def test_rows_with_null_keys_are_among_those_that_the_source_does_not_have(uri: str) -> None:
@@ -97,7 +98,7 @@ def test_nanoseconds_are_named_without_help_from_pandas(uri: str) -> None:
 def test_without_a_declared_key_one_row_may_update_several(uri: str) -> None:
     table = conroi.create_table(uri, pa.table({"id": [1, 1, 2], "n": [1, 2, 3]}))
     done = upsert(table, [{"id": 1, "n": 9}])
-    assert (counts(done), sorted(done.table.to_arrow()["n"].to_pylist())) == ((0, 2, 0), [3, 9, 9])
+    assert (counts(done), sorted(column_values(done.table.to_arrow()["n"]))) == ((0, 2, 0), [3, 9, 9])
 
 
 # -------------------------------------------------------------- on columns that are not the key
@@ -131,7 +132,7 @@ def test_part_of_a_composite_key_matches_all_rows_that_have_it(uri: str) -> None
     data = pa.table({"a": [1, 1, 2], "b": [1, 2, 3], "n": [0, 0, 0]})
     table = conroi.create_table(uri, data, key=["a", "b"])
     done = table.merge([{"a": 1, "n": 5}], on="a").when_matched_update({"n": "source.n"}).execute()
-    assert (counts(done), sorted(done.table.to_arrow()["n"].to_pylist())) == ((0, 2, 0), [0, 5, 5])
+    assert (counts(done), sorted(column_values(done.table.to_arrow()["n"]))) == ((0, 2, 0), [0, 5, 5])
     with refused(done.table, DuplicateKeyError, "(1, 7)"):
         done.table.merge([{"a": 1, "b": 7}], on="a").when_matched_update_all().execute()
 

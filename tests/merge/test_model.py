@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from typing import Any
+from typing import Any, cast
 
 import lance
 import pyarrow as pa
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import conroi
 from tests.merge.model import Row, Text, When, as_set, merged
 
-EXAMPLES = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+EXAMPLES = settings(max_examples=60, deadline=None, suppress_health_check=cast("list[HealthCheck]", [*HealthCheck]))
 SCHEMA = pa.schema([("id", pa.int64()), ("n", pa.int64()), ("s", pa.string())])
 
 

@@ -10,6 +10,7 @@ import pytest
 
 import conroi
 from conroi.merge.builder import MergeResult
+from tests.support.arrow import column_values
 
 
 def data(*ids: int, n: int = 0) -> pa.Table:
@@ -33,7 +34,7 @@ EXPECTED = {1: 2, 2: 1, 4: 0, 5: 1, 6: 0, 7: 2, 8: 1, 9: 1}
 
 def row_ids(table: conroi.Table, column: str = "_rowid") -> dict[int, int]:
     found = table.to_lance().scanner(columns=["id", column], with_row_id=column == "_rowid").to_table()
-    return dict(zip(found["id"].to_pylist(), found[column].to_pylist(), strict=True))
+    return dict(zip(column_values(found["id"]), column_values(found[column]), strict=True))
 
 
 def test_rows_keep_their_stable_ids(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import lance
 import pyarrow as pa
@@ -58,7 +58,7 @@ CLAUSES = st.one_of(
 )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, deadline=None, suppress_health_check=cast("list[HealthCheck]", [*HealthCheck]))
 @given(target=st.one_of(KEYED, FREE).filter(bool), source=SOURCE.filter(bool), clauses=CLAUSES)
 def test_the_same_merge_gives_the_same_rows(target: list[Row], source: list[Row], clauses: dict[str, Any]) -> None:
     with tempfile.TemporaryDirectory() as folder:

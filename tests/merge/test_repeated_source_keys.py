@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import conroi
+from tests.support.arrow import column_values
 
 pytestmark = pytest.mark.contract("K7")
 
@@ -19,7 +20,7 @@ def table(tmp_path: Path, request: pytest.FixtureRequest) -> conroi.Table:
 
 
 def ids(table: conroi.Table) -> list[int]:
-    return sorted(table.latest().to_arrow()["id"].to_pylist())
+    return sorted(column_values(table.latest().to_arrow()["id"]))
 
 
 def merge(table: conroi.Table, *rows: tuple[int, int]) -> Any:

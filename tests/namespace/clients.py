@@ -13,8 +13,10 @@ import lance_namespace as ln
 import pyarrow as pa
 
 import conroi
+from conroi.lake_snapshot import LakeReader
 from conroi.namespace import ConroiNamespace
 from conroi.namespace.requests import Request
+from tests.support.arrow import column_values
 
 NAME = "conroi.catalog.namespace.ConroiNamespace"
 
@@ -32,9 +34,9 @@ def new_lake(tmp_path: Path, *tables: str, key: str | None = None) -> conroi.Lak
     return lake
 
 
-def ids(lake: conroi.Lake, table: str) -> list[int]:
+def ids(lake: LakeReader, table: str) -> list[int]:
     """What a table of the lake has, in order."""
-    return sorted(lake[table].to_arrow()["id"].to_pylist())
+    return sorted(column_values(lake[table].to_arrow()["id"]))
 
 
 def opened(namespace: ln.LanceNamespace, *table_id: str, version: int | None = None) -> lance.LanceDataset:
@@ -43,7 +45,7 @@ def opened(namespace: ln.LanceNamespace, *table_id: str, version: int | None = N
 
 
 def ids_of(dataset: lance.LanceDataset) -> list[int]:
-    return sorted(dataset.to_table()["id"].to_pylist())
+    return sorted(column_values(dataset.to_table()["id"]))
 
 
 def append(namespace: ln.LanceNamespace, data: pa.Table, *table_id: str) -> lance.LanceDataset:

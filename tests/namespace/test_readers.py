@@ -15,6 +15,7 @@ import conroi
 from conroi.namespace import ConroiNamespace
 from conroi.testing import fail
 from tests.namespace.clients import NAME, append, ids, ids_of, new_lake, opened, rows
+from tests.support.arrow import column_values
 from tests.support.lakes import faulty
 
 
@@ -89,7 +90,7 @@ def test_a_pinned_namespace_is_one_snapshot_over_tables_while_writers_go_on(tmp_
     def total(namespace: ln.LanceNamespace) -> int:
         left = opened(namespace, "left").to_table()["money"].to_pylist()
         move(10)  # a writer between the two looks
-        return left[0] + opened(namespace, "right").to_table()["money"].to_pylist()[0]
+        return left[0] + column_values(opened(namespace, "right").to_table()["money"])[0]
 
     assert total(ConroiNamespace(lake)) == 110, "the control: two looks at the newest state can be torn"
     for _ in range(3):

@@ -14,6 +14,7 @@ import conroi
 from conroi.cli.loads import Load, Loading
 from conroi.cli.sources import Source
 from conroi.data.pylance import has_sections
+from tests.support.arrow import column_values
 
 
 @pytest.mark.contract("N7")
@@ -29,7 +30,7 @@ def test_of_two_loads_that_create_a_table_the_second_appends(tmp_path: Path) -> 
 
     loading = Loading([Load("t", (Source(str(file), "csv"),), creates=True)], progress)
     loading.run(lake, message=None, author=None, once=None)
-    assert sorted(lake["t"].to_arrow()["id"].to_pylist()) == [1, 2, 7]
+    assert sorted(column_values(lake["t"].to_arrow()["id"])) == [1, 2, 7]
     assert loading.rows == {"t": 2}
 
 
@@ -47,5 +48,5 @@ def test_a_compaction_of_a_version_whose_indices_pylance_does_not_see(tmp_path: 
     compacted = conroi.open_table(uri).compact()
     assert len(compacted.to_lance().get_fragments()) == 1
     for where, found in (("v = 'a'", [2]), ("v = 'b'", [3]), ("v = 'c'", [1]), ("id < 4", [1, 2, 3])):
-        assert sorted(compacted.to_arrow(filter=where)["id"].to_pylist()) == found
+        assert sorted(column_values(compacted.to_arrow(filter=where)["id"])) == found
     assert compacted.doctor(deep=True).findings == ()

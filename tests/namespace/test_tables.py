@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import lance
 import lance_namespace as ln
@@ -108,7 +109,7 @@ def test_register_refuses_what_is_no_free_table_of_the_lake(tmp_path: Path, lake
     outside = tmp_path / "outside.lance"
     lance.write_dataset(rows(1), str(outside))
 
-    def register(name: str, location: str, **more: str) -> None:
+    def register(name: str, location: str, **more: Any) -> None:
         namespace.register_table(ln.RegisterTableRequest(id=[name], location=location, **more))
 
     with pytest.raises(ln.InvalidInputError, match="inside the lake"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from typing import Any
 
 import lance
 import lance_namespace as ln
@@ -276,7 +277,7 @@ def test_a_staged_manifest_that_is_damaged_or_elsewhere_is_refused(tmp_path: Pat
     path = Path("/" + good["manifest_path"])
     whole = path.read_bytes()
 
-    def refused(expected: type[Exception], **changed: object) -> None:
+    def refused(expected: type[Exception], **changed: Any) -> None:
         with pytest.raises(expected):
             namespace.create_table_version(ln.CreateTableVersionRequest(**{**good, **changed}))
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import lance
 import pyarrow as pa
@@ -121,7 +122,7 @@ def test_as_pylance_does(tmp_path: Path, stable: bool) -> None:
     table.delete("id = 3")
     table.add_columns({"w": "v * 2"})
     table.add_columns(pa.schema([pa.field("n", pa.int32()), pa.field("st", pa.struct([pa.field("q", pa.int8())]))]))
-    table.alter_columns({"path": "w", "data_type": pa.int32()})
+    table.alter_columns(cast("Any", {"path": "w", "data_type": pa.int32()}))
     lance.dataset(str(tmp_path)).merge(pa.table({"id": pa.array([1, 2], pa.int64()), "joined": ["a", "b"]}), "id")
     names = assert_replayed(tmp_path, stable_row_ids=stable)
     assert names == ["Overwrite", "CreateIndex", "Delete", "Merge", "Merge", "Merge", "Merge"]

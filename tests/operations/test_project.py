@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, cast
 
 import lance
 import pyarrow as pa
@@ -58,8 +59,8 @@ def test_as_pylance_does(tmp_path: Path, stable: bool) -> None:
     table.create_scalar_index("w", "BTREE")
     table.drop_columns(["st.b.c"])
     table.drop_columns(["w"])
-    table.alter_columns({"path": "id", "name": "key"})
-    table.alter_columns({"path": "st.a", "name": "aa"}, {"path": "key", "nullable": True})
+    table.alter_columns(cast("Any", {"path": "id", "name": "key"}))
+    table.alter_columns(cast("Any", {"path": "st.a", "name": "aa"}), cast("Any", {"path": "key", "nullable": True}))
     table.drop_columns(["st"])
     names = assert_replayed(tmp_path, stable_row_ids=stable)
     assert names == ["Overwrite", "CreateIndex", "CreateIndex", "Merge", "CreateIndex"] + ["Project"] * 5

@@ -7,7 +7,7 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pytest
-from lance.dataset import LanceOperation
+from lance.dataset import LanceOperation, MergeInsertBuilder
 from pyroaring import BitMap
 
 from conroi.errors import InvalidInputError, UnsupportedError
@@ -175,7 +175,7 @@ def test_merge_insert_as_pylance_does(tmp_path: Path, stable: bool) -> None:
     table.create_scalar_index("id", "BTREE")
     table.create_scalar_index("v", "BTREE")
 
-    def merge() -> lance.dataset.MergeInsertBuilder:
+    def merge() -> MergeInsertBuilder:
         return lance.dataset(str(tmp_path)).merge_insert("id")
 
     def some(*keys: int) -> pa.Table:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import conroi
+from tests.support.arrow import column_values
 
 SCHEMA = pa.schema({"id": pa.int64(), "text": pa.string(), "vec": pa.list_(pa.float32(), 4)})
 
@@ -31,7 +32,7 @@ def lake() -> conroi.Lake:
 
 
 def _ids(found: pa.Table) -> list[int]:
-    return found["id"].to_pylist()
+    return column_values(found["id"])
 
 
 @pytest.mark.contract("E9")

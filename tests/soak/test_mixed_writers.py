@@ -11,6 +11,7 @@ import pytest
 
 import conroi
 from tests.soak.writers import COUNTERS, SCHEMA, Books, Writer, write
+from tests.support.arrow import column_values
 from tests.support.together import together
 
 pytestmark = pytest.mark.contract("T15")
@@ -45,7 +46,7 @@ def assert_index_is_right(root: str) -> None:
     dataset = lance.dataset(root)
     for n in range(6):
         by_index, by_scan = (
-            sorted(dataset.scanner(["id"], filter=f"n = {n}", use_scalar_index=use).to_table()["id"].to_pylist())
+            sorted(column_values(dataset.scanner(["id"], filter=f"n = {n}", use_scalar_index=use).to_table()["id"]))
             for use in (True, False)
         )
         assert by_index == by_scan

@@ -19,7 +19,9 @@ import conroi
 from tests.support.together import Meet
 
 COUNTERS = 4
-SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int64()), ("who", pa.string())])
+SCHEMA = pa.schema(
+    [pa.field("id", pa.int64(), nullable=False), pa.field("n", pa.int64()), pa.field("who", pa.string())]
+)
 REFUSALS = ("concurrent writers", "commit conflict", "incompatible transaction")
 
 

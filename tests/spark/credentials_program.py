@@ -12,7 +12,7 @@ import sys
 import urllib.request
 
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 if __name__ == "__main__":
     root, secret, control, password = sys.argv[1:]
@@ -40,7 +40,7 @@ if __name__ == "__main__":
         with opener.open(address, timeout=60) as answer:
             return answer.read().decode()
 
-    def explain(frame) -> None:
+    def explain(frame: DataFrame) -> None:
         with contextlib.redirect_stdout(io.StringIO()) as text:
             frame.explain("formatted")
             frame.explain(True)

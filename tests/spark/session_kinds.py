@@ -11,10 +11,11 @@ from pyspark.sql import SparkSession
 
 import conroi
 import conroi.spark
+from tests.support.arrow import column_values
 
 
 def ids(uri: str) -> list[int]:
-    return sorted(lance.dataset(uri).to_table()["id"].to_pylist())
+    return sorted(column_values(lance.dataset(uri).to_table()["id"]))
 
 
 def check(spark: SparkSession, folder: Path) -> None:

@@ -14,12 +14,13 @@ from pyspark.sql import SparkSession
 
 import conroi
 import conroi.spark
+from tests.support.arrow import column_values
 
 COLUMNS = pa.schema({"id": pa.int64()})
 
 
 def ids(uri: str) -> list[int]:
-    return sorted(lance.dataset(uri).to_table()["id"].to_pylist())
+    return sorted(column_values(lance.dataset(uri).to_table()["id"]))
 
 
 def through(query: Any) -> None:

@@ -22,6 +22,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import conroi
 import conroi.spark
+from tests.support.arrow import column_values
 
 STARTED = "the streams have started"
 STREAMS = ("alone", "orders", "both", "copy")
@@ -102,7 +103,7 @@ def check_together(folder: Path) -> None:
         then = lake.at(commit.version)
         if "log" in then and "per_key" in then:
             log, per_key = then["log"], then["per_key"]
-            counted = lance.dataset(per_key.uri, version=per_key.version).to_table()["n"].to_pylist()
+            counted = column_values(lance.dataset(per_key.uri, version=per_key.version).to_table()["n"])
             assert sum(counted) == lance.dataset(log.uri, version=log.version).count_rows()
 
 

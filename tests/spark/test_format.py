@@ -8,19 +8,21 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 import conroi
 from conroi.spark.options import Options
 from conroi.spark.writer import ConroiWriter
 from tests.spark.support import Counting, by_pylance, manifests, numbers
+from tests.support.arrow import column_values
 
 COLUMNS = StructType([StructField("id", LongType()), StructField("name", StringType())])
 TWO = pa.table({"id": [1, 2], "name": ["a", "b"]})
 
 
 def ids(uri: str) -> list[int]:
-    return sorted(by_pylance(uri)["id"].to_pylist())
+    return sorted(column_values(by_pylance(uri)["id"]))
 
 
 def save(frame: DataFrame, uri: str, mode: str = "append", **options: str) -> None:
@@ -128,7 +130,9 @@ def test_a_table_of_sparks_catalog_is_refused_instead_of_written_nowhere(spark: 
 # ------------------------------------------------------------------------------ the writer by itself, without Spark
 
 
-def written(uri: str, *rows: pa.Table, overwrite: bool = False, **options: str) -> tuple[ConroiWriter, list[object]]:
+def written(
+    uri: str, *rows: pa.Table, overwrite: bool = False, **options: str
+) -> tuple[ConroiWriter, list[WriterCommitMessage]]:
     """A job whose tasks are through, and that is not committed yet."""
     writer = ConroiWriter(Options({"path": uri, **options}), COLUMNS, overwrite=overwrite)
     return writer, [writer.write(iter(each.to_batches())) for each in rows]

@@ -17,6 +17,7 @@ from conroi import export
 from conroi.data.incoming import RemoteRows
 from conroi.inserts.insert_locks import locks_of
 from conroi.spark import frames
+from tests.support.arrow import column_values
 
 pytestmark = pytest.mark.contract("S10")
 SCHEMA = pa.schema({"worker": pa.int64(), "n": pa.int64()})
@@ -40,7 +41,7 @@ def workers(table: conroi.Table) -> list[int]:
     """Whose rows they are, in the order of their ids."""
     rows = table.to_lance().to_table(with_row_id=True).sort_by("_rowid")
     assert rows["_rowid"].to_pylist() == list(range(rows.num_rows))
-    return rows["worker"].to_pylist()
+    return column_values(rows["worker"])
 
 
 VERBS: dict[str, Callable[[conroi.Lake, SparkSession], conroi.Table]] = {

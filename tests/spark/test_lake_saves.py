@@ -18,10 +18,11 @@ from conroi.storage.local_folders import settable_times
 from tests.spark.support import by_pylance, numbers
 from tests.spark.test_format import TWO, written
 from tests.support.aging import files_below, make_older
+from tests.support.arrow import column_values
 
 
 def ids(lake: conroi.Lake, name: str) -> list[int]:
-    return sorted(lake[name].to_arrow()["id"].to_pylist())
+    return sorted(column_values(lake[name].to_arrow()["id"]))
 
 
 @pytest.mark.contract("S12")

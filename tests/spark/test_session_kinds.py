@@ -8,7 +8,7 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -85,7 +85,7 @@ def python_without_us(folder: Path) -> Path:
 
 
 @contextmanager
-def cluster(folder: Path) -> Iterator[str]:
+def cluster(folder: Path) -> Generator[str]:
     """A master and two workers, each a process of its own."""
     port = free_port()
     home = str(Path(pyspark.__file__).parent)

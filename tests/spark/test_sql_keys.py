@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 import conroi
 from conroi.errors import InvalidInputError, UnsupportedError
 from conroi.merge.plan_choice import Way
+from tests.support.arrow import column_values
 
 NAN = float("nan")
 
@@ -199,4 +200,4 @@ def test_keys_that_a_cast_keeps_still_match(tmp_path: Path) -> None:
     table = conroi.create_table(tmp_path / "t", pa.table({"k": mine, "v": [1, 2, 3, 4]}))
     source = pa.table({"k": pa.array([0.5, NAN, 0.0], pa.float64()), "v": [10, 20, 30]})
     done = table.merge(source, on="k").when_matched_update({"v": "source.v"}).execute()
-    assert sorted(done.table.to_arrow()["v"].to_pylist()) == [4, 10, 20, 30]
+    assert sorted(column_values(done.table.to_arrow()["v"])) == [4, 10, 20, 30]

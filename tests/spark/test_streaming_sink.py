@@ -21,13 +21,14 @@ from conroi.format.on_disk import STREAM_BATCH_PROPERTY, STREAM_QUERY_PROPERTY
 from conroi.spark.options import Options
 from conroi.spark.streaming_sink import BatchMessage, ConroiStreamWriter, run_once
 from tests.spark.support import by_pylance, numbers
+from tests.support.arrow import column_values
 
 COLUMNS = StructType([StructField("id", LongType()), StructField("name", StringType())])
 ONE = pa.table({"id": [1], "name": ["n1"]})
 
 
 def ids(uri: str) -> list[int]:
-    return sorted(by_pylance(uri)["id"].to_pylist())
+    return sorted(column_values(by_pylance(uri)["id"]))
 
 
 class Stream:

@@ -18,6 +18,7 @@ import conroi
 from conroi.spark.options import Options
 from conroi.spark.streaming_source import ConroiStreamReader
 from tests.spark.support import by_pylance
+from tests.support.arrow import column_values
 
 TWO = pa.table({"id": [1, 2], "name": ["a", "b"]})
 
@@ -42,7 +43,7 @@ class Follower:
 
     def read(self, start: dict[str, Any], end: dict[str, Any]) -> list[int]:
         tasks = self.reader.partitions(start, end)
-        return [number for task in tasks for batch in self.reader.read(task) for number in batch["id"].to_pylist()]
+        return [number for task in tasks for batch in self.reader.read(task) for number in column_values(batch["id"])]
 
     def step(self) -> list[int]:
         """One batch; offsets travel as JSON."""
@@ -254,8 +255,8 @@ def test_source_and_sink_in_one_query_go_on_after_a_restart(spark: SparkSession,
     lake["orders"].append(rows(7, 8))
     copied(following(), tmp_path)
     found = by_pylance(str(tmp_path / "copy.lance"))
-    assert sorted(found["id"].to_pylist()) == [0, 1, 2, 3, 4, 6, 7, 8]
-    assert sorted(found["name"].to_pylist()) == [f"n{number}" for number in [0, 1, 2, 3, 4, 6, 7, 8]]
+    assert sorted(column_values(found["id"])) == [0, 1, 2, 3, 4, 6, 7, 8]
+    assert sorted(column_values(found["name"])) == [f"n{number}" for number in [0, 1, 2, 3, 4, 6, 7, 8]]
     lake["orders"].delete("id = 0")
     with pytest.raises(StreamingQueryException, match="UnsupportedError: Version 3 changed rows"):
         copied(following(), tmp_path)

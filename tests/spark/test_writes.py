@@ -21,13 +21,14 @@ from conroi.spark import frames
 from conroi.spark.frames import WriteTask
 from conroi.spark.results import Part
 from tests.spark.support import Counting, by_pylance, manifests, numbers
+from tests.support.arrow import column_values
 from tests.support.arrow_types import TYPES
 
 SCHEMA = pa.schema({"id": pa.int64(), "name": pa.string()})
 
 
 def ids(uri: str) -> list[int]:
-    return sorted(by_pylance(uri)["id"].to_pylist())
+    return sorted(column_values(by_pylance(uri)["id"]))
 
 
 @pytest.mark.contract("S2")

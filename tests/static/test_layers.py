@@ -51,12 +51,14 @@ FRONT = (
     *("table", "jobs", "lake_history", "lake_snapshot", "lake", "opening", "stores", "front"),
 )
 BELOW_FRONT = set(MAY_IMPORT) - {"namespace"}
-MAY_IMPORT |= {part: BELOW_FRONT | set(FRONT[:number]) for number, part in enumerate(FRONT)}
-MAY_IMPORT |= {
-    "testing": FOUNDATION | {"catalog", "format", "front", "lake", "storage", "versions"},
-    "spark": MIDDLE | {"catalog", "history", "merge", "verbs", *FRONT},
-    "cli": MIDDLE | {"branches", "catalog", "display", "doctor", "history", "maintenance", "spark", *FRONT},
-}
+MAY_IMPORT.update({part: BELOW_FRONT | set(FRONT[:number]) for number, part in enumerate(FRONT)})
+MAY_IMPORT.update(
+    {
+        "testing": FOUNDATION | {"catalog", "format", "front", "lake", "storage", "versions"},
+        "spark": MIDDLE | {"catalog", "history", "merge", "verbs", *FRONT},
+        "cli": MIDDLE | {"branches", "catalog", "display", "doctor", "history", "maintenance", "spark", *FRONT},
+    }
+)
 
 
 def part_of(layer: str) -> str:

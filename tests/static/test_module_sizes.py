@@ -72,6 +72,7 @@ def hidden_imports(module: Module) -> list[str]:
         for function in ast.walk(module.tree)
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
         for node in ast.walk(function)
+        if isinstance(node, ast.Import | ast.ImportFrom)
         for name in _imported(node)
         if name.partition(".")[0] not in EXTRAS | SLOW
     ]

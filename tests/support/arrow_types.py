@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
@@ -53,7 +53,7 @@ def unit(make: Any, unit_: str, *values: Any) -> Typed:
 
 
 def stamp(unit_: str, zone: str | None, *values: datetime | None) -> Typed:
-    return Typed(f"timestamp {unit_} {zone}", pa.timestamp(unit_, zone), values, formats=ALL)
+    return Typed(f"timestamp {unit_} {zone}", pa.timestamp(cast("Any", unit_), cast("Any", zone)), values, formats=ALL)
 
 
 NUMBERS = [

@@ -16,6 +16,7 @@ from conroi.table import Table
 from conroi.testing import Fault, FaultyObjects, FaultyRecords
 from conroi.versions.addresses import open_records
 from conroi.versions.external import ExternalVersions
+from tests.support.arrow import column_values
 
 
 def rows(table: conroi.Table) -> list[int]:
@@ -27,7 +28,7 @@ def rows(table: conroi.Table) -> list[int]:
 def rows_by_pylance(uri: str | Path, options: Mapping[str, str] | None = None) -> tuple[int, list[int]]:
     """Version and rows for a reader that does not know the store."""
     dataset = lance.dataset(str(uri), storage_options=None if options is None else dict(options))
-    return dataset.version, sorted(dataset.to_table()["row"].to_pylist())
+    return dataset.version, sorted(column_values(dataset.to_table()["row"]))
 
 
 def staged_files(uri: str | Path) -> list[str]:

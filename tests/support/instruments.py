@@ -37,8 +37,13 @@ def interrupted(
 class CloudLike(WrappedObjects):
     """A folder that behaves as an object store does: far away, and listed in the order of names."""
 
-    is_local = False
-    is_listing_ordered = True
+    @property
+    def is_local(self) -> bool:
+        return False
+
+    @property
+    def is_listing_ordered(self) -> bool:
+        return True
 
     def list(self, prefix: str, *, after: str | None = None) -> Iterator[ObjectInfo]:
         return iter(sorted(self.inner.list(prefix, after=after), key=lambda info: info.path))

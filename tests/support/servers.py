@@ -16,6 +16,7 @@ import uuid
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 from obstore.store import S3Store
 
@@ -154,7 +155,10 @@ def _is_ready(server: S3Server) -> bool:
     try:
         _make_bucket(server)
         store = S3Store(
-            server.bucket, config=server.options, client_options={"timeout": "5s"}, retry_config={"max_retries": 0}
+            server.bucket,
+            config=cast("Any", server.options),
+            client_options={"timeout": "5s"},
+            retry_config={"max_retries": 0},
         )
         store.put("ready", b"yes")
         return store.get("ready").bytes().to_bytes() == b"yes"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import lance
 import pyarrow as pa
@@ -248,7 +248,7 @@ def test_an_unknown_writer_flag_forbids_only_writing(flag: int, table: conroi.Ta
     [
         lambda uri: conroi.create_table(uri, pa.schema([])),
         lambda uri: conroi.create_table(uri, []),
-        lambda uri: conroi.create_table(uri, "text"),
+        lambda uri: conroi.create_table(uri, cast("Any", "text")),
         lambda uri: conroi.create_table(uri, pa.schema({"": pa.int64()})),
         lambda uri: conroi.create_table(uri, pa.schema({"a.b": pa.int64()})),
         lambda uri: conroi.create_table(uri, pa.schema({"a`b": pa.int64()})),
@@ -262,9 +262,9 @@ def test_an_unknown_writer_flag_forbids_only_writing(flag: int, table: conroi.Ta
         lambda uri: conroi.create_table(uri, pa.schema({"a": pa.int64()}), data_format="9.9"),
         lambda uri: conroi.create_table(uri, pa.table({"a": pa.array([1, None])}), key="a"),
         lambda uri: conroi.create_table(uri, pa.table({"a": [1, 1]}), key="a"),
-        lambda uri: conroi.create_table(uri, pa.schema({"a": pa.int64()}), message=5),
-        lambda uri: conroi.create_table(uri, pa.schema({"a": pa.int64()}), config={"a": 5}),
-        lambda uri: conroi.create_table(uri, pa.schema({"a": pa.int64()}), put="hope"),
+        lambda uri: conroi.create_table(uri, pa.schema({"a": pa.int64()}), message=cast("Any", 5)),
+        lambda uri: conroi.create_table(uri, pa.schema({"a": pa.int64()}), config=cast("Any", {"a": 5})),
+        lambda uri: conroi.create_table(uri, pa.schema({"a": pa.int64()}), put=cast("Any", "hope")),
     ],
 )
 def test_a_table_that_cannot_be_is_not_made(make: Callable[[Path], object], tmp_path: Path) -> None:

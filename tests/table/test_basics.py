@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 
 import conroi
 from conroi import ManifestNaming
+from tests.support.arrow import column_values
 from tests.support.instruments import interrupted
 from tests.support.refusals import files_of
 
@@ -111,7 +113,7 @@ def test_one_table_serves_many_threads(uri: str) -> None:
     with ThreadPoolExecutor(4) as pool:
         versions = list(pool.map(work, range(1, 25)))
     assert sorted(versions) == list(range(2, 26))
-    assert sorted(table.latest().to_arrow()["id"].to_pylist()) == list(range(25))
+    assert sorted(column_values(table.latest().to_arrow()["id"])) == list(range(25))
 
 
 # --------------------------------------------------------------------------------- storage
@@ -122,19 +124,18 @@ def test_every_way_to_put_gives_the_same_table(options: dict[str, object], tmp_p
     conroi.create_table(tmp_path / "t", pa.table({"id": [1, 2]}), **options)  # type: ignore[arg-type]
     table = conroi.open_table(tmp_path / "t", **options)  # type: ignore[arg-type]
     table = table.append(pa.table({"id": [3]})).delete("id = 1").update({"id": "id * 10"}).compact()
-    assert sorted(table.to_arrow()["id"].to_pylist()) == [20, 30]
-    assert sorted(lance.dataset(tmp_path / "t").to_table()["id"].to_pylist()) == [20, 30]
+    assert sorted(column_values(table.to_arrow()["id"])) == [20, 30]
+    assert sorted(column_values(lance.dataset(tmp_path / "t").to_table()["id"])) == [20, 30]
     assert not [name for name in files_of(tmp_path) if ".tmp" in name or ".manifest-" in name]
 
 
 def test_a_lock_is_held_for_every_commit(tmp_path: Path) -> None:
     import contextlib
-    from collections.abc import Iterator
 
     held: list[int] = []
 
     @contextlib.contextmanager
-    def lock(version: int) -> Iterator[None]:
+    def lock(version: int) -> Generator[None]:
         held.append(version)
         yield
 
@@ -187,6 +188,6 @@ def test_a_folder_may_have_an_odd_name(name: str, tmp_path: Path) -> None:
     table = table.update({"id": "id + 1"}).compact().create_index("id")
     lance.write_dataset(pa.table({"id": [9]}), place, mode="append")
     assert [path.name for path in tmp_path.iterdir()] == [name]
-    assert sorted(conroi.open_table(place).to_arrow(filter="id > 0")["id"].to_pylist()) == [3, 4, 9]
-    assert sorted(lance.dataset(place).to_table()["id"].to_pylist()) == [3, 4, 9]
+    assert sorted(column_values(conroi.open_table(place).to_arrow(filter="id > 0")["id"])) == [3, 4, 9]
+    assert sorted(column_values(lance.dataset(place).to_table()["id"])) == [3, 4, 9]
     assert conroi.open_table(place).clone(str(tmp_path / f"{name[:100]}-clone")).count_rows() == 3

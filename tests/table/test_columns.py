@@ -10,6 +10,7 @@ import pytest
 
 import conroi
 from conroi import InvalidInputError, NotFoundError
+from tests.support.arrow import column_values
 from tests.support.refusals import refused
 
 
@@ -21,7 +22,7 @@ def table(uri: str) -> conroi.Table:
 
 
 def column(table: conroi.Table, name: str) -> list[object]:
-    return table.to_arrow([name])[name].to_pylist()
+    return column_values(table.to_arrow([name])[name])
 
 
 def test_columns_are_added_by_expression(table: conroi.Table) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 import conroi
 from conroi.errors import InvalidInputError, NotFoundError
+from tests.support.arrow import column_values
 
 pytestmark = pytest.mark.contract("C9")
 
@@ -26,7 +27,7 @@ def orders(request: pytest.FixtureRequest, tmp_path: Path) -> conroi.Table:
 
 
 def ids(keys: pa.Table) -> list[int]:
-    return sorted(keys["id"].to_pylist())
+    return sorted(column_values(keys["id"]))
 
 
 def test_keys_that_were_inserted_updated_and_deleted(orders: conroi.Table) -> None:

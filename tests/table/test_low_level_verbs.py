@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from uuid import UUID, uuid4
@@ -14,13 +14,14 @@ import pytest
 import conroi
 from conroi import operations
 from conroi.format import lance_pb2 as pb
+from tests.support.arrow import column_values
 
 pytestmark = pytest.mark.contract("T5")
 SHARD = UUID("00000000-0000-0000-0000-00000000002a")
 
 
 def seen_by_pylance(uri: object, column: str = "v") -> list[object]:
-    return sorted(lance.dataset(str(uri)).to_table()[column].to_pylist())
+    return sorted(column_values(lance.dataset(str(uri)).to_table()[column]))
 
 
 def test_progress_of_a_log_is_recorded_by_a_verb(tmp_path: Path) -> None:
@@ -84,7 +85,7 @@ def test_the_lower_layer_commits_by_the_way_that_was_asked_for(tmp_path: Path) -
     held: list[int] = []
 
     @contextmanager
-    def lock(version: int) -> Iterator[None]:
+    def lock(version: int) -> Generator[None]:
         held.append(version)
         yield
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import conroi
+from tests.support.arrow import column_values
 
 pytestmark = pytest.mark.contract("T28")
 
@@ -69,7 +70,7 @@ def test_a_function_computes_blobs(tmp_path: Path) -> None:
     table = conroi.create_table(tmp_path / "t", pa.table({"id": [1, 2]})).append(pa.table({"id": [3]}))
 
     def blobs(batch: pa.RecordBatch) -> pa.RecordBatch:
-        values = [LARGE if number == 2 else b"x" * number for number in batch["id"].to_pylist()]
+        values = [LARGE if number == 2 else b"x" * number for number in column_values(batch["id"])]
         return pa.record_batch([lance.blob_array(values)], names=["b"])
 
     table = table.add_columns(blobs)

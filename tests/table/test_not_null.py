@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import conroi
+from conroi import format as formats
 from conroi.format import lance_pb2 as pb
 from conroi.format.manifest_file import decode_manifest_file, encode_manifest_file
 
@@ -74,15 +75,13 @@ def edit_transaction(root: Path, version: int) -> None:
     path = root / f"_versions/{(1 << 64) - 1 - version:020d}.manifest"
     file = decode_manifest_file(path.read_bytes())
     assert file.transaction is not None
-    wire = conroi.format.decode_transaction(file.transaction).wire
+    wire = formats.decode_transaction(file.transaction).wire
     wire.merge.preserves_nullability = True
     changed = pb.Transaction()
     changed.CopyFrom(wire)
-    path.write_bytes(
-        encode_manifest_file(file.manifest, conroi.format.encode_transaction(conroi.LanceTransaction(changed)))
-    )
+    path.write_bytes(encode_manifest_file(file.manifest, formats.encode_transaction(conroi.LanceTransaction(changed))))
     for each in (root / "_transactions").glob("1-*.txn"):
-        if conroi.format.decode_transaction(each.read_bytes()).uuid == wire.uuid:
+        if formats.decode_transaction(each.read_bytes()).uuid == wire.uuid:
             each.unlink()
 
 
@@ -92,7 +91,7 @@ def alone(root: str, schema: pa.Schema | None, verb: Any) -> bool:
     verb(root)
     transaction = conroi.open_table(root).history()[0]
     name = f"{transaction.read_version}-{transaction.transaction_uuid}.txn"
-    wire = conroi.format.decode_transaction(Path(root, "_transactions", name).read_bytes()).wire
+    wire = formats.decode_transaction(Path(root, "_transactions", name).read_bytes()).wire
     return getattr(wire, str(wire.WhichOneof("operation"))).preserves_nullability
 
 

@@ -10,11 +10,12 @@ import pytest
 
 import conroi
 from conroi import InvalidInputError
+from tests.support.arrow import column_values
 from tests.support.refusals import refused
 
 
 def ids(table: conroi.Table) -> list[int]:
-    return sorted(table.to_arrow(["id"])["id"].to_pylist())
+    return sorted(column_values(table.to_arrow(["id"])["id"]))
 
 
 def rows(*numbers: int) -> list[dict[str, object]]:
@@ -70,7 +71,9 @@ def test_new_columns_are_added_in_the_same_version(table: conroi.Table) -> None:
 def test_a_new_column_is_nullable_whatever_the_data_says(table: conroi.Table) -> None:
     data = pa.table(
         {"id": [4], "amount": [4.0], "x": [1]},
-        schema=pa.schema([("id", pa.int64()), ("amount", pa.float64()), pa.field("x", pa.int64(), nullable=False)]),
+        schema=pa.schema(
+            [pa.field("id", pa.int64()), pa.field("amount", pa.float64()), pa.field("x", pa.int64(), nullable=False)]
+        ),
     )
     assert table.append(data, evolve_schema=True).schema.field("x").nullable
 

@@ -106,7 +106,10 @@ def test_history_is_that_of_the_pinned_version(table: conroi.Table) -> None:
 
 def test_a_message_is_one_that_pylance_shows_too(uri: str) -> None:
     table = conroi.create_table(uri, [{"id": 1}]).append([{"id": 2}], message="hello")
-    assert lance.dataset(table.uri).read_transaction(2).transaction_properties["__lance_commit_message"] == "hello"
+    transaction = lance.dataset(table.uri).read_transaction(2)
+    assert transaction is not None
+    assert transaction.transaction_properties is not None
+    assert transaction.transaction_properties["__lance_commit_message"] == "hello"
 
 
 # ----------------------------------------------------------------------------------- tags

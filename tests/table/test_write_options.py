@@ -10,6 +10,7 @@ import pytest
 
 import conroi
 from conroi import ExpectedVersionMismatch, ManifestNaming, NotFoundError, RetryableConflict, UnsupportedError
+from tests.support.arrow import column_values
 from tests.support.instruments import interrupted
 from tests.support.refusals import refused
 from tests.support.transactions import reserve_fragments
@@ -21,7 +22,7 @@ def table(uri: str) -> conroi.Table:
 
 
 def ids(table: conroi.Table) -> list[int]:
-    return sorted(table.to_arrow(["id"])["id"].to_pylist())
+    return sorted(column_values(table.to_arrow(["id"])["id"]))
 
 
 EVERY_VERB: dict[str, Callable[..., conroi.Table]] = {
@@ -160,7 +161,7 @@ def test_a_detached_version_becomes_the_newest_by_restore(table: conroi.Table) -
     restored = table.restore(detached.version)
     assert (restored.version, ids(restored)) == (2, [1, 2, 4])
     assert ids(restored.append([{"id": 5, "v": 50}])) == [1, 2, 4, 5]
-    assert sorted(lance.dataset(table.uri).to_table()["id"].to_pylist()) == [1, 2, 4, 5]
+    assert sorted(column_values(lance.dataset(table.uri).to_table()["id"])) == [1, 2, 4, 5]
 
 
 def test_a_detached_version_of_pylance_is_read(table: conroi.Table) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 import conroi
+from conroi.writer import Writer
 
 COLUMNS = ("id", "v", "s", "t", "u")
 DATA = ("s", "t", "u")
@@ -56,7 +57,7 @@ class Model:
         return [self.rows[i] for i in sorted(self.rows)]
 
 
-Do = Callable[[conroi.Table, Model, int], None]
+Do = Callable[[Any, "Model", int], None]
 """Do the n-th statement to a table and to its model."""
 
 
@@ -199,7 +200,7 @@ RARER: dict[str, Do] = {
 }
 
 
-def apply(table: conroi.Table, model: Model, names: Sequence[str]) -> None:
+def apply(table: Writer, model: Model, names: Sequence[str]) -> None:
     """Do the statements, in this order, to a table and to its model."""
     for n, name in enumerate(names):
         (STATEMENTS.get(name) or RARER[name])(table, model, n)

@@ -12,6 +12,7 @@ import pytest
 import conroi
 from conroi.catalog.publication import Publishing
 from conroi.testing import FaultyObjects, Meter, call_before, connect_through
+from tests.support.arrow import column_values
 from tests.support.paused_commits import paused_before_publication, while_paused
 from tests.support.refusals import assert_helpful
 
@@ -75,7 +76,7 @@ def test_a_change_that_cannot_be_rebased_is_refused_when_the_table_moved(
     with pytest.raises(conroi.ExpectedVersionMismatch) as caught:
         tx.commit()
     assert (caught.value.expected, caught.value.actual) == (1, 2)
-    assert sorted(lake["orders"].to_arrow()["id"].to_pylist()) == [1, 2, 3, 4]
+    assert sorted(column_values(lake["orders"].to_arrow()["id"])) == [1, 2, 3, 4]
 
 
 @pytest.mark.contract("W4")
@@ -140,7 +141,7 @@ def test_two_publishers_of_the_next_version_one_wins_and_the_other_is_put_on_top
     assert future.exception() is None
     assert tx.result.tables == {"orders": 3}
     assert tx.result.rebased == {"orders": (2,)}
-    assert sorted(lake["orders"].to_arrow()["id"].to_pylist()) == [1, 2, 3, 4, 5]
+    assert sorted(column_values(lake["orders"].to_arrow()["id"])) == [1, 2, 3, 4, 5]
 
 
 @pytest.mark.contract("P5")

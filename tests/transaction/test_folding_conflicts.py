@@ -12,6 +12,7 @@ import pytest
 
 import conroi
 from conroi.format.on_disk import FOLDED_PROPERTY
+from tests.support.arrow import column_values
 
 Stage = Callable[[Any], object]
 
@@ -62,6 +63,7 @@ def test_the_version_says_what_was_done_in_it(lake: conroi.Lake, stages: tuple[S
     dataset = lance.dataset(table.uri)
     transaction = dataset.read_transaction(2)
     assert transaction is not None
+    assert transaction.transaction_properties is not None
     names = {delete_one: "Delete", configure: "UpdateConfig", index: "CreateIndex", replace_all: "Overwrite"}
     assert transaction.transaction_properties[FOLDED_PROPERTY] == ",".join(names[stage] for stage in stages)
 
@@ -129,7 +131,7 @@ def test_run_does_several_changes_again(lake: conroi.Lake):
 
     lake.run(work)
     assert len(calls) == 2
-    assert sorted(lake["t"].to_arrow()["id"].to_pylist()) == [0, 2, 3, 4, 5, 9]
+    assert sorted(column_values(lake["t"].to_arrow()["id"])) == [0, 2, 3, 4, 5, 9]
     assert lake["t"].config == {"color": "blue"}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -194,7 +194,7 @@ class Counter:
         self._begin()
 
     def _begin(self) -> None:
-        self.tx: Any = self.lake.begin(isolation=self.isolation)
+        self.tx: Any = self.lake.begin(isolation=cast("Any", self.isolation))
         self.staged: dict[tuple[str, int], int] = {}
 
     def step(self) -> None:

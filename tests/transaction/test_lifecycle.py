@@ -17,6 +17,7 @@ from conroi.catalog.catalog import Catalog
 from conroi.errors import StoreUnavailable
 from conroi.storage.objects import Objects
 from conroi.testing import FaultyObjects, Gate, call_before, connect_through, fail
+from tests.support.arrow import column_values
 from tests.support.paused_commits import PUBLICATION
 from tests.support.refusals import assert_helpful
 
@@ -294,7 +295,7 @@ def test_a_table_that_another_thread_opens_during_the_commit_is_refused(lake: co
         ended.set()
         assert isinstance(statement.exception(30), conroi.ClosedError)
         assert commit.result(30).tables == {"orders": 2}
-    assert sorted(conroi.connect(lake.uri)["orders"].to_arrow()["id"].to_pylist()) == [2, 3]
+    assert sorted(column_values(conroi.connect(lake.uri)["orders"].to_arrow()["id"])) == [2, 3]
 
 
 @pytest.mark.contract("W16")

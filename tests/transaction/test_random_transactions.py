@@ -10,6 +10,7 @@ import pytest
 
 import conroi
 from conroi.testing import connect_through
+from tests.support.arrow import column_values
 from tests.support.instruments import CloudLike
 
 NAMES = ["a", "b", "c", "ns.d"]
@@ -64,7 +65,7 @@ class Client:
 
 
 def rows_of(table: conroi.Table) -> set[int]:
-    ids = table.to_arrow(columns=["id"])["id"].to_pylist()
+    ids = column_values(table.to_arrow(columns=["id"])["id"])
     assert len(set(ids)) == len(ids), "a row is there twice"
     return set(ids)
 

@@ -15,7 +15,7 @@ from tests.verbs.racers import PROCESSES, Racer, Told, race
 pytestmark = pytest.mark.contract("K2")
 
 ROUNDS, KEYS = 3, 20
-SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int64()), ("by", pa.int64())])
+SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("n", pa.int64()), pa.field("by", pa.int64())])
 
 
 def raced(root: str, verb: str, *, key: str | None = "id", pylance: int = 0, has_guard: bool = True) -> list[Told]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -218,7 +219,7 @@ def test_in_postgres_a_writer_of_an_expected_table_waits_for_the_one_that_expect
     """A is stopped in the very middle, after its check: by a row that another writer is about to insert."""
     address = postgres.new_address()
     namespace = address.rpartition("%3D")[2]
-    ours, theirs = open_records(address), type(open_records(address))(address)
+    ours, theirs = open_records(address), cast("Any", type(open_records(address)))(address)
     ours.put_if_absent([record("orders", 1), record("rates", 1)])
     theirs.newest("rates")
     landed: list[str] = []

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 import conroi
+from conroi.lake_snapshot import LakeReader
 from tests.branches.histories.model import Entry, State, Table
 from tests.branches.histories.three_way import Conflict, Reported
 from tests.branches.histories.values import NAN, Column, arrow_schema, canonical, raw_of
@@ -19,7 +20,7 @@ class Difference(Exception):
     """The lake is not what the model says."""
 
 
-def check_state(lake: conroi.Lake, state: State, *, only: Iterable[str] | None = None) -> int:
+def check_state(lake: LakeReader, state: State, *, only: Iterable[str] | None = None) -> int:
     """The names of all tables, and the contents of all or some; the answer is how many were read."""
     found, expected = lake.tables(), sorted(state.names)
     if found != expected:

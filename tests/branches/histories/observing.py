@@ -12,6 +12,7 @@ import lance
 import pyarrow as pa
 
 import conroi
+from conroi.lake_snapshot import LakeReader
 from tests.branches.histories.checking import Difference, bag_of, check_state
 from tests.branches.histories.model import Branch, State, Table, Version, World
 from tests.branches.histories.statements import NotApplicable
@@ -31,7 +32,7 @@ class Observed:
         """A Spark session that does the statements on single tables, if there is one."""
         self._older: list[tuple[int, conroi.Lake]] = []
         """Handles that were opened some time ago."""
-        self._past: list[tuple[int, int, conroi.Lake]] = []
+        self._past: list[tuple[int, int, LakeReader]] = []
         """Past states that were opened some time ago."""
         self._touched: set[str] | None = None
         """Tables that the step changed; None for all."""
@@ -63,7 +64,7 @@ class Observed:
         elif what == 8 and chances.randrange(3) == 0:
             self.check_health(deep=False)
 
-    def _check(self, where: str, lake: conroi.Lake, state: State) -> None:
+    def _check(self, where: str, lake: LakeReader, state: State) -> None:
         try:
             self.counts["tables read"] += check_state(lake, state)
         except Difference as difference:
@@ -86,7 +87,7 @@ class Observed:
         self._check_expired(branch, version, past, f"at({version})", only)
 
     def _check_expired(
-        self, branch: Branch, version: int, past: conroi.Lake, where: str, only: list[str] | None = None
+        self, branch: Branch, version: int, past: LakeReader, where: str, only: list[str] | None = None
     ) -> None:
         try:
             self.counts["tables read"] += check_state(past, branch.versions[version].state, only=only)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from typing import Any
 
@@ -124,7 +124,7 @@ PLANTED = (*MERGES, CHANGING_PAST)
 
 
 @contextlib.contextmanager
-def planted(name: str) -> Iterator[None]:
+def planted(name: str) -> Generator[None]:
     """Conroi with a bug."""
     merge, at = conroi.Lake.merge, conroi.Lake.at
 

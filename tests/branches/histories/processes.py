@@ -16,7 +16,9 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 import conroi
+from conroi.lake_snapshot import LakeReader
 from tests.branches.histories.running import folder
+from tests.support.arrow import column_values
 from tests.support.processes import fork_context
 
 BRANCHES = ("main", "dev")
@@ -155,19 +157,19 @@ class _Worker:
         self._lakes[self._random.choice(BRANCHES)]["cells"].compact()
 
 
-def unequal(lake: conroi.Lake) -> list[str]:
+def unequal(lake: LakeReader) -> list[str]:
     """Pairs that are not equal, and rows that are there twice, in one state."""
     left, right = (rows_of(lake, name) for name in ("left", "right"))
     problems = [f"{lake.branch_name}@{lake.version}: pairs {left} and {right}"] if left != right else []
-    logged = lake["log"].to_arrow()["id"].to_pylist()
+    logged = column_values(lake["log"].to_arrow()["id"])
     if len(set(logged)) < len(logged):
         problems.append(f"{lake.branch_name}@{lake.version}: rows twice in {sorted(logged)}")
     return problems
 
 
-def rows_of(lake: conroi.Lake, name: str) -> dict[int, int]:
+def rows_of(lake: LakeReader, name: str) -> dict[int, int]:
     rows = lake[name].to_arrow()
-    return dict(zip(rows["id"].to_pylist(), rows["n"].to_pylist(), strict=True))
+    return dict(zip(column_values(rows["id"]), column_values(rows["n"]), strict=True))
 
 
 def serve(pipe: Connection, number: int) -> None:
@@ -238,7 +240,7 @@ def _audit(lake: conroi.Lake, journals: list[Journal], counts: Counter[str]) -> 
                 continue
             counts["past states"] += 1
             yield from unequal(past)
-            logged = set(past["log"].to_arrow()["id"].to_pylist())
+            logged = set(column_values(past["log"].to_arrow()["id"]))
             if before - logged:
                 yield f"{branch.branch_name}@{commit.version}: rows {sorted(before - logged)} are gone"
             before = logged

@@ -173,7 +173,8 @@ class History(TableSteps):
 
     def _criss_cross(self, first: str, second: str, prefer: str | None, salt: int) -> Branch:
         """Each of the two is merged into the other as it was before."""
-        self._branch(first), self._branch(second)
+        self._branch(first)
+        self._branch(second)
         if first == second or "cross" in self.world.branches:
             raise NotApplicable
         self._create_branch("cross", first, "head", None)

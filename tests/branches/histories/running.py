@@ -8,7 +8,8 @@ import shutil
 import tempfile
 import traceback
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
+from collections.abc import Generator as GeneratorOf
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,7 @@ class Outcome:
 
 
 @contextlib.contextmanager
-def folder() -> Iterator[str]:
+def folder() -> GeneratorOf[str]:
     """A place for a lake, in memory if the machine has such."""
     path = tempfile.mkdtemp(prefix="histories-", dir=FAST if FAST.is_dir() else None)
     try:
@@ -49,7 +50,7 @@ def folder() -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def history(counts: Counter[str]) -> Iterator[History]:
+def history(counts: Counter[str]) -> GeneratorOf[History]:
     with folder() as uri, other_ages(0, 3600):
         yield History(uri, counts)
 
@@ -108,7 +109,7 @@ def replay(steps: list[Step], *, deep: bool = True) -> Outcome:
 
 
 @contextlib.contextmanager
-def _noting(outcome: Outcome, run: History) -> Iterator[None]:
+def _noting(outcome: Outcome, run: History) -> GeneratorOf[None]:
     try:
         yield
     except Difference as difference:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections import Counter
+from typing import cast
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, note, seed, settings
@@ -49,7 +50,7 @@ def test_histories_of_the_day(part: int) -> None:
     max_examples=6,
     deadline=None,
     database=None,
-    suppress_health_check=list(HealthCheck),
+    suppress_health_check=cast("list[HealthCheck]", [*HealthCheck]),
     phases=(Phase.generate, Phase.shrink),
 )
 @given(data=st.data(), steps=st.integers(8, 25))

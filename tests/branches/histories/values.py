@@ -9,6 +9,7 @@ import datetime
 import decimal
 import math
 import struct
+import typing
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -168,7 +169,7 @@ def raw_of(value: Any, column: Column) -> Any:
     if isinstance(value, tuple):
         return [float("nan") if each == NAN else each for each in value]
     if column.type in ("ts_ms", "ts_us"):
-        return datetime.datetime(1970, 1, 1) + datetime.timedelta(microseconds=value)
+        return datetime.datetime(1970, 1, 1) + datetime.timedelta(microseconds=typing.cast("int", value))
     return value
 
 

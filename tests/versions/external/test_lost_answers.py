@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,7 @@ AT_STORAGE = [("put", STAGED), ("put_if_absent", FINAL), ("delete", STAGED)]
 
 @pytest.mark.parametrize("kind", [fail, lose_answer])
 @pytest.mark.parametrize("verb", ["put_if_absent", "point"])
-def test_one_failure_of_the_store_does_not_show(verb: str, kind: type[Fault], uri: Path, store: str) -> None:
+def test_one_failure_of_the_store_does_not_show(verb: str, kind: Callable[..., Fault], uri: Path, store: str) -> None:
     table, _, records = faulty_table(uri, store, at_store=[kind(verb)])
     done = table.append([{"row": 2}])
     assert len(records.hits) == 1
@@ -46,7 +47,7 @@ def test_one_failure_of_the_store_does_not_show(verb: str, kind: type[Fault], ur
 @pytest.mark.parametrize("kind", [fail, lose_answer])
 @pytest.mark.parametrize(("verb", "path"), AT_STORAGE[1:])
 def test_one_failure_of_the_storage_does_not_show(
-    verb: str, path: str, kind: type[Fault], uri: Path, store: str
+    verb: str, path: str, kind: Callable[..., Fault], uri: Path, store: str
 ) -> None:
     table, objects, _ = faulty_table(uri, store, at_storage=[kind(verb, path)])
     done = table.append([{"row": 2}])

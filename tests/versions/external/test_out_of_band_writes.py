@@ -11,6 +11,7 @@ import pytest
 import conroi
 from conroi.testing import Request, call_after, call_before
 from conroi.versions.addresses import open_records
+from tests.support.arrow import column_values
 from tests.support.external_tables import faulty_table, rows, rows_by_pylance
 
 
@@ -123,7 +124,7 @@ def test_every_verb_works_under_a_store(uri: Path, store: str) -> None:
     table = table.append([{"row": 2}, {"row": 3}]).update({"row": "row + 10"}, where="row = 3").delete("row = 1")
     assert rows(table) == [2, 13]
     table = table.add_columns({"twice": "row * 2"}).compact()
-    assert sorted(table.to_arrow()["twice"].to_pylist()) == [4, 26]
+    assert sorted(column_values(table.to_arrow()["twice"])) == [4, 26]
     table.tags.create("good")
     table = table.overwrite([{"row": 5}])
     assert rows(conroi.open_table(uri, tag="good", store=store)) == [2, 13]

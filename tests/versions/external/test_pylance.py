@@ -12,6 +12,7 @@ import pytest
 import conroi
 from conroi.storage.factory import open_objects
 from conroi.versions.addresses import open_records
+from tests.support.arrow import column_values
 from tests.support.databases import dynamodb_address
 from tests.support.external_tables import rows, rows_by_pylance
 from tests.support.servers import S3Server
@@ -74,7 +75,7 @@ def test_both_write_in_turns_and_lose_nothing(place: Place, create: Callable[[Pl
             )
         expected.append(row)
         assert rows(place.open()) == expected
-        assert sorted(place.dataset().to_table()["row"].to_pylist()) == expected
+        assert sorted(column_values(place.dataset().to_table()["row"])) == expected
         assert rows_by_pylance(place.uri, place.options) == (row + 1, expected), "who does not know the store"
     names = [(version, f"_versions/{2**64 - 1 - version}.manifest") for version in range(1, 8)]
     assert place.records() == names
