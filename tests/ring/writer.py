@@ -7,7 +7,6 @@ It says `ready`, waits until the file START is there, writes, and prints its boo
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import sys
 import time
@@ -24,7 +23,7 @@ def main(job: str, start: str) -> None:
         while not Path(start).exists():
             time.sleep(0.05)
 
-    print(json.dumps(dataclasses.asdict(write(Writer(**json.loads(job)), meet))), flush=True)
+    print(json.dumps(vars(write(Writer(**json.loads(job)), meet))), flush=True)
 
 
 if __name__ == "__main__":
