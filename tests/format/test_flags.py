@@ -15,6 +15,7 @@ from conroi.format import lance_pb2 as pb
 from conroi.format.flags import FeatureFlags, Flag, computed_flags, require_readable, require_writable
 from conroi.format.manifest_file import decode_manifest_file, encode_manifest_file
 from tests.format.pylance_tables import manifest_files, manifest_paths
+from tests.support.pylance import RELEASE
 
 
 def head(reader: int, writer: int, **more: object) -> pb.ManifestHead:
@@ -93,7 +94,9 @@ def test_we_read_no_more_and_write_no_more_than_pylance(tmp_path: Path):
             path.write_bytes(encode_manifest_file(file.manifest.changed(head=changed), file.transaction))
             reads, writes = _pylance_allows(tmp_path / "t", tmp_path / "copy")
             is_known = not reader or knows_reader_flag(reader)  # what only the installed pylance lacks is refused too
-            assert (is_allowed(require_readable, reader, writer) and is_known) == reads, (place, reader, writer)
+            may_read = is_allowed(require_readable, reader, writer) and is_known
+            # Up to 13 pylance does not see that a new flag is set in one word only.
+            assert may_read == reads or (RELEASE < 14 and reads and writer and not reader), (place, reader, writer)
             assert writes or not (is_allowed(require_writable, reader, writer) and is_known), (place, reader, writer)
 
 
