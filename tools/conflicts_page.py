@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from conroi.conflicts.catalog import CATALOG
 from conroi.conflicts.matrix import MATRIX, OPERATIONS, PRECHECKS, SEVERAL, Precheck
 from conroi.conflicts.reason import Reason
-from conroi.conflicts.rule import OK, Outcome, Rule
+from conroi.conflicts.rules import OK, Outcome, Rule
 
 
 @dataclass(frozen=True, slots=True)

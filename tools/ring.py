@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from conroi.data.pylance_features import TESTED
+from conroi.data.pylance import TESTED
 from tests.ring.releases import SECONDS, VARIABLE
 from tools.overlays import overlay, pylance_overlay
 

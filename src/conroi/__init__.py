@@ -7,10 +7,13 @@
 """
 
 import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
-
-from conroi.old_paths import install
 
 if TYPE_CHECKING:
     from conroi.front import *  # noqa: F403 (the list of public names is there)
@@ -20,9 +23,6 @@ class _FrontDoor(ModuleType):
     """The package itself: its public names are loaded when the first of them is asked for."""
 
     def __getattr__(self, name: str) -> Any:
-        from importlib import import_module
-        from importlib.util import find_spec
-
         is_own = not name.startswith("__") or name in ("__all__", "__version__")
         if is_own and name != "commit" and find_spec(f"conroi.{name}") is not None:
             return import_module(f"conroi.{name}")
@@ -40,13 +40,32 @@ class _FrontDoor(ModuleType):
 
     def __reduce__(self) -> tuple[Any, tuple[str]]:
         # Sent to another process, as Spark does with functions that name it, a module is its name.
-        from importlib import import_module
-
         return import_module, (self.__name__,)
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *self.__all__})
 
 
+OLD_PATHS = {"conroi.catalog.namespace": "conroi.namespace"}
+"""Import paths of earlier releases that users have in configuration."""
+
+
+class _OldPaths(MetaPathFinder, Loader):
+    """Finds a module that moved by its old name, where nothing else is found."""
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None,  # noqa: ARG002
+        target: ModuleType | None = None,  # noqa: ARG002
+    ) -> ModuleSpec | None:
+        return ModuleSpec(fullname, self) if fullname in OLD_PATHS else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        moved = import_module(OLD_PATHS[module.__name__])
+        module.__doc__ = moved.__doc__
+        vars(module).update({name: getattr(moved, name) for name in (*moved.__all__, "__all__")})
+
+
 sys.modules[__name__].__class__ = _FrontDoor
-install()
+sys.meta_path.append(_OldPaths())

@@ -54,7 +54,7 @@ from conroi.table import Table
 from conroi.table_transaction import TableTransaction
 from conroi.transaction import Transaction, TransactionResult
 from conroi.version import __version__
-from conroi.versions.leases import Lease, LeaseInfo
+from conroi.versions.retention import Lease, LeaseInfo
 
 __all__ = [
     "AlreadyExistsError",

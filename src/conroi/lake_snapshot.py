@@ -17,7 +17,7 @@ from conroi.catalog.names import known_id, object_id, shown
 from conroi.catalog.rows import NAMESPACE, Row
 from conroi.catalog.state import LakeState
 from conroi.data.incoming import in_spark
-from conroi.display.grid import Listing, to_html
+from conroi.display import Listing, to_html
 from conroi.display.pages import lake_history_page, lake_page
 from conroi.errors import NotFoundError, about
 from conroi.history import find
@@ -33,7 +33,7 @@ from conroi.snapshots.tags import Tags
 from conroi.storage.objects import Objects
 from conroi.table import Table
 from conroi.table_location import LakeAddress, Reduced, lake_address, opened_lake
-from conroi.versions.leases import Lease, LeaseInfo
+from conroi.versions.retention import Lease, LeaseInfo
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -21,7 +21,7 @@ from conroi.data.rows import count_rows
 from conroi.data.scans import Scan
 from conroi.data.sql import Params, bound, expression
 from conroi.data.table_version import TableVersion
-from conroi.display.grid import Listing, to_html
+from conroi.display import Listing, to_html
 from conroi.display.pages import table_facts, table_history_page, table_page
 from conroi.errors import InvalidInputError, about
 from conroi.format.naming import ManifestNaming
@@ -33,7 +33,7 @@ from conroi.snapshots.branch_storage import holder_of
 from conroi.snapshots.snapshot import Snapshot
 from conroi.snapshots.table_storage import TableStorage, expired, version_in_use
 from conroi.snapshots.tags import Tags
-from conroi.versions.leases import Lease, LeaseInfo
+from conroi.versions.retention import Lease, LeaseInfo
 
 if TYPE_CHECKING:
     import duckdb

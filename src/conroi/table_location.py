@@ -29,9 +29,9 @@ from conroi.inserts.insert_locks import checked_address
 from conroi.snapshots.branch_names import MAIN
 from conroi.snapshots.snapshot import Snapshot
 from conroi.snapshots.table_storage import TableStorage
+from conroi.storage import open_objects
 from conroi.storage.base_paths import allow_bases as name_bases
-from conroi.storage.factory import open_objects
-from conroi.versions.addresses import open_records, split_uri
+from conroi.versions import open_records, split_uri
 from conroi.versions.external import ExternalVersions
 from conroi.versions.folder import CommitLock, ConditionalPut, FolderVersions, LockedPut, Put, PutNew, RenameIfAbsent
 from conroi.versions.records import RecordStore

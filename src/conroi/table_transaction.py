@@ -21,7 +21,7 @@ from conroi.snapshots.snapshot import Snapshot
 from conroi.snapshots.table_storage import TableStorage
 from conroi.staged_table import StagedTable
 from conroi.transaction_tables import Handle, TransactionState, VersionsUpTo
-from conroi.versions.leases import Lease
+from conroi.versions.retention import Lease
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ from conroi.staged_table import TransactionTable
 from conroi.storage.parallel import stays_in_process
 from conroi.transaction_tables import TransactionState, TransactionTables
 from conroi.verbs.create import DEFAULT_DATA_FORMAT, check_same_table, create
-from conroi.versions.leases import Lease
+from conroi.versions.retention import Lease
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -31,7 +31,7 @@ from conroi.snapshots.table_storage import TableStorage, version_in_use
 from conroi.snapshots.tags import TagsAtBeginning
 from conroi.verbs import Appending
 from conroi.versions.folder import ManifestRef, VersionStore
-from conroi.versions.leases import Lease
+from conroi.versions.retention import Lease
 
 
 class TransactionState:

@@ -13,7 +13,7 @@ from benchmarks.__main__ import BENCHMARKS
 from benchmarks.crew import CrewTurn, Prepare, Shift
 from benchmarks.harness import Series
 from benchmarks.report import Report
-from conroi.versions.addresses import open_records
+from conroi.versions import open_records
 from tests.support.databases import sqlite_address
 
 

@@ -10,7 +10,7 @@ import pytest
 import conroi
 from conroi.format.on_disk import DELETED_SETTING
 from conroi.snapshots.branch_names import Cell, Cells, Value
-from conroi.storage.factory import open_objects
+from conroi.storage import open_objects
 from tests.branches.conftest import numbers
 from tests.support.paused_commits import paused_before_publication, while_paused
 from tests.support.together import Meet, together

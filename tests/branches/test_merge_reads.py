@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 import conroi
+from conroi.data.columns import COLUMNS
 from conroi.data.keys import PARTS
-from conroi.data.stored import COLUMNS
 from tests.branches.test_diff import bytes_of, read_bytes
 
 

@@ -16,7 +16,7 @@ from conroi.catalog.state import Changes, CommitMetadata, LakeState
 from conroi.catalog.store import CatalogStore
 from conroi.environment import SYSTEM
 from conroi.format.naming import ManifestNaming
-from conroi.storage.factory import open_objects
+from conroi.storage import open_objects
 from conroi.testing import SeededEnvironment, connect_through
 from tests.support.lakes import lake_with
 

@@ -11,7 +11,7 @@ import pytest
 
 import conroi
 from conroi.environment import Environment, SystemEnvironment, moment, seconds_since
-from conroi.storage.factory import open_objects
+from conroi.storage import open_objects
 from conroi.storage.local_folders import settable_times
 from conroi.storage.objects import Objects
 from conroi.testing import CountingObjects, connect_through

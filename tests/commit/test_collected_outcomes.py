@@ -16,7 +16,7 @@ import conroi
 from conroi import CommitStateUnknown, StoreError, StoreUnavailable
 from conroi.commit.conditional_put import Putting
 from conroi.format.naming import ManifestNaming
-from conroi.storage.factory import open_objects
+from conroi.storage import open_objects
 from conroi.storage.local_folders import settable_times
 from conroi.storage.objects import Objects
 from conroi.testing import Fault, FaultyObjects, Script, call_after, call_before, connect_through

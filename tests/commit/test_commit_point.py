@@ -14,8 +14,7 @@ import pytest
 
 import conroi
 from conroi import CommitStateUnknown, CorruptionError, StoreUnavailable
-from conroi.storage import cloud
-from conroi.storage.factory import open_objects
+from conroi.storage import cloud, open_objects
 from conroi.storage.objects import ObjectExists, Objects
 from conroi.testing import FaultyObjects, Script, call_after, call_before, connect_through
 from tests.support.external_crashes import FINAL

@@ -10,8 +10,7 @@ import pytest
 import conroi
 from conroi.errors import StoreUnavailable, UnsupportedError
 from conroi.locks.file import FileLock
-from conroi.storage import cloud
-from conroi.storage.factory import open_objects
+from conroi.storage import cloud, open_objects
 from conroi.table import Table
 from conroi.testing import CountingObjects, FaultyObjects, fail, lose_answer
 from tests.support.cloud_servers import BucketServer

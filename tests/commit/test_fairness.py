@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import conroi
-from conroi.storage.factory import open_objects
+from conroi.storage import open_objects
 from conroi.storage.objects import Objects
 from conroi.testing import connect_through
 from tests.support.instruments import CloudLike, table_on

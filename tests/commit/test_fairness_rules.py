@@ -12,7 +12,7 @@ from conroi.commit.fairness import BATON_PATH, SLACK, PriorityToken, Turns
 from conroi.format.on_disk import WRITER_PROPERTY
 from conroi.format.transaction import Transaction
 from conroi.operations import ReserveFragments
-from conroi.storage.factory import open_objects
+from conroi.storage import open_objects
 from conroi.storage.objects import Objects
 from conroi.testing import SeededEnvironment
 

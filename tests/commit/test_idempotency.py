@@ -11,7 +11,7 @@ import pytest
 
 import conroi
 from conroi.format.on_disk import IDEMPOTENCY_DIR
-from conroi.storage.factory import open_objects
+from conroi.storage import open_objects
 from conroi.testing import CountingObjects
 from tests.support.arrow import column_values
 from tests.support.instruments import table_on

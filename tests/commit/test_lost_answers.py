@@ -16,7 +16,7 @@ from conroi.commit.conditional_put import RESENDS
 from conroi.format import lance_pb2 as pb
 from conroi.format.naming import ManifestNaming
 from conroi.snapshots.snapshot import Snapshot, load_transaction
-from conroi.storage.factory import open_objects
+from conroi.storage import open_objects
 from conroi.storage.objects import ObjectExists, Objects
 from conroi.table import Table
 from conroi.testing import Fault, FaultyObjects, Request, Script, call_after, call_before, fail, lose_answer

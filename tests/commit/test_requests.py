@@ -15,7 +15,7 @@ import pytest
 import conroi
 from conroi.environment import SYSTEM, moment
 from conroi.format.naming import ManifestNaming
-from conroi.storage.factory import open_objects
+from conroi.storage import open_objects
 from conroi.testing import CountingObjects
 from conroi.versions.folder import FolderVersions, ManifestRef
 from tests.support.instruments import CloudLike, table_on

@@ -13,7 +13,7 @@ from conroi.conflicts.catalog import CATALOG
 from conroi.conflicts.matrix import MATRIX, OPERATIONS, PRECHECKS, SEVERAL
 from conroi.conflicts.reason import ConcurrentCommit, Reason
 from conroi.conflicts.rebase import Rebase
-from conroi.conflicts.rule import Outcome
+from conroi.conflicts.rules import Outcome
 from conroi.format.manifest import Manifest
 from tests.conflicts.builders import base, delete, rewrite, staged, winner
 from tools.conflicts_page import DELIBERATE_DIFFERENCES

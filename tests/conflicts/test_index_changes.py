@@ -8,7 +8,7 @@ from pyroaring import BitMap
 from conroi import operations as ops
 from conroi.conflicts.reason import Verdict
 from conroi.conflicts.rebase import Rebase
-from conroi.conflicts.rule import Outcome
+from conroi.conflicts.rules import Outcome
 from conroi.format import lance_pb2 as pb
 from tests.conflicts.builders import (
     OLD_INDEX,

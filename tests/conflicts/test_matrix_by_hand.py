@@ -16,7 +16,7 @@ from conroi.conflicts.facts import Staged
 from conroi.conflicts.matrix import MATRIX, OPERATIONS
 from conroi.conflicts.rebase import Rebase
 from conroi.conflicts.row_merge import vector_key
-from conroi.conflicts.rule import OK, Outcome, Rule
+from conroi.conflicts.rules import OK, Outcome, Rule
 from conroi.format import lance_pb2 as pb
 from tests.conflicts.builders import (
     KEY_ONE,

@@ -11,7 +11,7 @@ from pyroaring import BitMap
 from conroi import operations as ops
 from conroi.conflicts.rebase import Rebase
 from conroi.conflicts.row_merge import Merged, vector_key
-from conroi.conflicts.rule import Outcome
+from conroi.conflicts.rules import Outcome
 from conroi.format import lance_pb2 as pb
 from conroi.format.manifest import Manifest
 from tests.conflicts.builders import (

@@ -11,7 +11,7 @@ from conroi import operations as ops
 from conroi.conflicts.facts import Staged
 from conroi.conflicts.rebase import Rebase
 from conroi.conflicts.row_merge import Merged
-from conroi.conflicts.rule import Outcome
+from conroi.conflicts.rules import Outcome
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
 from tests.conflicts.builders import (

@@ -9,7 +9,7 @@ import pytest
 from conroi import operations as ops
 from conroi.conflicts.reason import Reason
 from conroi.conflicts.rebase import Rebase
-from conroi.conflicts.rule import Outcome
+from conroi.conflicts.rules import Outcome
 from conroi.format import lance_pb2 as pb
 from tests.conflicts.builders import B, C, schema, settings, staged, winner
 

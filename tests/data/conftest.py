@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from conroi.data.columns import COLUMNS
 from conroi.data.keys import PARTS
-from conroi.data.stored import COLUMNS
 from conroi.snapshots.deletions import VECTORS
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import conroi
 from conroi.data import keys, stored
-from conroi.data.stored import wanted
+from conroi.data.columns import wanted
 from conroi.data.table_version import TableVersion
 from conroi.storage.cache import BoundedCache
 from tests.support.arrow import column_values

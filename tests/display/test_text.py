@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from conroi.display.grid import changed_rows, grid, moment, number, plain, plural, size, to_html, value
+from conroi.display import changed_rows, grid, moment, number, plain, plural, size, to_html, value
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 import conroi
 from conroi.doctor import diagnose, examine_table
 from conroi.doctor.kinds import GROUPS, KINDS
-from conroi.doctor.surroundings import find_java
+from conroi.doctor.subject import find_java
 from conroi.table_location import table_storage
 from conroi.testing import FaultyObjects, fail
 from conroi.versions.retention import other_ages

@@ -12,8 +12,8 @@ import pytest
 
 import conroi
 from conroi.doctor import Diagnosis
-from conroi.storage.factory import open_objects
-from conroi.versions.addresses import open_records
+from conroi.storage import open_objects
+from conroi.versions import open_records
 from conroi.versions.records import Record
 from tests.doctor import damage
 from tests.doctor.damage import Later, kinds

@@ -28,7 +28,7 @@ from conroi import (
     TooMuchContention,
     UnsupportedError,
 )
-from conroi.conflicts.rule import Outcome
+from conroi.conflicts.rules import Outcome
 from conroi.format.manifest_file import decode_manifest_file, encode_manifest_file
 from conroi.testing import Fault, FaultyObjects, Request, fail
 from conroi.version import WRITER

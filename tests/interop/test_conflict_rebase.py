@@ -20,7 +20,7 @@ from conroi.conflicts.facts import Staged
 from conroi.conflicts.reason import ConcurrentCommit
 from conroi.conflicts.rebase import Rebase
 from conroi.conflicts.row_merge import vector_key
-from conroi.conflicts.rule import Outcome
+from conroi.conflicts.rules import Outcome
 from conroi.format import lance_pb2 as pb
 from conroi.format.deletions import encode_deletions
 from conroi.format.manifest import Manifest

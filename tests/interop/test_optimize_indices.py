@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import conroi
-from conroi.storage.factory import open_objects
+from conroi.storage import open_objects
 from tests.support.arrow import column_values
 from tests.support.instruments import CloudLike, table_on
 from tests.support.pylance import has_empty_vector_indices

@@ -15,7 +15,7 @@ import pytest
 import conroi
 from conroi.environment import SYSTEM
 from conroi.snapshots.table_storage import TableStorage
-from conroi.storage.factory import open_objects
+from conroi.storage import open_objects
 from conroi.testing import FaultyObjects, call_before
 from conroi.versions.folder import FolderVersions, LockedPut
 from tests.interop.readers import assert_seen

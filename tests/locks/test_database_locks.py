@@ -20,7 +20,7 @@ from conroi.environment import LONG_AGO
 from conroi.errors import InvalidInputError, StoreUnavailable, TooMuchContention
 from conroi.locks.dynamodb import DynamoLock
 from conroi.locks.postgres import PostgresLock
-from conroi.storage.factory import open_objects
+from conroi.storage import open_objects
 from conroi.storage.objects import ObjectExists
 from conroi.stores import dynamodb_lock, postgres_lock
 from conroi.testing import FaultyObjects, call_after

@@ -11,7 +11,7 @@ from typing import Any
 import conroi
 from conroi.environment import SYSTEM
 from conroi.snapshots.table_storage import TableStorage
-from conroi.storage.factory import open_objects
+from conroi.storage import open_objects
 from conroi.storage.objects import Objects
 from conroi.table import Table
 from conroi.testing import FaultyObjects, Script, call_after, call_before, connect_through

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import conroi
-from conroi.display.grid import to_html
+from conroi.display import to_html
 from conroi.display.pages import collected_page, expired_page
 from tests.support.aging import files_below, make_older
 

@@ -13,8 +13,7 @@ import pytest
 
 import conroi
 from conroi.namespace import ConroiNamespace
-from conroi.storage import local_folders
-from conroi.storage.factory import open_objects
+from conroi.storage import local_folders, open_objects
 from conroi.storage.local_folders import settable_times
 from conroi.testing import FaultyObjects, Request, Script, call_before, connect_through
 from conroi.versions.retention import other_ages

@@ -16,7 +16,7 @@ import pytest
 
 import conroi
 from conroi.snapshots.table_storage import TableStorage
-from conroi.storage.factory import open_objects
+from conroi.storage import open_objects
 from conroi.table import Table
 from conroi.testing import FaultyObjects, Gate, SeededEnvironment, call_before, connect_through
 from conroi.versions.folder import FolderVersions

@@ -9,9 +9,9 @@ import lance
 import pytest
 
 import conroi
-from conroi.storage.factory import open_objects
+from conroi.storage import open_objects
 from conroi.testing import CountingObjects
-from conroi.versions.addresses import open_records
+from conroi.versions import open_records
 from tests.catalog.conftest import Connect, connect  # noqa: F401  (a fixture)
 from tests.maintenance.conftest import numbers
 from tests.support.aging import files_below, make_older

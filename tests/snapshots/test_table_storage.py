@@ -11,7 +11,7 @@ import pytest
 import conroi
 from conroi.errors import NotFoundError
 from conroi.format.naming import ManifestNaming
-from conroi.storage.factory import open_objects
+from conroi.storage import open_objects
 from conroi.testing import CountingObjects
 from tests.support.instruments import CloudLike, table_on
 

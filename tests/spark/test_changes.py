@@ -20,7 +20,7 @@ import conroi
 from conroi.data.table_version import TableVersion
 from conroi.spark import fragment_jobs
 from conroi.spark.fragment_jobs import Each
-from conroi.spark.results import Answer
+from conroi.spark.packets import Answer
 from tests.spark.support import by_pylance, manifests, numbers
 
 ROWS = pa.table({"id": range(60), "name": [f"n{i}" for i in range(60)], "v": [float(i % 9) for i in range(60)]})

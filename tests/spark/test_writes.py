@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 import conroi
 from conroi.spark import frames
 from conroi.spark.frames import WriteTask
-from conroi.spark.results import Part
+from conroi.spark.packets import Part
 from tests.spark.support import Counting, by_pylance, manifests, numbers
 from tests.support.arrow import column_values
 from tests.support.arrow_types import TYPES

@@ -28,12 +28,14 @@ FORBIDDEN: dict[str, set[str]] = {
 """By module, what no other module of conroi may use."""
 
 EXCEPTIONS: dict[str, tuple[set[str], str]] = {
-    "conroi.testing.instruments": ({"monotonic"}, "measures real requests"),
-    "conroi.testing.environment": ({"Random"}, "is the environment of a test: seeded"),
+    "conroi.testing.instruments": (
+        {"monotonic", "Random"},
+        "measures real requests; has the seeded environment of a test",
+    ),
     "conroi.testing.faults": ({"Random", "getpid"}, "draws faults from a seed; kills its own process"),
     "conroi.catalog.manifest_rows": ({"getpid"}, "a scratch folder belongs to one process"),
     "conroi.storage.local": ({"getpid"}, "temporary names of one process"),
-    "conroi.versions.leases": ({"getpid"}, "says in the lease who holds it"),
+    "conroi.versions.retention": ({"getpid"}, "says in the lease who holds it"),
     "conroi.storage.memory": ({"getpid"}, "a forked child must not delete its parent's files"),
     "conroi.locks.file": ({"getpid"}, "says in the lock file who holds it"),
     "conroi.storage.sqlite": ({"getpid"}, "a connection belongs to one process"),

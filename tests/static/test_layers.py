@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.source import Import, Module, conroi_modules
 
-FOUNDATION = {"arguments", "environment", "errors", "old_paths", "retry_policy", "version"}
+FOUNDATION = {"arguments", "environment", "errors", "retry_policy", "version"}
 PURE = {"format", "operations", "conflicts"}
 CORE = FOUNDATION | PURE
 LOWER = CORE | {"storage", "versions", "snapshots"}
@@ -21,7 +21,6 @@ MAY_IMPORT: dict[str, set[str]] = {
     "environment": set(),
     "errors": set(),
     "retry_policy": {"environment", "errors"},
-    "old_paths": set(),
     "version": set(),
     "format": {"errors"},
     "operations": {"errors", "format"},

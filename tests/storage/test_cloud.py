@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from conroi.errors import ConroiError, InvalidInputError, NotFoundError, StoreError, StoreUnavailable
+from conroi.storage import open_objects
 from conroi.storage.cloud import CloudObjects
-from conroi.storage.factory import open_objects
 from conroi.storage.objects import ObjectExists, Objects
 from tests.support.answering import always_answering, never_answering
 from tests.support.servers import SECRET_KEY, S3Server, free_ports

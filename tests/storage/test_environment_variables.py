@@ -13,7 +13,7 @@ import pytest
 
 import conroi
 from conroi.errors import InvalidInputError, StoreError, StoreUnavailable
-from conroi.storage.factory import open_objects
+from conroi.storage import open_objects
 from tests.support.answering import always_answering
 from tests.support.servers import ACCESS_KEY, SECRET_KEY, S3Server
 

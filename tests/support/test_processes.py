@@ -19,4 +19,4 @@ def test_a_process_starts_with_everything_heavy_imported() -> None:
     process.start()
     found = answers.get(timeout=120)
     process.join(60)
-    assert {"boto3", "conroi.lake", "conroi.merge.builder", "conroi.testing", "lance.file", "psycopg"} <= found
+    assert {"boto3", "conroi.lake", "conroi.merge.request", "conroi.testing", "lance.file", "psycopg"} <= found

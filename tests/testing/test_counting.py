@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from conroi.errors import NotFoundError, StoreError
-from conroi.storage.factory import open_objects
+from conroi.storage import open_objects
 from conroi.storage.objects import ObjectExists, Objects
 from conroi.testing import CountingObjects, kind_of
 from conroi.testing.instruments import PAGE

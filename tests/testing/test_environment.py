@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from conroi.environment import Environment
-from conroi.storage.factory import open_objects
+from conroi.storage import open_objects
 from conroi.testing import SeededEnvironment, SlowObjects
 
 

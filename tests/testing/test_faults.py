@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from conroi.errors import StoreUnavailable
-from conroi.storage.factory import open_objects
+from conroi.storage import open_objects
 from conroi.storage.objects import ObjectExists, Objects
 from conroi.testing import ChanceFaults, Fault, FaultyObjects, Gate, Request, call_after, call_before, fail, lose_answer
 

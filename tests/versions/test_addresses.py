@@ -12,9 +12,9 @@ import pytest
 
 import conroi
 from conroi.errors import InvalidInputError, UnsupportedError
+from conroi.storage import open_objects
 from conroi.storage.dynamodb import dynamo_table
-from conroi.storage.factory import open_objects
-from conroi.versions.addresses import open_records, split_uri
+from conroi.versions import open_records, split_uri
 from conroi.versions.records import bucketless_key, full_key
 from conroi.versions.sql_records import SqliteRecords
 

@@ -14,7 +14,7 @@ import pytest
 import conroi
 from conroi import CorruptionError, ManifestNaming, StoreUnavailable, TooMuchContention
 from conroi.maintenance.naming_migration import migrate_manifest_names
-from conroi.storage.factory import open_objects
+from conroi.storage import open_objects
 from conroi.testing import FaultyObjects, call_after, fail, lose_answer
 from tests.support.cloud_servers import BucketServer
 from tests.support.instruments import files_on

@@ -14,7 +14,7 @@ import pytest
 from conroi.errors import StoreUnavailable
 from conroi.format.naming import ManifestNaming
 from conroi.locks.file import FileLock
-from conroi.storage.factory import open_objects
+from conroi.storage import open_objects
 from conroi.storage.objects import ObjectExists, Objects
 from conroi.testing import (
     CountingObjects,

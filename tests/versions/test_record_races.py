@@ -15,8 +15,7 @@ import pytest
 
 from conroi.errors import ExpectedVersionMismatch, StoreUnavailable
 from conroi.testing import FaultyRecords, Gate, Request, WrappedRecords, call_before
-from conroi.versions import sql_records
-from conroi.versions.addresses import open_records
+from conroi.versions import open_records, sql_records
 from conroi.versions.records import Record, RecordStore, RecordTaken
 from conroi.versions.sql_records import PostgresRecords, SqliteRecords
 from tests.support.databases import PostgresServer, aws_environment, sqlite_address

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from conroi.errors import ExpectedVersionMismatch, InvalidInputError
-from conroi.versions.addresses import open_records
+from conroi.versions import open_records
 from conroi.versions.dynamodb_records import LARGEST_BATCH
 from conroi.versions.records import Record, RecordStore, RecordTaken
 from tests.support.databases import PASSWORD, PASSWORD_IN_URI

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import conroi
-from conroi.storage.factory import open_objects
+from conroi.storage import open_objects
 from conroi.storage.objects import Objects
 from conroi.versions.retention import (
     Fate,

@@ -13,7 +13,7 @@ from conroi.branches.row_differences import Comparison, key_ids, keyed_changes
 from conroi.catalog.names import shown
 from conroi.data.rows import count_rows
 from conroi.data.table_version import TableVersion
-from conroi.display.grid import to_html
+from conroi.display import to_html
 from conroi.display.pages import diff_details, diff_page
 from conroi.format.fields import key_columns
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
-from conroi.display.grid import Grid, grid, key_text, number, plain, plural, to_html
+from conroi.display import Grid, grid, key_text, number, plain, plural, to_html
 
 Choice: TypeAlias = Literal["source", "target"]
 

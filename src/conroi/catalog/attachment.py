@@ -13,9 +13,9 @@ from conroi.catalog.sql_tables import LakeCommit, LakeQueries, open_lake_tables
 from conroi.environment import SYSTEM
 from conroi.errors import InvalidInputError, NotFoundError, TooMuchContention, about
 from conroi.format.json import parse_json
-from conroi.storage.factory import open_objects
+from conroi.storage import open_objects
 from conroi.storage.objects import Objects
-from conroi.versions.addresses import open_records, store_kind
+from conroi.versions import open_records, store_kind
 from conroi.versions.external import ExternalVersions
 from conroi.versions.folder import FolderVersions
 from conroi.versions.records import RecordStore, full_key

@@ -22,12 +22,12 @@ from conroi.environment import SYSTEM, Environment
 from conroi.errors import AlreadyExistsError, InvalidInputError, NotFoundError, about
 from conroi.format.on_disk import LAKE_MANIFEST
 from conroi.snapshots.table_storage import TableStorage
+from conroi.storage import open_objects
 from conroi.storage.base_paths import allow_bases as name_bases
-from conroi.storage.factory import open_objects
 from conroi.storage.objects import Objects, reach_of
 from conroi.verbs.create import create
 from conroi.verbs.key_declaration import declare_key
-from conroi.versions.addresses import store_kind
+from conroi.versions import store_kind
 from conroi.versions.folder import FolderVersions
 from conroi.versions.records import full_key
 

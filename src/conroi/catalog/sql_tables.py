@@ -21,7 +21,7 @@ from conroi.environment import SYSTEM, Environment
 from conroi.storage.postgres import PostgresDatabase
 from conroi.storage.sql_schema import Schema
 from conroi.storage.sqlite import DatabaseBusy, SqliteDatabase
-from conroi.versions.addresses import sqlite_path
+from conroi.versions import sqlite_path
 
 _SQLITE_NOW_NS = (
     "(CAST(strftime('%s', 'now') AS INTEGER) * 1000 + CAST(substr(strftime('%f', 'now'), 4) AS INTEGER)) * 1000000"

@@ -13,7 +13,7 @@ from decimal import Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from conroi.display.grid import Grid, Row
+from conroi.display import Grid, Row
 from conroi.display.pages import rows_page
 from conroi.errors import UNSEEN, visible
 

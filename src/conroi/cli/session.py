@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from conroi.cli.failures import UsageProblem
 from conroi.cli.output import Output
 from conroi.errors import InvalidInputError, NotFoundError
-from conroi.format.on_disk import LAKE_MANIFEST
 
 if TYPE_CHECKING:
     from conroi.lake import Lake
@@ -180,7 +179,8 @@ class Session:
     def is_lake(self, place: str) -> bool:
         """Whether there is a lake; looking makes none."""
         from conroi.catalog.folders import MARKER
-        from conroi.storage.factory import open_objects
+        from conroi.format.on_disk import LAKE_MANIFEST
+        from conroi.storage import open_objects
 
         if "://" not in place:
             return any(os.path.exists(f"{place}/{name}") for name in (LAKE_MANIFEST, MARKER))

@@ -5,6 +5,6 @@ from conroi.conflicts.matrix import are_unrelated
 from conroi.conflicts.reason import ConcurrentCommit, Reason, Verdict
 from conroi.conflicts.rebase import Rebase
 from conroi.conflicts.row_merge import vector_key
-from conroi.conflicts.rule import Outcome
+from conroi.conflicts.rules import Outcome
 
 __all__ = ["ConcurrentCommit", "Outcome", "Reason", "Rebase", "Staged", "Verdict", "are_unrelated", "vector_key"]

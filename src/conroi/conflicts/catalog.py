@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from conroi.conflicts.rule import Outcome
+from conroi.conflicts.rules import Outcome
 
 _AGAIN = (
     "Run it again on version {version}: lake.run(work) does so for all of a transaction, conroi.retry for your own"

@@ -16,8 +16,20 @@ from conroi.conflicts import facts
 from conroi.conflicts.catalog import CATALOG
 from conroi.conflicts.facts import Staged
 from conroi.conflicts.reason import COMPATIBLE, ConcurrentCommit, Reason, Verdict
-from conroi.conflicts.rule import OK, Finding, Rule, always, first_of, found
-from conroi.conflicts.rules import columns, indices, overlays, rewrites, rows, settings
+from conroi.conflicts.rules import (
+    OK,
+    Finding,
+    Rule,
+    always,
+    columns,
+    first_of,
+    found,
+    indices,
+    overlays,
+    rewrites,
+    rows,
+    settings,
+)
 from conroi.conflicts.rules.settings import changes_schema
 from conroi.operations import Append, CreateIndex, DataOverlay, DataReplacement, Merge, Update, UpdateConfig, is_folded
 from conroi.operations.base import Operation

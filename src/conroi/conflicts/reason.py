@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from conroi.conflicts.catalog import CATALOG
-from conroi.conflicts.rule import Outcome
+from conroi.conflicts.rules import Outcome
 from conroi.format.manifest import Manifest
 from conroi.format.transaction import Transaction
 from conroi.operations.base import Operation

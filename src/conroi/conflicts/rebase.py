@@ -20,7 +20,7 @@ from conroi.conflicts.row_merge import (
     replace_system_indices,
     vector_key,
 )
-from conroi.conflicts.rule import Outcome
+from conroi.conflicts.rules import Outcome
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
 from conroi.format.manifest import Manifest

@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 from conroi.conflicts import vector_key
 from conroi.conflicts.row_merge import VectorKey
 from conroi.data.arrow_types import chunked, positions
+from conroi.data.columns import Column, Wanted, stored_columns, wanted
 from conroi.data.pylance import pylance_errors
 from conroi.data.sql import quoted
-from conroi.data.stored import Column, Wanted, stored_columns, wanted
 from conroi.data.table_version import TableVersion
 from conroi.format import lance_pb2 as pb
 from conroi.snapshots.deletions import load_deletions

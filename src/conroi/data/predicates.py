@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap
 
+from conroi.data.columns import stored_columns, wanted
 from conroi.data.pylance import pylance_errors
 from conroi.data.rows import addresses_of, offsets_by_fragment
 from conroi.data.sql import enclosed
-from conroi.data.stored import stored_columns, wanted
 from conroi.data.table_version import TableVersion
 from conroi.errors import InvalidInputError
 from conroi.snapshots.deletions import load_deletions

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from conroi.display.grid import Grid, changed_rows, grid, key_text, moment, number, plain, plural, size, value
+from conroi.display import Grid, changed_rows, grid, key_text, moment, number, plain, plural, size, value
 
 if TYPE_CHECKING:
     from conroi.branches.diff import LakeDiff, TableDiff

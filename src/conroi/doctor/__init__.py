@@ -31,16 +31,15 @@ from conroi.doctor.findings import Diagnosis, Finding, Findings
 from conroi.doctor.folder import examine
 from conroi.doctor.lake_history import LakeHistory, database_history, read_history
 from conroi.doctor.lake_rows import PinChecks, check_branches, check_lake_rows, check_records, head_of, recorded_head
-from conroi.doctor.subject import Examination, Subject
-from conroi.doctor.surroundings import look_around
+from conroi.doctor.subject import Examination, Subject, look_around
 from conroi.environment import SYSTEM, Environment
 from conroi.errors import ConroiError, NotFoundError
 from conroi.format.on_disk import DELETED_SETTING, LAKE_MANIFEST, OWN_DIR, TREE_DIR
 from conroi.snapshots.branch_names import BranchNames
 from conroi.snapshots.pin import Pin
 from conroi.snapshots.table_storage import TableStorage
+from conroi.storage import open_objects
 from conroi.storage.base_paths import allow_bases as name_bases
-from conroi.storage.factory import open_objects
 from conroi.versions.external import ExternalVersions
 from conroi.versions.folder import FolderVersions
 from conroi.versions.listing import Folders

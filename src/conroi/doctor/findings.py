@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from conroi.display.grid import to_html
+from conroi.display import to_html
 from conroi.display.pages import diagnosis_page, environment_page
 from conroi.doctor.kinds import KINDS, Severity
 from conroi.errors import ConroiError, StoreUnavailable

@@ -18,7 +18,7 @@ from conroi.maintenance.reachability import LAKE_BRANCH
 from conroi.snapshots.branch_names import lance_ref_path
 from conroi.snapshots.pin import Pin
 from conroi.snapshots.table_storage import TableStorage
-from conroi.storage.factory import opened_below
+from conroi.storage import opened_below
 from conroi.storage.objects import Objects
 from conroi.versions.folder import FolderVersions
 from conroi.versions.listing import Listed

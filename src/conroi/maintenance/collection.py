@@ -39,12 +39,11 @@ from conroi.maintenance.reachability import AT_ONCE, Horizon, Names, Needs, Plac
 from conroi.maintenance.reports import Collected, Duration, Garbage, seconds_of
 from conroi.snapshots.snapshot import Snapshot
 from conroi.snapshots.table_storage import TableStorage
-from conroi.storage.factory import opened_below
+from conroi.storage import opened_below
 from conroi.storage.objects import ObjectInfo, Objects
 from conroi.verbs.settings import reserve_fragments
-from conroi.versions.leases import has_ended
 from conroi.versions.listing import branch_folders, is_in_manifest_folder, manifest_files, manifest_name
-from conroi.versions.retention import Forgetting, ages, end_of_dead_collector, is_running, note_sweep
+from conroi.versions.retention import Forgetting, ages, end_of_dead_collector, has_ended, is_running, note_sweep
 
 _log = logging.getLogger(__name__)
 

@@ -19,9 +19,8 @@ from conroi.snapshots.tags import Tags
 from conroi.storage.objects import Objects
 from conroi.versions.external import ExternalVersions
 from conroi.versions.folder import ManifestRef
-from conroi.versions.leases import LeaseInfo, leased, leases
 from conroi.versions.listing import manifest_files
-from conroi.versions.retention import Forgetting, ages, being_restored
+from conroi.versions.retention import Forgetting, LeaseInfo, ages, being_restored, leased, leases
 
 OLDER_THAN = "7d"
 KEEP = 10

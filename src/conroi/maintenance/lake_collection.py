@@ -25,8 +25,8 @@ from conroi.snapshots.branch_names import lance_ref_path
 from conroi.storage.local_folders import LocalFolder
 from conroi.storage.objects import Objects, reach_of
 from conroi.storage.parallel import in_parallel
-from conroi.versions.leases import has_ended
 from conroi.versions.listing import branch_folders, manifest_name
+from conroi.versions.retention import has_ended
 
 _NEW_NAME = re.compile(r"[0-9a-f]{8}_.+")
 """Pattern of the folder of a table whose plain name was in use: see conroi.catalog.folders."""

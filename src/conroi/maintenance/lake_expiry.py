@@ -41,9 +41,8 @@ from conroi.snapshots.tags import LAKE_TAG_PREFIX
 from conroi.storage.objects import Objects
 from conroi.storage.parallel import in_parallel
 from conroi.versions.folder import FolderVersions, ManifestRef
-from conroi.versions.leases import leased
 from conroi.versions.listing import branch_folders, manifest_files
-from conroi.versions.retention import Forgetting
+from conroi.versions.retention import Forgetting, leased
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from conroi.display.grid import to_html
+from conroi.display import to_html
 from conroi.display.pages import SHOWN_PATHS, collected_page, expired_page
 from conroi.errors import InvalidInputError
-from conroi.versions.leases import LONGEST_S
+from conroi.versions.retention import LONGEST_S
 
 Duration = timedelta | str
 _UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}

@@ -29,7 +29,7 @@ from conroi.merge.matching import Addresses, Match, Positions, take_rows
 from conroi.merge.request import Action, Clause, Request, RowKind
 from conroi.operations import Overwrite, Step
 from conroi.snapshots.snapshot import Snapshot
-from conroi.storage.factory import open_objects
+from conroi.storage import open_objects
 from conroi.storage.memory import scratch_folder
 from conroi.version import WRITER
 from conroi.versions.folder import ManifestRef

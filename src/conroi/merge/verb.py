@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from conroi.commit.change import Guard, Plan, all_of
 from conroi.data.arrow_types import positions
+from conroi.data.columns import remember
 from conroi.data.incoming import KeysSeen
 from conroi.data.keys import key_columns_of, repeated
 from conroi.data.rows import Rows, addresses_in, offsets_by_fragment, take_out
-from conroi.data.stored import remember
 from conroi.data.table_version import TableVersion
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import fields_by_path

@@ -23,8 +23,8 @@ from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
 from conroi.format.json import parse_object
 from conroi.operations.base import copied
+from conroi.spark.packets import ANSWER_SCHEMA, Answer, all_leaving, answers_of
 from conroi.spark.pins import PinnedVersion
-from conroi.spark.results import ANSWER_SCHEMA, Answer, all_leaving, answers_of
 from conroi.spark.scan import BYTES_PER_TASK, checked_filter, shared_out
 from conroi.verbs.columns import with_new_fields
 from conroi.verbs.compact import CompactOptions, Rewritten, compaction_tasks, rewrite_group

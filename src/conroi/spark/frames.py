@@ -19,9 +19,8 @@ from conroi.environment import SYSTEM, Moment, moment
 from conroi.errors import InvalidInputError, RetryableConflict
 from conroi.format import lance_pb2 as pb
 from conroi.snapshots.table_storage import TableStorage
-from conroi.spark.packets import as_batch, collected, packed, unpacked
+from conroi.spark.packets import SCHEMA, Part, as_batch, collected, joined, packed, parts_of, unpacked
 from conroi.spark.pins import Place
-from conroi.spark.results import SCHEMA, Part, joined, parts_of
 from conroi.spark.types import table_schema
 from conroi.versions.folder import FolderVersions
 

@@ -24,10 +24,22 @@ from conroi.merge.request import Action, Request, RowKind
 from conroi.merge.verb import Columns, Merging, RowChange, inserted_rows, joined, keep_row_ids, planned
 from conroi.spark.fragment_jobs import FragmentJobs, groups_of
 from conroi.spark.frames import Gathered, SparkRows
+from conroi.spark.packets import (
+    ANSWER_SCHEMA,
+    Answer,
+    Received,
+    all_leaving,
+    answers_of,
+    buckets_of,
+    packed,
+    portions,
+    sent,
+    sent_error,
+    total,
+    unpacked,
+)
 from conroi.spark.packets import SCHEMA as PACKETS
-from conroi.spark.packets import Received, buckets_of, packed, portions, sent, sent_error, unpacked
 from conroi.spark.pins import PinnedVersion
-from conroi.spark.results import ANSWER_SCHEMA, Answer, all_leaving, answers_of, total
 from conroi.verbs.key_check import refuse_repeated
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from conroi.errors import CorruptionError, InvalidInputError, NotFoundError
 from conroi.format.json import parse_json
 from conroi.spark.pins import PinnedVersion
 from conroi.spark.scan import BYTES_PER_TASK, Scan, Wanted, checked_filter
-from conroi.storage.factory import open_objects
+from conroi.storage import open_objects
 from conroi.table_location import NOT_SECRET
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from conroi.format.manifest import Manifest
 from conroi.format.naming import ManifestNaming
 from conroi.snapshots.snapshot import Snapshot
 from conroi.snapshots.table_storage import TableStorage
+from conroi.storage import open_objects
 from conroi.storage.cloud_options import StorageOptions
-from conroi.storage.factory import open_objects
 from conroi.storage.objects import Objects, Reach, reach_of
 from conroi.versions.folder import FolderVersions, ManifestRef
 

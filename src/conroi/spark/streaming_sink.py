@@ -18,7 +18,7 @@ from conroi.lake import Lake
 from conroi.retry_policy import DEFAULT_RETRIES, retry
 from conroi.spark.frames import WriteTask, WrittenRows
 from conroi.spark.options import MESSAGE, Options
-from conroi.spark.results import Part
+from conroi.spark.packets import Part
 from conroi.spark.types import table_schema
 from conroi.spark.writer import planned_task, refuse_reading_options
 from conroi.table import Table

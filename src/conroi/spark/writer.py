@@ -33,7 +33,7 @@ from conroi.spark.options import (
     WHERE,
     Options,
 )
-from conroi.spark.results import Part
+from conroi.spark.packets import Part
 from conroi.spark.types import table_schema
 from conroi.verbs.create import DEFAULT_DATA_FORMAT, checked_fields, create, with_key
 from conroi.verbs.overwrite import next_schema

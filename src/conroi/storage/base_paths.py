@@ -15,7 +15,7 @@ from conroi.format import lance_pb2 as pb
 from conroi.format.fields import BLOB_EXTENSION
 from conroi.format.manifest import Manifest
 from conroi.format.naming import data_path
-from conroi.storage.factory import open_objects
+from conroi.storage import open_objects
 from conroi.storage.local_folders import is_below
 from conroi.storage.location import LocalLocation, parse_location
 from conroi.storage.objects import Objects, Reach, plain_objects, reach_of

@@ -4,7 +4,6 @@ Most of them wrap an `Objects`, so they can be put around any storage and around
 an external manifest store.
 """
 
-from conroi.testing.environment import SeededEnvironment, connect_through
 from conroi.testing.faults import (
     ChanceFaults,
     Fault,
@@ -25,8 +24,10 @@ from conroi.testing.instruments import (
     Measurement,
     Meter,
     Request,
+    SeededEnvironment,
     SlowObjects,
     WrappedObjects,
+    connect_through,
     kind_of,
 )
 

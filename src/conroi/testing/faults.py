@@ -131,7 +131,7 @@ class FaultyObjects(WrappedObjects):
     """Injects the faults of a plan; `hits` lists those that occurred, so that a test can check that it tested
     something.
 
-    >>> from conroi.storage.factory import open_objects
+    >>> from conroi.storage import open_objects
     >>> faulty = FaultyObjects(open_objects("memory://faulty"), [lose_answer("put", "_versions/*")])
     >>> faulty.put("_versions/1.manifest", b"abc")
     Traceback (most recent call last):

@@ -10,7 +10,7 @@ import pytest
 import conroi
 from conroi.stores import attach, detach
 from conroi.testing import fail
-from conroi.versions.addresses import open_records
+from conroi.versions import open_records
 from tests.support.external_crashes import FINAL
 from tests.support.external_tables import faulty_table, rows, rows_by_pylance
 

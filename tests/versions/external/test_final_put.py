@@ -13,10 +13,10 @@ import conroi
 from conroi.environment import SYSTEM
 from conroi.errors import StoreError, StoreUnavailable
 from conroi.snapshots.table_storage import TableStorage
-from conroi.storage.factory import open_objects
+from conroi.storage import open_objects
 from conroi.storage.objects import ObjectExists
 from conroi.testing.instruments import Request, WrappedObjects
-from conroi.versions.addresses import open_records
+from conroi.versions import open_records
 from conroi.versions.external import ExternalVersions, FinalPut
 from tests.support.external_tables import rows, rows_by_pylance, staged_files
 

@@ -12,9 +12,9 @@ from conroi.environment import SYSTEM
 from conroi.errors import CommitStateUnknown, StoreError, StoreUnavailable
 from conroi.history import find
 from conroi.snapshots.table_storage import TableStorage
-from conroi.storage.factory import open_objects
+from conroi.storage import open_objects
 from conroi.testing import Fault, FaultyObjects, Request, call_after, call_before, fail, lose_answer
-from conroi.versions.addresses import open_records
+from conroi.versions import open_records
 from conroi.versions.external import ExternalVersions
 from tests.support.external_crashes import FINAL, STAGED
 from tests.support.external_tables import faulty_table, rows, rows_by_pylance, staged_files

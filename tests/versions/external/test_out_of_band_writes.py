@@ -10,7 +10,7 @@ import pytest
 
 import conroi
 from conroi.testing import Request, call_after, call_before
-from conroi.versions.addresses import open_records
+from conroi.versions import open_records
 from tests.support.arrow import column_values
 from tests.support.external_tables import faulty_table, rows, rows_by_pylance
 

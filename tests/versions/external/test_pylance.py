@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 import conroi
-from conroi.storage.factory import open_objects
-from conroi.versions.addresses import open_records
+from conroi.storage import open_objects
+from conroi.versions import open_records
 from tests.support.arrow import column_values
 from tests.support.databases import dynamodb_address
 from tests.support.external_tables import rows, rows_by_pylance

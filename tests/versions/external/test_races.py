@@ -11,11 +11,11 @@ import pytest
 import conroi
 from conroi.environment import SYSTEM
 from conroi.snapshots.table_storage import TableStorage
-from conroi.storage.factory import open_objects
+from conroi.storage import open_objects
 from conroi.storage.objects import Objects
 from conroi.table import Table
 from conroi.testing import Fault, FaultyObjects, WrappedObjects, call_before
-from conroi.versions.addresses import open_records
+from conroi.versions import open_records
 from conroi.versions.external import ExternalVersions
 from conroi.versions.folder import FolderVersions, VersionStore
 from tests.support.databases import sqlite_address

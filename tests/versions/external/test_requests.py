@@ -11,11 +11,11 @@ import pytest
 import conroi
 from conroi.environment import SYSTEM
 from conroi.snapshots.table_storage import TableStorage
-from conroi.storage.factory import open_objects
+from conroi.storage import open_objects
 from conroi.storage.postgres import PostgresDatabase
 from conroi.table import Table
 from conroi.testing import CountingObjects, FaultyRecords, SlowObjects
-from conroi.versions.addresses import open_records
+from conroi.versions import open_records
 from conroi.versions.external import ExternalVersions
 from tests.support.arrow import column_values
 from tests.support.databases import PostgresServer, dynamodb_address, sqlite_address

@@ -13,7 +13,7 @@ import pytest
 
 import conroi
 from conroi.stores import attach, detach, dynamodb_lock, postgres_lock
-from conroi.versions.addresses import open_records
+from conroi.versions import open_records
 from tests.support.databases import PASSWORD, PASSWORD_IN_URI, PostgresServer, dynamodb_address
 from tests.support.servers import S3Server
 

@@ -13,7 +13,7 @@ import typer
 from conroi.cli.failures import UsageProblem, in_commands
 from conroi.cli.options import command
 from conroi.cli.session import Session
-from conroi.display.grid import moment, plain, plural
+from conroi.display import moment, plain, plural
 from conroi.errors import CorruptionError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import typer
 from conroi.cli.failures import UsageProblem
 from conroi.cli.options import Author, DryRun, Message, OneTable, Yes, checked_yes, command, so_far
 from conroi.cli.session import Session, Target, committed
-from conroi.display.grid import plural
+from conroi.display import plural
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,7 +12,7 @@ from conroi.cli.failures import UsageProblem
 from conroi.cli.options import command
 from conroi.cli.output import to_json
 from conroi.cli.session import Session
-from conroi.display.grid import plural
+from conroi.display import plural
 from conroi.errors import AlreadyExistsError, InvalidInputError, UnsupportedError
 
 if TYPE_CHECKING:

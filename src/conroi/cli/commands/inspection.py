@@ -10,7 +10,7 @@ import typer
 from conroi.cli.failures import UsageProblem
 from conroi.cli.options import Lake, LakeOrTable, OneTable, command
 from conroi.cli.session import Session, Target, split
-from conroi.display.grid import number
+from conroi.display import number
 from conroi.display.pages import (
     TableFacts,
     change_title,

@@ -11,7 +11,7 @@ import typer
 from conroi.cli.failures import UsageProblem
 from conroi.cli.options import STDIN, Author, Message, command
 from conroi.cli.session import Session, writable
-from conroi.display.grid import plural
+from conroi.display import plural
 
 if TYPE_CHECKING:
     from conroi.cli.loads import Load, Loading

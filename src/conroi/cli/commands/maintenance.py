@@ -9,7 +9,7 @@ import typer
 from conroi.cli.failures import FAILED
 from conroi.cli.options import Lake, LakeOrTable, Message, OneTable, Yes, command, so_far
 from conroi.cli.session import Session, writable
-from conroi.display.grid import grid, number
+from conroi.display import grid, number
 from conroi.display.pages import (
     TableFacts,
     collected_page,

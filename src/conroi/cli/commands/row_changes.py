@@ -10,7 +10,7 @@ import typer
 from conroi.cli.failures import UsageProblem
 from conroi.cli.options import Author, DryRun, Message, OneTable, Yes, checked_yes, command
 from conroi.cli.session import Session, Target, committed
-from conroi.display.grid import plural
+from conroi.display import plural
 from conroi.errors import NotFoundError
 
 if TYPE_CHECKING:

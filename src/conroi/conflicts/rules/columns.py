@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from conroi.conflicts import facts
 from conroi.conflicts.facts import Staged
-from conroi.conflicts.rule import Decide, Finding, Rule, found
+from conroi.conflicts.rules import Decide, Finding, Rule, found
 from conroi.conflicts.rules.settings import columns_described
 from conroi.operations import DataReplacement, Project, Update
 from conroi.operations.base import Operation

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from conroi.conflicts import facts
 from conroi.conflicts.facts import Staged
-from conroi.conflicts.rule import Finding, Rule, found
+from conroi.conflicts.rules import Finding, Rule, found
 from conroi.format import lance_pb2 as pb
 from conroi.operations import CreateIndex, DataReplacement, Update
 from conroi.operations.base import Operation

@@ -11,7 +11,7 @@ from pyroaring import BitMap
 
 from conroi.conflicts import facts
 from conroi.conflicts.facts import Staged
-from conroi.conflicts.rule import Finding, Rule, found
+from conroi.conflicts.rules import Finding, Rule, found
 from conroi.errors import CorruptionError
 from conroi.format import lance_pb2 as pb
 from conroi.format.roaring import decode_bitmap

@@ -9,7 +9,7 @@ from pyroaring import BitMap
 
 from conroi.conflicts import facts
 from conroi.conflicts.facts import Staged
-from conroi.conflicts.rule import Finding, Rule, found
+from conroi.conflicts.rules import Finding, Rule, found
 from conroi.conflicts.rules.indices import points_at
 from conroi.format import lance_pb2 as pb
 from conroi.operations import CreateIndex, Rewrite

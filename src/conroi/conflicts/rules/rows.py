@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from conroi.conflicts import facts
 from conroi.conflicts.facts import Staged
-from conroi.conflicts.rule import Finding, Rule, found
+from conroi.conflicts.rules import Finding, Rule, found
 from conroi.format import lance_pb2 as pb
 from conroi.format.keyfilter import may_intersect
 from conroi.operations import Update
