@@ -102,6 +102,20 @@ def test_few_modules_serve_a_single_neighbour():
     assert len(found) <= MOST_SINGLE_IMPORTERS, found
 
 
+def names_given_twice(tree: ast.Module) -> set[str]:
+    """Constants of a module that a later line of it defines again."""
+    targets = [target for node in tree.body if isinstance(node, ast.Assign) for target in node.targets]
+    names = [target.id for target in targets if isinstance(target, ast.Name)]
+    return {name for name in names if names.count(name) > 1}
+
+
+def test_no_module_gives_one_name_to_two_things():
+    """Two modules that became one had a constant of the same name, and the later one replaced the other."""
+    found = {module.name: names_given_twice(module.tree) for module in conroi_modules()}
+    assert not {name: twice for name, twice in found.items() if twice}
+    assert names_given_twice(ast.parse("A = 1\nB = 2\nA = 3\n")) == {"A"}
+
+
 def test_modules_are_named_by_nouns():
     found = [name for name in conroi_module_names() if name.endswith("ing")]
     assert len(found) <= MOST_ING_NAMES, found

@@ -19,7 +19,7 @@ from conroi.environment import SYSTEM, Moment, moment
 from conroi.errors import InvalidInputError, RetryableConflict
 from conroi.format import lance_pb2 as pb
 from conroi.snapshots.table_storage import TableStorage
-from conroi.spark.packets import SCHEMA, Part, as_batch, collected, joined, packed, parts_of, unpacked
+from conroi.spark.packets import PART_SCHEMA, Part, as_batch, collected, joined, packed, parts_of, unpacked
 from conroi.spark.pins import Place
 from conroi.spark.types import table_schema
 from conroi.versions.folder import FolderVersions
@@ -173,7 +173,7 @@ class SparkRows(RemoteRows):
 
     def _run(self, task: WriteTask, writer: DataWriter) -> WrittenRemoteRows:
         # One action and no other: every further one would write all files again.
-        parts = parts_of(self._frame.mapInArrow(task, SCHEMA).toArrow())
+        parts = parts_of(self._frame.mapInArrow(task, PART_SCHEMA).toArrow())
         keys = [keys for part in parts for keys in part.key_parts(writer.objects, task.key)] if task.key else []
         return WrittenRemoteRows(joined(parts), keys)
 
@@ -182,7 +182,7 @@ class SparkRows(RemoteRows):
         begun_at = moment(writer.environment)
         task = WriteTask.of(replace(writer, rows_per_file=min(rows, writer.rows_per_file)), schema, key)
         pieces: list[list[Part]] = []
-        for part in parts_of(self._frame.mapInArrow(task, SCHEMA).toArrow()):
+        for part in parts_of(self._frame.mapInArrow(task, PART_SCHEMA).toArrow()):
             for file in part.by_file():
                 if not pieces or sum(each.rows for each in pieces[-1]) + file.rows > rows:
                     pieces.append([])

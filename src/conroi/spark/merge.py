@@ -26,6 +26,7 @@ from conroi.spark.fragment_jobs import FragmentJobs, groups_of
 from conroi.spark.frames import Gathered, SparkRows
 from conroi.spark.packets import (
     ANSWER_SCHEMA,
+    PACKET_SCHEMA,
     Answer,
     Received,
     all_leaving,
@@ -38,7 +39,6 @@ from conroi.spark.packets import (
     total,
     unpacked,
 )
-from conroi.spark.packets import SCHEMA as PACKETS
 from conroi.spark.pins import PinnedVersion
 from conroi.verbs.key_check import refuse_repeated
 
@@ -302,14 +302,14 @@ class Joining:
         )
 
     def _run(self, join: Join) -> list[Answer]:
-        met = self._source.shared_out().mapInArrow(ShareSource(join), PACKETS)
+        met = self._source.shared_out().mapInArrow(ShareSource(join), PACKET_SCHEMA)
         if join.groups:
             tasks = self._source.session.range(0, len(join.groups), 1, len(join.groups))
-            met = met.unionAll(tasks.mapInArrow(ShareKeys(join), PACKETS))
+            met = met.unionAll(tasks.mapInArrow(ShareKeys(join), PACKET_SCHEMA))
         met = met.repartitionById(join.buckets, "place")
         if not join.needs_table:
             return answers_of(met.mapInArrow(MergeBucket(join), ANSWER_SCHEMA).toArrow())
-        pairs = met.mapInArrow(MatchBucket(join), PACKETS)
+        pairs = met.mapInArrow(MatchBucket(join), PACKET_SCHEMA)
         shared = pairs.repartitionById(len(join.groups) + join.buckets, "place")
         return answers_of(shared.mapInArrow(MergeGroup(join), ANSWER_SCHEMA).toArrow())
 

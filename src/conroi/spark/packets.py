@@ -1,4 +1,4 @@
-"""Packets: rows and errors between tasks and the driver, and the hash that sends equal keys to one task."""
+"""Packets: rows, errors and results between tasks and the driver, and the hash that sends equal keys to one task."""
 
 from __future__ import annotations
 
@@ -178,8 +178,8 @@ def _mixed(numbers: Numbers) -> Numbers:
 
 # ---------------------------------------------------------------------------- rows for other tasks
 
-SCHEMA = "place int, kind int, packet binary"
-_ARROW = pa.schema({"place": pa.int32(), "kind": pa.int32(), "packet": pa.binary()})
+PACKET_SCHEMA = "place int, kind int, packet binary"
+_PACKET_ARROW = pa.schema({"place": pa.int32(), "kind": pa.int32(), "packet": pa.binary()})
 _ERROR = -1
 _AT_A_TIME_BYTES = 32 * 1024 * 1024
 
@@ -193,13 +193,13 @@ def sent(rows: pa.Table, places: npt.NDArray[Any], kind: int) -> Iterator[pa.Rec
         here = rows.take(positions(order[start:end]))
         place = int(places[order[start]])
         for part in in_packets(here):
-            yield as_batch([{"place": place, "kind": kind, "packet": packed(part)}], _ARROW)
+            yield as_batch([{"place": place, "kind": kind, "packet": packed(part)}], _PACKET_ARROW)
         start = end
 
 
 def sent_error(error: InvalidInputError) -> pa.RecordBatch:
     """What is wrong, on its way to the user."""
-    return as_batch([{"place": 0, "kind": _ERROR, "packet": error_to_text(error).encode()}], _ARROW)
+    return as_batch([{"place": 0, "kind": _ERROR, "packet": error_to_text(error).encode()}], _PACKET_ARROW)
 
 
 class Received:
@@ -245,8 +245,8 @@ def portions(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 # ------------------------------------------------------------------------------ task results
 
-SCHEMA = "fragments binary, rows long, keys binary, error string"
-_ARROW = pa.schema({"fragments": pa.binary(), "rows": pa.int64(), "keys": pa.binary(), "error": pa.string()})
+PART_SCHEMA = "fragments binary, rows long, keys binary, error string"
+_PART_ARROW = pa.schema({"fragments": pa.binary(), "rows": pa.int64(), "keys": pa.binary(), "error": pa.string()})
 
 
 @dataclass(frozen=True)
@@ -271,7 +271,7 @@ class Part:
         """As one row."""
         error = None if self.error is None else error_to_text(self.error)
         row = {"fragments": self.fragments, "rows": self.rows, "keys": self.keys, "error": error}
-        return pa.RecordBatch.from_pylist([row], schema=_ARROW)
+        return pa.RecordBatch.from_pylist([row], schema=_PART_ARROW)
 
     def files(self) -> WrittenFiles:
         """What was written."""
