@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 import conroi
-from conroi.data import keys, stored
+from conroi.data import columns as stored_columns
+from conroi.data import keys
 from conroi.data.columns import wanted
 from conroi.data.table_version import TableVersion
 from conroi.storage.cache import BoundedCache
@@ -53,7 +54,7 @@ def test_without_the_cache_it_is_read(root: str) -> None:
     table = warm(root)
     for file in data_files(table):
         file.rename(file.with_suffix(".away"))
-    stored.COLUMNS.clear()
+    stored_columns.COLUMNS.clear()
     keys.PARTS.clear()
     with pytest.raises(conroi.ConroiError):
         merged(table, numbers(5, 200))
@@ -99,7 +100,7 @@ def test_columns_that_changed_names_are_not_taken_for_each_other(root: str) -> N
     table = conroi.create_table(root, rows)
     assert merged(table, numbers(1, n=10)) == (1, 0)
     table = table.latest().rename_columns({"id": "x"}).rename_columns({"n": "id"}).rename_columns({"x": "n"})
-    stored.COLUMNS.clear()
+    stored_columns.COLUMNS.clear()
     keys.PARTS.clear()
     assert merged(table, pa.table({"n": pa.array([1], pa.int64()), "id": pa.array([20], pa.int64())})) == (1, 0)
 
@@ -177,7 +178,7 @@ def test_a_table_that_is_too_big_to_be_kept_is_scanned_and_memory_stays_bounded(
     root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small: BoundedCache[Any] = BoundedCache(100)
-    monkeypatch.setattr(stored, "COLUMNS", small)
+    monkeypatch.setattr(stored_columns, "COLUMNS", small)
     monkeypatch.setattr(keys, "PARTS", BoundedCache(100))
     table = warm(root)
     assert merged(table, numbers(5, 200)) == (1, 1)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import conroi
-from conroi.data import pylance_features
+from conroi.data import pylance as pylance_features
 from conroi.data.pylance import TESTED, knows_reader_flag, require_known_flags, warn_if_untested
 from conroi.format import lance_pb2 as pb
 from conroi.format.flags import Flag

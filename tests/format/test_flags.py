@@ -9,7 +9,7 @@ import lance
 import pyarrow as pa
 import pytest
 
-from conroi.data.pylance_features import knows_reader_flag
+from conroi.data.pylance import knows_reader_flag
 from conroi.errors import ConroiError, CorruptionError, UnsupportedError
 from conroi.format import lance_pb2 as pb
 from conroi.format.flags import FeatureFlags, Flag, computed_flags, require_readable, require_writable
