@@ -105,11 +105,11 @@ def test_all_kinds_of_values_are_compared(lake: conroi.Lake) -> None:
     schema = pa.schema(
         [
             pa.field("id", pa.int64(), nullable=False),
-            ("f", pa.float64()),
-            ("l", pa.list_(pa.int64())),
-            ("s", pa.struct([("a", pa.int64())])),
-            ("t", pa.string()),
-            ("b", pa.binary()),
+            pa.field("f", pa.float64()),
+            pa.field("l", pa.list_(pa.int64())),
+            pa.field("s", pa.struct([("a", pa.int64())])),
+            pa.field("t", pa.string()),
+            pa.field("b", pa.binary()),
         ]
     )
     lake.create_table("kinds", pa.Table.from_pylist(rows, schema=schema), key="id")
@@ -159,9 +159,9 @@ def wide_lake(folder: Path, rows: int, files: int) -> conroi.Lake:
     for n in range(files):
         part = pa.table(
             {
-                "id": np.arange(n * each, (n + 1) * each),
-                "n": random.integers(0, 1 << 60, each),
-                "m": random.integers(0, 1 << 60, each),
+                "id": pa.array(np.arange(n * each, (n + 1) * each)),
+                "n": pa.array(random.integers(0, 1 << 60, each)),
+                "m": pa.array(random.integers(0, 1 << 60, each)),
             }
         )
         if n:

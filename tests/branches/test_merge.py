@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import lance
 import pyarrow as pa
 import pytest
@@ -445,7 +447,7 @@ def test_what_is_asked_wrongly(lake: conroi.Lake, dev: conroi.Lake) -> None:
     with pytest.raises(conroi.InvalidInputError, match="itself"):
         lake.merge("main")
     with pytest.raises(conroi.InvalidInputError, match="only be read"):
-        lake.at(version=1).merge("dev")
+        cast("Any", lake.at(version=1)).merge("dev")
     with pytest.raises(conroi.InvalidInputError, match="prefer"):
         lake.merge("dev", prefer="mine")  # pyright: ignore[reportArgumentType]
     with pytest.raises(conroi.NotFoundError):
@@ -461,7 +463,11 @@ def test_a_key_of_several_columns_and_other_types(lake: conroi.Lake) -> None:
 
     day = [datetime.date(2026, 1, n) for n in range(1, 4)]
     schema = pa.schema(
-        [pa.field("d", pa.date32(), nullable=False), pa.field("k", pa.string(), nullable=False), ("n", pa.float32())]
+        [
+            pa.field("d", pa.date32(), nullable=False),
+            pa.field("k", pa.string(), nullable=False),
+            pa.field("n", pa.float32()),
+        ]
     )
     rows = [{"d": d, "k": k, "n": 1.0} for d in day for k in "xy"]
     lake.create_table("days", pa.Table.from_pylist(rows, schema=schema), key=["d", "k"])

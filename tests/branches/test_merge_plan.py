@@ -224,10 +224,14 @@ def test_the_plan_of_each_case_is_the_one_written_by_hand(name: str) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_a_plan_does_not_depend_on_the_order_of_identities(name: str) -> None:
     case = CASES[name]
-    turned = [{identity[::-1] + "x": text for identity, text in reversed(state.items())} for state in _states(case)]
-    kept = Case(*({f"{identity}x": text for identity, text in state.items()} for state in _states(case)), {})
+    base, source, target = (
+        {identity[::-1] + "x": text for identity, text in reversed(state.items())} for state in _states(case)
+    )
+    turned = Case(base, source, target, {})
+    base, source, target = ({f"{identity}x": text for identity, text in state.items()} for state in _states(case))
+    kept = Case(base, source, target, {})
     for answer in ("source", "target"):
-        one, other = merged(Case(*turned, {}), answer)[0], merged(kept, answer)[0]
+        one, other = merged(turned, answer)[0], merged(kept, answer)[0]
         assert sorted(one.values()) == sorted(other.values())
 
 

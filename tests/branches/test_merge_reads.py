@@ -23,11 +23,12 @@ def _lake(folder: Path, rows: int, files: int, key: str | None) -> conroi.Lake:
     each = rows // files
     for n in range(files):
         part = slice(n * each, (n + 1) * each)
-        columns = {"id": ids[part], "n": random.integers(10, 1 << 60, each), "at": np.arange(rows)[part]}
+        arrays = {"id": ids[part], "n": random.integers(10, 1 << 60, each), "at": np.arange(rows)[part]}
+        data = pa.table({name: pa.array(values) for name, values in arrays.items()})
         if n:
-            lake["big"].append(pa.table(columns))
+            lake["big"].append(data)
         else:
-            lake.create_table("big", pa.table(columns), key=key)
+            lake.create_table("big", data, key=key)
     return lake
 
 

@@ -162,9 +162,11 @@ def test_losing_only_the_next_number_is_no_conflict(
 
 
 def test_an_idempotency_key_is_published_once(lake: conroi.Lake, connect: Connect):
-    for _ in range(2):
-        with connect().begin(idempotency_key="batch 7") as tx:
-            tx["a"].append([{"id": 2}])
+    with connect().begin(idempotency_key="batch 7") as tx:
+        tx["a"].append([{"id": 2}])
+    assert not tx.result.was_done_before
+    with connect().begin(idempotency_key="batch 7") as tx:
+        tx["a"].append([{"id": 2}])
     assert tx.result.was_done_before
     assert (tx.result.tables, ids(lake["a"])) == ({"a": 2}, [1, 2])
 

@@ -43,7 +43,7 @@ def test_what_arrow_prints_is_read_again() -> None:
     for type_ in (
         pa.timestamp("us", "UTC"),
         pa.decimal128(5, 1),
-        pa.list_(pa.struct({"a": pa.list_(pa.float32(), 2)})),
+        pa.list_(pa.struct([("a", pa.list_(pa.float32(), 2))])),
         pa.large_list(pa.large_string()),
         pa.duration("ns"),
     ):

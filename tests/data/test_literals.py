@@ -6,7 +6,7 @@ import datetime
 import math
 import uuid
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -73,7 +73,8 @@ VALUES: list[tuple[Any, pa.DataType]] = [
 def test_a_value_finds_and_sets_exactly_itself(value: Any, type_: pa.DataType):
     plain = str(value) if isinstance(value, uuid.UUID) else value
     plain = plain.as_py() if isinstance(plain, pa.Scalar) and not pa.types.is_timestamp(type_) else plain
-    there = pa.array([plain, None], type_) if not isinstance(plain, pa.Scalar) else pa.array([plain.value, None], type_)
+    held = cast("Any", plain).value if isinstance(plain, pa.Scalar) else plain
+    there = pa.array([held, None], type_)
     table = conroi.create_table(f"memory://{uuid.uuid4().hex}", pa.table({"id": [1, 2], "v": there}))
     assert table.to_arrow(filter="v = :v", params={"v": value})["id"].to_pylist() == [1]
     assert table.to_arrow(filter="v IN :v", params={"v": [value]})["id"].to_pylist() == [1]

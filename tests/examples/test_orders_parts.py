@@ -24,6 +24,7 @@ from orders.report import make_report
 from orders.timeline import Outcome, Recorder
 
 from tests.examples.conftest import EXAMPLES
+from tests.support.arrow import column_values
 
 PLAN = Plan(orders=400, days=3, regions=2, customers=60, seed=3)
 ALL_RIGHT = Found(expected=1, rows=1, lost=0, duplicated=0, unexpected=0, wrong=0)
@@ -114,7 +115,7 @@ def with_first_again(rows: pa.Table) -> pa.Table:
 
 def with_higher_amount(rows: pa.Table) -> pa.Table:
     place = rows.schema.get_field_index("amount_cents")
-    return rows.set_column(place, "amount_cents", [[value + 1 for value in rows["amount_cents"].to_pylist()]])
+    return rows.set_column(place, "amount_cents", [[value + 1 for value in column_values(rows["amount_cents"])]])
 
 
 @pytest.mark.parametrize("claim", INVARIANTS)

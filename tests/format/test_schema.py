@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import lance
 import lance.arrow
@@ -39,7 +39,7 @@ TYPES = [
     pa.list_(POINT), pa.large_list(POINT), pa.struct([("a", pa.int32()), ("b", pa.list_(POINT))]), pa.struct([]),
     pa.list_(pa.list_(pa.int8())), pa.list_(pa.large_list(pa.int32())), pa.list_(pa.string_view()),
     pa.map_(pa.string(), pa.int32()), pa.map_(pa.string(), POINT), pa.list_(pa.map_(pa.string(), pa.int32())),
-    pa.map_(pa.field("k", pa.string(), nullable=False), pa.field("v", pa.int32())),
+    pa.map_(cast("Any", pa.field("k", pa.string(), nullable=False)), cast("Any", pa.field("v", pa.int32()))),
     pa.list_(pa.float32(), 4), pa.list_(pa.field("e", pa.float32(), nullable=False), 4),
     pa.list_(pa.list_(pa.float32(), 2), 3), pa.list_(POINT, 2), pa.list_(pa.string(), 2), pa.list_(pa.bool_(), 2),
     pa.list_(pa.timestamp("us", "UTC"), 2), pa.list_(pa.binary(16), 2), pa.list_(pa.decimal128(5, 2), 2),
@@ -55,11 +55,12 @@ TYPES = [
 
 REFUSED_TYPES = [
     pa.decimal32(5, 2), pa.decimal64(10, 2), pa.month_day_nano_interval(), pa.list_view(pa.int32()),
-    pa.run_end_encoded(pa.int32(), pa.string()), pa.map_(pa.string(), pa.int32(), keys_sorted=True),
+    pa.run_end_encoded(pa.int32(), pa.string()), pa.map_(pa.string(), pa.int32(), True),
     pa.list_(pa.list_(pa.int32()), 2), pa.list_(pa.map_(pa.string(), pa.int32()), 2), pa.list_(pa.list_(POINT, 2), 3),
     pa.list_(pa.int32(), 0), pa.dictionary(pa.int16(), pa.timestamp("us", "UTC")),
     pa.dictionary(pa.int8(), pa.binary(3)), pa.dictionary(pa.int8(), pa.decimal128(5, 2)),
-    pa.dictionary(pa.int8(), pa.date32()), pa.dictionary(pa.int8(), pa.dictionary(pa.int8(), pa.string())),
+    pa.dictionary(pa.int8(), pa.date32()),
+    pa.dictionary(pa.int8(), cast("Any", pa.dictionary(pa.int8(), pa.string()))),
 ]  # fmt: skip
 
 
@@ -109,7 +110,7 @@ def test_metadata_keys_and_extensions_have_the_fields_that_pylance_gives_them(fi
 
 @pytest.mark.parametrize("type_", TYPES, ids=str)
 def test_the_schema_of_every_type_is_the_one_that_pylance_shows(type_: pa.DataType, tmp_path: Path):
-    metadata = {"k": "v"}
+    metadata: dict[bytes | str, bytes | str] = {"k": "v"}
     schema = pa.schema([pa.field("c", type_, metadata={"note": "x"})], metadata=metadata)
     lance.write_dataset(pa.RecordBatchReader.from_batches(schema, []), tmp_path / "t")
     manifest = manifest_files(tmp_path / "t")[-1].manifest
@@ -188,7 +189,10 @@ LEAF_CASES = [
     (pa.schema([("c", pa.list_(pa.list_(pa.int8()))), ("n", pa.null())]), {"c": [[1]]}),
     (pa.schema([("c", pa.struct([("a", pa.int8()), ("b", pa.list_(POINT))])), ("d", pa.int8())]), {"d": 1}),
     (pa.schema([("c", pa.dictionary(pa.int8(), pa.string())), ("j", pa.json_())]), {"c": "x", "j": "{}"}),
-    (pa.schema([pa.field("c", pa.binary(), metadata={"lance-encoding:blob": "true"}), ("d", pa.int8())]), {"c": b"x"}),
+    (
+        pa.schema([pa.field("c", pa.binary(), metadata={"lance-encoding:blob": "true"}), pa.field("d", pa.int8())]),
+        {"c": b"x"},
+    ),
 ]  # fmt: skip
 
 

@@ -9,7 +9,6 @@ from typing import Any
 from conroi.catalog.catalog import Catalog
 from conroi.catalog.participant import PublishResult
 from conroi.catalog.publication import Publishing
-from conroi.commit.change import CommitResult
 from conroi.transaction import Transaction
 from conroi.transaction_tables import TransactionTables
 
@@ -42,12 +41,10 @@ def _separately() -> None:
         order = self._order
         if len(order.tables) < 2:
             return run(self)
-        tables: dict[str, CommitResult] = {}
-        for wanted in order.tables:
-            alone = replace(order, tables=[wanted], expects=(), listing=None, uuid="")
-            outcome = run(Publishing(self._catalog, alone))
-            tables |= outcome.tables
-        return replace(outcome, tables=tables)
+        alone = [replace(order, tables=[wanted], expects=(), listing=None, uuid="") for wanted in order.tables]
+        outcomes = [run(Publishing(self._catalog, each)) for each in alone]
+        tables = {name: result for outcome in outcomes for name, result in outcome.tables.items()}
+        return replace(outcomes[-1], tables=tables)
 
     Publishing.run = run_separately  # type: ignore[method-assign]
 

@@ -138,7 +138,7 @@ class Choices:
         return self.first_element + self._used
 
     def steps(self) -> list[Step]:
-        tables = self.chance.sample(BUSY, self.chance.choices([1, 2, 3], [2, 4, 3])[0])
+        tables: list[str] = self.chance.sample(BUSY, self.chance.choices([1, 2, 3], [2, 4, 3])[0])
         if self.chance.random() < 0.05:
             tables.append(RARE)
         steps = [self._step(name) for name in tables for _ in range(self.chance.choices([1, 2, 3], [5, 3, 1])[0])]

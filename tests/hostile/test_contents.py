@@ -62,7 +62,7 @@ def deep(head: pb.ManifestHead, _: list[pb.DataFragment]) -> None:
 def doubling(head: pb.ManifestHead, _: list[pb.DataFragment]) -> None:
     for number in range(60):  # 2 ** 60 leaves
         parent = number + 99 if number else -1
-        for _ in range(2):
+        for _twin in range(2):
             head.fields.add(id=number + 100, parent_id=parent, name="a", logical_type="struct")
 
 

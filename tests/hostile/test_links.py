@@ -18,7 +18,7 @@ from tests.support.arrow import column_values
 
 pytestmark = pytest.mark.contract("I1")
 
-Damage = Callable[[Scene], None]
+Damage = Callable[[Scene], object]
 IDS = [row["id"] for row in LEFT]
 
 
@@ -92,7 +92,7 @@ HOSTILE: dict[str, Damage] = {
     "tag": lambda s: moved(s.table / "_refs" / "tags" / "first.json", s),
     "tag that leads nowhere": lambda s: link(s.lone / "_refs" / "tags" / "first.json", s.canary / "not-there"),
     "cell of a branch": lambda s: moved(s.one("lake/__manifest/_conroi/branches/dev/*"), s),
-    "lock": lambda s: [link(path, s.canary / "1.lock") for path in (s.lake / "_conroi/locks").iterdir()] and None,
+    "lock": lambda s: [link(path, s.canary / "1.lock") for path in (s.lake / "_conroi/locks").iterdir()],
     "folder of locks": lambda s: link(s.lake / "_conroi" / "locks", s.canary),
     "marker of the lake": lambda s: link(s.lake / "__conroi.json", s.canary / "x.json"),
     "a temporary file": lambda s: link(s.table / "data" / ".tmp_conroi_1", s.canary / "authorized_keys"),
@@ -105,7 +105,7 @@ HOSTILE: dict[str, Damage] = {
     "FIFO as data file": lambda s: fifo(s.one("lone/data/*.lance")),
     "FIFO as deletion file": lambda s: fifo(s.one("lone/_deletions/*")),
     "FIFO as tag": lambda s: fifo(s.lone / "_refs" / "tags" / "first.json"),
-    "FIFO as lock": lambda s: [fifo(path) for path in list((s.lake / "_conroi/locks").iterdir())] and None,
+    "FIFO as lock": lambda s: [fifo(path) for path in list((s.lake / "_conroi/locks").iterdir())],
     "FIFO as marker": lambda s: fifo(s.lake / "__conroi.json"),
     "FIFO as collector's note": lambda s: fifo(s.lone / "_conroi" / "forgotten" / f"{2:020d}.x"),
     "FIFO as the list's manifest": lambda s: fifo(s.one("lake/__manifest/_versions/*.manifest")),

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 import conroi
 from conroi import ManifestNaming
+from conroi.verbs.update import Mode
 from tests.interop.history_facts import Effect, Lineage, Past, small_columns
 from tests.interop.model import EVERY_ROW, Column, Model, Row, Where
 from tests.interop.readers import assert_found, assert_seen, lineage
@@ -71,7 +72,7 @@ class History:
                 str(self.root),
                 enable_stable_row_ids=self.has_row_ids,
                 enable_v2_manifest_paths=naming is ManifestNaming.V2,
-                data_storage_version=data_format,
+                data_storage_version=cast("Any", data_format),
             )
         self.model.append(rows)
         self.check(Effect(new={row["id"] for row in rows}))
@@ -164,7 +165,8 @@ class History:
             values["tags"] = (f"make_array('t{number}')", lambda row: [f"t{number}"])
         chosen = self.random.sample(sorted(values), self.random.randrange(1, len(values) + 1))
         sql = {column: values[column][0] for column in chosen}
-        mode = self.random.choice(["auto", "rows", "columns"])
+        modes: list[Mode] = ["auto", "rows", "columns"]
+        mode = self.random.choice(modes)
         self.log("update", by_us, f"{sql} where {where.sql}" + (f", {mode}" if by_us else ""))
         changed = self.model.matching(where)
         if by_us:
@@ -289,7 +291,7 @@ class History:
         if by_us:
             self.table.create_index(column, kind, name=f"by_{column}", replace=True)
         else:
-            self.dataset.create_scalar_index(column, kind, name=f"by_{column}", replace=True)
+            self.dataset.create_scalar_index(column, cast("Any", kind), name=f"by_{column}", replace=True)
         return Effect()
 
     def drop_index(self, by_us: bool) -> Effect:
@@ -329,7 +331,7 @@ class History:
 
     def set_config(self, by_us: bool) -> Effect:
         self.log("set config", by_us)
-        values = {"k": str(self.random.randrange(9))}
+        values: dict[str, str | None] = {"k": str(self.random.randrange(9))}
         self.table.set_config(values) if by_us else self.dataset.update_config(values)
         assert self.table.config["k"] == self.dataset.config()["k"] == values["k"]
         return Effect()

@@ -7,7 +7,7 @@ import shutil
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import lance
 
@@ -75,7 +75,7 @@ def make(root: Path, kind: Kind) -> tuple[Path, Model]:
             str(root),
             enable_stable_row_ids=kind.stable_row_ids,
             enable_v2_manifest_paths=kind.naming is ManifestNaming.V2,
-            data_storage_version=kind.data_format,
+            data_storage_version=cast("Any", kind.data_format),
         )
         dataset.insert(second)
         dataset.delete(SEVENTHS.sql)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import lance
 import pytest
@@ -140,7 +140,7 @@ class Table:
         verb.change(self.model)
         self.search(f"{name} by pylance")
 
-    def change(self, number: int, mode: str) -> None:
+    def change(self, number: int, mode: Literal["rows", "columns", "pylance"]) -> None:
         """Other values for the indexed column of one row."""
         sql, value = self.case.change
         table = conroi.open_table(self.root)
@@ -173,8 +173,9 @@ def test_an_index_answers_rightly_after_every_kind_of_change(
     table.search("building it")
     table.ours("append")
     table.theirs("append")
-    for number, mode in ((6, "rows"), (8, "columns"), (9, "pylance")):
-        table.change(number, mode)
+    table.change(6, "rows")
+    table.change(8, "columns")
+    table.change(9, "pylance")
     table.ours("compact")
     table.change(12, "rows")
     table.theirs("compact")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import lance
 import numpy as np
@@ -56,7 +56,7 @@ def found(root: str, kind: str, number: int) -> tuple[list[int], bool]:
     elif kind == "INVERTED":
         how = {"full_text_query": f"word{number}"}
     elif kind.startswith("IVF"):
-        query = rows(number, number + 1)["v"].combine_chunks().values.to_numpy()
+        query = cast("Any", rows(number, number + 1)["v"].combine_chunks()).values.to_numpy()
         how = {"nearest": {"column": "v", "q": query, "k": 1, "nprobes": 4, "refine_factor": 10}}
     lacking = dataset.stats.index_stats("i")["num_unindexed_fragments"]
     return column_values(dataset.to_table(columns=["id"], **how)["id"]), lacking == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import lance
 import numpy as np
@@ -24,7 +24,8 @@ Numbers = npt.NDArray[np.int64]
 
 
 def rows(ids: Numbers, factor: int = 3) -> pa.Table:
-    return pa.table({"id": ids, "v": ids * factor % 1000, "name": pa.array(np.char.mod("n%d", ids % 100))})
+    names = pa.array(np.char.mod("n%d", ids % 100))
+    return pa.table({"id": pa.array(ids), "v": pa.array(ids * factor % 1000), "name": names})
 
 
 def both(root: Path, columns: list[str]) -> list[pa.Table]:
@@ -225,7 +226,7 @@ def test_a_part_of_a_struct_can_be_dropped_and_renamed(tmp_path: Path, by: str) 
 @pytest.mark.parametrize("mode", ["columns", "rows", "replace"])
 @pytest.mark.parametrize("drops", ["conroi", "pylance"])
 def test_a_column_that_shares_its_file_with_a_dropped_one_can_be_rewritten(
-    tmp_path: Path, drops: str, mode: str
+    tmp_path: Path, drops: str, mode: Literal["columns", "rows", "replace"]
 ) -> None:
     root = tmp_path / "table"
     table = conroi.create_table(root, pa.table({"id": range(4)})).add_columns({"x": "id * 2", "y": "id * 3"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import cast
 
 import lance
 import pytest
@@ -118,7 +119,8 @@ def test_every_past_version_reads_by_time(tables: Stable) -> None:
     root, model = tables.copy(Kind("pylance"))
     past = written_by_both(root, model)
     times = {commit.version: commit.timestamp for commit in conroi.open_table(root).history()}
-    by_pylance = {each["version"]: each["timestamp"] for each in lance.dataset(str(root)).versions()}
+    versions = lance.dataset(str(root)).versions()
+    by_pylance = {each["version"]: cast("datetime", each["timestamp"]) for each in versions}
     table = conroi.open_table(root)
     for version, model_then in past.items():
         assert abs(times[version] - by_pylance[version].astimezone(UTC)) < timedelta(milliseconds=1)

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import lance
 import pandas
@@ -92,7 +92,7 @@ def made(root: Path, rows: Rows, maker: str, version: str = "2.2") -> None:
     if maker == "conroi":
         conroi.create_table(root, rows.data(range(6)), data_format=version)
     else:
-        lance.write_dataset(rows.data(range(6)), str(root), data_storage_version=version)
+        lance.write_dataset(rows.data(range(6)), str(root), data_storage_version=cast("Any", version))
     rows.assert_seen(root)
     conroi.open_table(root).append(rows.data(range(6, 12), shift=1))
     lance.dataset(str(root)).insert(rows.data(range(12, 18), shift=2))

@@ -300,7 +300,8 @@ def build(column: str, kind: str, **options: Any) -> Ours:
 def build_by_pylance(column: str, kind: str, **options: Any) -> Theirs:
     if kind.startswith("IVF"):
         return lambda dataset, model: dataset.create_index(column, kind, name=f"by_{column}", replace=True, **options)
-    return lambda d, model: d.create_scalar_index(column, kind, name=f"by_{column}", replace=True, **options)
+    scalar = cast("Any", kind)
+    return lambda d, model: d.create_scalar_index(column, scalar, name=f"by_{column}", replace=True, **options)
 
 
 def index_and_drop(table: Table, model: Model) -> Table:

@@ -11,7 +11,10 @@ import conroi
 from conroi.reader import Reader
 from conroi.storage.local_folders import settable_times
 from conroi.versions.retention import other_ages
+from tests.catalog.conftest import connect
 from tests.support.arrow import column_values
+
+__all__ = ["connect"]  # a fixture
 
 
 @pytest.fixture(autouse=True)

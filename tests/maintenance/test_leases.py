@@ -95,8 +95,9 @@ def test_a_lease_ends_with_a_transaction_that_fails(tmp_path: Path) -> None:
 
 def test_a_leased_version_of_a_table_stays(tmp_path: Path) -> None:
     table = conroi.create_table(str(tmp_path / "t"), [{"n": 1}]).append([{"n": 2}])
-    with table.at(1, keep="1h").lease as lease, table.begin(keep="1h") as tx:
-        assert lease is not None
+    lease = table.at(1, keep="1h").lease
+    assert lease is not None
+    with lease, table.begin(keep="1h") as tx:
         for _ in range(2):
             table = table.overwrite([{"n": 8}])
         assert table.expire("0s", keep=1, dry_run=False).kept == (1, 2, 4)

@@ -12,7 +12,7 @@ import conroi
 from conroi.storage import open_objects
 from conroi.testing import CountingObjects
 from conroi.versions import open_records
-from tests.catalog.conftest import Connect, connect  # noqa: F401  (a fixture)
+from tests.catalog.conftest import Connect
 from tests.maintenance.conftest import numbers
 from tests.support.aging import files_below, make_older
 from tests.support.cloud_servers import BucketServer
@@ -53,7 +53,7 @@ def test_a_record_whose_manifest_is_gone_goes_the_next_time(store: str, tmp_path
     assert [record.version for record in records.all(records.key_of(open_objects(uri)))] == [3, 4, 5, 6]
 
 
-def test_a_lake_wherever_its_history_is(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+def test_a_lake_wherever_its_history_is(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
     lake = connect()
     lake.create_table("t", [{"n": 1}])
     lake.create_table("gone", [{"n": 1}])

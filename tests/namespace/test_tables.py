@@ -236,9 +236,9 @@ def test_only_versions_that_the_lake_never_had_can_be_deleted(tmp_path: Path) ->
 
     def delete(start: int, end: int) -> int | None:
         ranges = [{"start_version": start, "end_version": end}]
-        return namespace.batch_delete_table_versions(
-            ln.BatchDeleteTableVersionsRequest.from_dict({"id": ["t"], "ranges": ranges})
-        ).deleted_count
+        request = ln.BatchDeleteTableVersionsRequest.from_dict({"id": ["t"], "ranges": ranges})
+        assert request is not None
+        return namespace.batch_delete_table_versions(request).deleted_count
 
     lance.dataset(str(path)).tags.create("kept", 2)
     for start, end in ((5, 6), (0, -1), (2, 3)):

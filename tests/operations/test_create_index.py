@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, cast
 
 import lance
 import numpy as np
@@ -88,7 +89,7 @@ def test_as_pylance_does_for_every_kind_of_index(tmp_path: Path) -> None:
         ("s", "NGRAM"),
         ("labels", "LABEL_LIST"),
     ]:
-        dataset.create_scalar_index(column, kind, name=kind)
+        dataset.create_scalar_index(column, cast("Any", kind), name=kind)
     dataset.create_index("vector", "IVF_FLAT", num_partitions=1, name="flat")
     dataset.create_index("vector", "IVF_PQ", num_partitions=1, num_sub_vectors=2, name="pq")
     assert assert_replayed(tmp_path) == ["Overwrite"] + ["CreateIndex"] * 7
@@ -97,7 +98,7 @@ def test_as_pylance_does_for_every_kind_of_index(tmp_path: Path) -> None:
 @pytest.mark.contract("T5")
 def test_as_pylance_does_with_segments_built_apart(tmp_path: Path) -> None:
     table = pylance_table(tmp_path)
-    segments = [
+    segments: list[Any] = [
         table.create_index_uncommitted("id", "BTREE", name="apart", fragment_ids=some) for some in ([0, 1], [2, 3])
     ]
     table.commit_existing_index_segments("apart", "id", segments)

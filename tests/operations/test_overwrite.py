@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import lance
 import pyarrow as pa
@@ -151,7 +152,9 @@ def test_as_pylance_does_for_a_table_that_starts_without_rows(tmp_path: Path, st
 
 @pytest.mark.contract("T5")
 @pytest.mark.parametrize("data_format", ["legacy", "2.0", "2.1", "2.2"])
-def test_as_pylance_does_in_every_data_format(tmp_path: Path, data_format: str) -> None:
+def test_as_pylance_does_in_every_data_format(
+    tmp_path: Path, data_format: Literal["legacy", "2.0", "2.1", "2.2"]
+) -> None:
     lance.write_dataset(rows(0, 7), str(tmp_path), data_storage_version=data_format)
     pylance_append(tmp_path, 7, 9).delete("id = 2")
     lance.dataset(str(tmp_path)).update({"v": "v + 1"}, where="id = 3")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, cast
 
 import lance
 import numpy as np
@@ -137,7 +138,7 @@ def test_as_pylance_does_with_every_kind_of_index(tmp_path: Path, stable: bool) 
     table = lance.write_dataset(data, str(tmp_path), max_rows_per_file=50, enable_stable_row_ids=stable)
     kinds = [("id", "BTREE"), ("v", "BITMAP"), ("v", "ZONEMAP"), ("v", "BLOOMFILTER")]
     for column, kind in [*kinds, ("s", "INVERTED"), ("s", "NGRAM"), ("labels", "LABEL_LIST")]:
-        table.create_scalar_index(column, kind, name=kind)
+        table.create_scalar_index(column, cast("Any", kind), name=kind)
     table.create_index("vector", "IVF_PQ", num_partitions=1, num_sub_vectors=2)
     lance.write_dataset(data, str(tmp_path), mode="append", max_rows_per_file=50).delete("id % 7 = 0")
     lance.dataset(str(tmp_path)).update({"v": "v + 1"}, where="id < 10")

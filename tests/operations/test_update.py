@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import lance
 import numpy as np
@@ -159,7 +160,7 @@ def test_as_pylance_does(tmp_path: Path, stable: bool) -> None:
     pylance_append(tmp_path, 20, 30)
     table = lance.dataset(str(tmp_path))
     for column, kind in [("id", "BTREE"), ("v", "BITMAP"), ("s", "ZONEMAP")]:
-        table.create_scalar_index(column, kind)
+        table.create_scalar_index(column, cast("Any", kind))
     table.update({"v": "v + 1"}, where="id in (3, 4, 21)")
     table.update({"v": "v + 1"}, where="id in (4, 5)")
     table.update({"id": "id + 1000"}, where="id in (4, 12)")
@@ -223,7 +224,8 @@ def test_changed_rows_named_one_by_one_as_pylance_does(tmp_path: Path, stable: b
     table = pylance_table(tmp_path, stable_row_ids=stable)
     first = 5 if stable else 1 << 32
     data = pa.table({"_rowid": pa.array([first, first + 2], pa.uint64()), "v": pa.array([1, 2], pa.int64())})
-    image, modified, offsets = table.get_fragments()[1].update_columns(data, with_offsets=True)
+    image, modified, changed = table.get_fragments()[1].update_columns(data, with_offsets=True)
+    offsets = cast("Any", changed)  # declared as bytes; numbers are taken as well
     operation = LanceOperation.Update(
         updated_fragments=[image],
         fields_modified=modified,

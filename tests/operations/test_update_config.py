@@ -174,6 +174,6 @@ def test_pylance_refuses_the_same_keys(tmp_path: Path, values: dict[str, str], c
     schema = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.int64())])
     table = lance.write_dataset(pa.table({"id": [1], "v": [1]}, schema=schema), str(tmp_path))
     with pytest.raises(OSError, match=r"[Kk]ey"):
-        table.update_field_metadata({column: values})
+        table.update_field_metadata({column: {**values}})
     with pytest.raises(InvalidInputError):
         built(manifest(), change(field_id, dict(values)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 import pytest
-from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from conroi import operations
@@ -30,7 +30,7 @@ def fill(message: Message, *, only: set[str] | None = None, without: frozenset[s
     for field in message.DESCRIPTOR.fields:
         if field.name in without or (only is not None and field.name not in only):
             continue
-        _fill_field(message, field)
+        _fill_field(message, cast("Any", field))
 
 
 def is_repeated(field: FieldDescriptor) -> bool:
@@ -41,9 +41,10 @@ def is_repeated(field: FieldDescriptor) -> bool:
 
 def _fill_field(message: Message, field: FieldDescriptor) -> None:
     target = getattr(message, field.name)
-    if _is_map(field.message_type):
-        value = field.message_type.fields_by_name["value"]
-        key = "key" if field.message_type.fields_by_name["key"].type == FieldDescriptor.TYPE_STRING else 7
+    kind = field.message_type
+    if kind is not None and kind.GetOptions().map_entry:
+        value = kind.fields_by_name["value"]
+        key = "key" if kind.fields_by_name["key"].type == FieldDescriptor.TYPE_STRING else 7
         if value.message_type is not None:
             fill(target[key])
         else:
@@ -58,10 +59,6 @@ def _fill_field(message: Message, field: FieldDescriptor) -> None:
         fill(target)
     else:
         setattr(message, field.name, _scalar(field))
-
-
-def _is_map(kind: Descriptor | None) -> bool:
-    return kind is not None and kind.GetOptions().map_entry
 
 
 def _scalar(field: FieldDescriptor, word: str = "one") -> object:

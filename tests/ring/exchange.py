@@ -16,6 +16,7 @@ import lance
 import pyarrow as pa
 
 import conroi
+from tests.support.arrow import column_values
 from tools.old_tables import KINDS, MAKER
 
 
@@ -49,7 +50,7 @@ def found(folder: Path) -> dict[str, int]:
     rows = {path.stem: conroi.open_table(path).count_rows() for path in tables(folder)}
     assert rows == {path.stem: lance.dataset(str(path)).count_rows() for path in tables(folder)}
     for path in tables(folder):
-        ours, theirs = (each.to_table(["id"])["id"].to_pylist() for each in both(path))
+        ours, theirs = (column_values(each.to_table(["id"])["id"]) for each in both(path))
         assert sorted(ours) == sorted(theirs)
     lake = conroi.connect(folder / "lake")
     rows |= {f"lake/{name}": lake[name].count_rows() for name in ("orders", "log")}

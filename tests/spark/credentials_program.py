@@ -10,6 +10,7 @@ import io
 import json
 import sys
 import urllib.request
+from typing import cast
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -56,7 +57,7 @@ if __name__ == "__main__":
     explain(read)
     of_view = f"path '{lake_uri}', table 't', storeUrl '{store}', secretStorageOptions '{json.dumps(options)}'"
     view = f"CREATE TEMPORARY VIEW found USING conroi OPTIONS ({of_view}, filter 'v <> \\'{control}\\'')"
-    shown.append(spark.sql(f"EXPLAIN EXTENDED {view}").first()[0])
+    shown.append(spark.sql(f"EXPLAIN EXTENDED {view}").collect()[0][0])
     spark.sql(view)
     assert spark.sql("SELECT * FROM found").count() == 2
     explain(spark.table("found"))
@@ -72,7 +73,7 @@ if __name__ == "__main__":
     explain(lake["t"].to_spark(spark))
     lake["t"].merge(frame, on="id").when_matched_update_all().execute(spark=spark)
     lake["t"].append(frame.selectExpr("id + 10 AS id", "v"))
-    lake.sql(spark, "SELECT count(*) FROM t").collect()
+    cast("DataFrame", lake.sql(spark, "SELECT count(*) FROM t")).collect()
     given = {"table": "t", "store": store, "storageOptions": json.dumps({"aws_secret_access_key": secret})}
     assert spark.read.format("conroi").options(**given).load(lake_uri).count() == 3
     for statement in (

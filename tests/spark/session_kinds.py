@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any, cast
 
 import lance
 import pyarrow as pa
@@ -66,7 +67,7 @@ def change_rows(spark: SparkSession, orders: conroi.Table) -> None:
 
 
 def lengths(batch: pa.RecordBatch) -> pa.RecordBatch:
-    return pa.record_batch({"length": [len(name) for name in batch.column("name").to_pylist()]})
+    return pa.record_batch({"length": [len(name) for name in cast("Any", batch.column("name")).to_pylist()]})
 
 
 def open_session(master: str) -> SparkSession:

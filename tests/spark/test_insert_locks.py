@@ -14,7 +14,6 @@ from pyspark.sql import DataFrame, SparkSession
 import conroi
 import conroi.spark
 from conroi import export
-from conroi.data.incoming import RemoteRows
 from conroi.inserts.insert_locks import locks_of
 from conroi.spark import frames
 from tests.support.arrow import column_values
@@ -102,7 +101,7 @@ def test_a_schema_that_changes_between_two_pieces_ends_the_insert(
 ) -> None:
     plain = frames.SparkRows.in_pieces
 
-    def changed(self: frames.SparkRows, *given: Any) -> list[RemoteRows]:
+    def changed(self: frames.SparkRows, *given: Any) -> list[frames.WrittenRows]:
         pieces = list(plain(self, *given))
         lake["t"].add_columns(pa.field("more", pa.int64()))
         return pieces

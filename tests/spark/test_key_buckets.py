@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import date
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -33,7 +33,7 @@ VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
 
 
 def buckets(column: pa.ChunkedArray[Any], count: int = 1000) -> list[int]:
-    return buckets_of(key_columns_of(pa.table({"k": column}), ["k"]), count).tolist()
+    return buckets_of(key_columns_of(pa.table([column], names=["k"]), ["k"]), count).tolist()
 
 
 @pytest.mark.parametrize("name", VALUES)
@@ -44,8 +44,8 @@ def test_equal_keys_are_in_one_bucket_however_the_column_is_cut(name: str):
     assert expected == expected[: len(values)] * 3
     for size in (1, 2, 3):
         cut = [whole.slice(start, size) for start in range(0, len(whole), size)]
-        assert buckets(pa.chunked_array([whole.slice(0, 0), *cut], type_)) == expected
-    assert buckets(pa.chunked_array([], type_)) == []
+        assert buckets(pa.chunked_array([whole.slice(0, 0), *cut], cast("Any", type_))) == expected
+    assert buckets(pa.chunked_array([], cast("Any", type_))) == []
 
 
 def test_zeros_are_the_same_key_and_so_are_all_nans():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import lance
 import pyarrow as pa
@@ -114,7 +115,8 @@ def test_a_new_table_on_a_branch(tmp_path: Path):
     lake = conroi.connect(tmp_path / "lake")
     lake.create_table("t", TWO)
     lake.branches.create("dev")
-    for place in ({"table": "one"}, {}):
+    places: list[dict[str, Any]] = [{"table": "one"}, {}]
+    for place in places:
         uri = lake.uri if place else f"{lake.uri}/two.lance"
         writer, messages = written(uri, TWO, branch="dev", **place)
         writer.commit(messages)

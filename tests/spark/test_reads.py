@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import lance
 import pandas
@@ -180,7 +180,7 @@ def test_every_type_of_pylance_is_read(spark: SparkSession, uri: str):
     known = [each for each in TYPES if "2.2" in each.formats and each.name != "decimal256"]
     columns = {f"c{number}": _column(each) for number, each in enumerate(known)}
     schema = pa.schema([known[number].field(f"c{number}") for number in range(len(known))])
-    lance.write_dataset(pa.table(list(columns.values()), schema), uri, data_storage_version="2.2")
+    lance.write_dataset(pa.table(list(columns.values()), schema=schema), uri, data_storage_version="2.2")
     read = spark.read.format("conroi").load(uri).toArrow()
     stored = conroi.open_table(uri).to_lance().scanner(blob_handling="all_binary").to_table()
     for number, each in enumerate(known):
@@ -197,11 +197,12 @@ def _plain(column: Any) -> str:
     """As text, in which NaN is NaN, extensions are what they hold, and no moment has parts of microseconds."""
     type_ = column.type
     if isinstance(type_, pa.BaseExtensionType):
-        column = pa.chunked_array([chunk.storage for chunk in column.chunks], type_.storage_type)
+        column = pa.chunked_array([chunk.storage for chunk in column.chunks], cast("Any", type_.storage_type))
     for nanos, micros in ((pa.time64("ns"), pa.time64("us")), (pa.duration("ns"), pa.duration("us"))):
         column = column.cast(micros) if column.type == nanos else column
     if pa.types.is_timestamp(column.type):
-        column = column.cast(pa.timestamp("us", None if column.type.tz is None else "UTC"))
+        zone = cast("Any", None if column.type.tz is None else "UTC")
+        column = column.cast(pa.timestamp("us", zone))
     return str(
         [int(value) if isinstance(value, Decimal) and value == int(value) else value for value in column.to_pylist()]
     )

@@ -233,10 +233,10 @@ def test_a_checkpoint_of_another_source_is_refused(uri: str):
 # ------------------------------------------------------------------------------ with Spark
 
 
-def copied(frame: DataFrame, folder: Path, **options: object) -> StreamingQuery:
+def copied(frame: DataFrame, folder: Path) -> StreamingQuery:
     """What the stream gives, in a table, by a query that ends when it has read what there is."""
     writing = frame.writeStream.format("conroi").option("checkpointLocation", str(folder / "checkpoint"))
-    query = writing.options(**options).trigger(availableNow=True).start(str(folder / "copy.lance"))
+    query = writing.trigger(availableNow=True).start(str(folder / "copy.lance"))
     query.awaitTermination()
     return query
 

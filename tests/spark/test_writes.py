@@ -301,7 +301,7 @@ def test_every_type_that_spark_read_it_writes_back_as_it_was(spark: SparkSession
         else pa.array(each.values, each.type)
         for each in known
     ]
-    table = conroi.create_table(uri, pa.table(columns, schema))
+    table = conroi.create_table(uri, pa.table(columns, schema=schema))
     copy = conroi.create_table(f"{uri}-2", table.schema).append(table.to_spark(spark).coalesce(1))
     for number, each in enumerate(known):
         name = f"c{number}"

@@ -1,9 +1,13 @@
-"""The generated protobuf code belongs to lance.proto, and runs on every protobuf that pyproject.toml allows."""
+"""The generated protobuf code belongs to lance.proto, and runs on every protobuf that pyproject.toml allows.
+
+All other Python code is checked by pyright in strict mode.
+"""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
@@ -41,3 +45,10 @@ def test_the_generated_code_asks_for_no_newer_runtime_than_the_lowest_allowed():
     assert "# Protobuf Python Version: 4.25." in text
     assert "ValidateProtobufRuntimeVersion" not in text
     assert '"protobuf>=4.25"' in (REPOSITORY / "pyproject.toml").read_text("utf-8")
+
+
+def test_all_code_that_is_not_generated_is_checked_in_strict_mode():
+    settings = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))["tool"]["pyright"]
+    assert settings["typeCheckingMode"] == "strict"
+    assert set(settings["include"]) >= {"src", "tests", "tools", "benchmarks", "examples"}
+    assert settings["exclude"] == ["**/*_pb2.py", "**/*_pb2.pyi", "**/__pycache__"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from typing import TypeGuard
 
 import pytest
 
@@ -46,7 +47,7 @@ def _creates(node: ast.Attribute) -> bool:
     return puts_a_version or node.attr in CREATING_CALLS
 
 
-def _names_manifests(node: ast.AST) -> bool:
+def _names_manifests(node: ast.AST) -> TypeGuard[ast.expr]:
     if isinstance(node, ast.Name):
         return node.id in MANIFEST_NAMES
     return (

@@ -301,7 +301,7 @@ NOT_STORED = {
     "list view": pa.list_view(pa.int32()),
     "union": pa.dense_union([pa.field("a", pa.int32()), pa.field("b", pa.string())]),
     "run ends": pa.run_end_encoded(pa.int32(), pa.string()),
-    "map with sorted keys": pa.map_(pa.string(), pa.int32(), keys_sorted=True),
+    "map with sorted keys": pa.map_(pa.string(), pa.int32(), True),
     "fixed_size_list of list": pa.list_(pa.list_(pa.int32()), 2),
     "fixed_size_list of struct": pa.list_(POINT, 2),  # pylance writes it, and then cannot read it beside other columns
 }

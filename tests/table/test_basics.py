@@ -45,7 +45,7 @@ def test_settings_are_set_deleted_and_replaced(table: conroi.Table) -> None:
     assert table.set_config({"d": "4"}, replace=True).config == {"d": "4"}
     noted = table.set_metadata(schema={"s": "1"}, fields={"id": {"unit": "m"}})
     assert noted.schema.metadata == {b"s": b"1"}
-    assert noted.schema.field("id").metadata[b"unit"] == b"m"
+    assert (noted.schema.field("id").metadata or {})[b"unit"] == b"m"
     assert noted.key == ("id",)
 
 

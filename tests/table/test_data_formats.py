@@ -12,7 +12,7 @@ import lance
 import pandas as pd
 import polars as pl
 import pyarrow as pa
-import pyarrow.dataset
+import pyarrow.dataset as ds
 import pytest
 
 import conroi
@@ -36,7 +36,7 @@ FORMS: dict[str, Callable[[], object]] = {
     "reader of empty and full batches": lambda: pa.RecordBatchReader.from_batches(
         ARROW.schema, [ARROW.to_batches()[0].slice(0, 0), *ARROW.to_batches(), ARROW.to_batches()[0].slice(2)]
     ),
-    "dataset scanner": lambda: pa.dataset.dataset(ARROW).scanner().to_reader(),
+    "dataset scanner": lambda: ds.dataset(ARROW).scanner().to_reader(),
     "another library's stream": OnlyAStream,
     "pandas": lambda: pd.DataFrame({"id": [1, 2], "name": ["a", None]}),
     "pandas with an index of its own": lambda: pd.DataFrame({"id": [1, 2], "name": ["a", None]}, index=[7, 9]),

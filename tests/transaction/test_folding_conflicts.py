@@ -64,7 +64,12 @@ def test_the_version_says_what_was_done_in_it(lake: conroi.Lake, stages: tuple[S
     transaction = dataset.read_transaction(2)
     assert transaction is not None
     assert transaction.transaction_properties is not None
-    names = {delete_one: "Delete", configure: "UpdateConfig", index: "CreateIndex", replace_all: "Overwrite"}
+    names: dict[Stage, str] = {
+        delete_one: "Delete",
+        configure: "UpdateConfig",
+        index: "CreateIndex",
+        replace_all: "Overwrite",
+    }
     assert transaction.transaction_properties[FOLDED_PROPERTY] == ",".join(names[stage] for stage in stages)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import lance
 import pytest
@@ -64,7 +64,7 @@ def _kind(line: str) -> str:
 @pytest.fixture
 def far(seaweedfs: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Far]:
     opens = Opens()
-    made, session = lance.LanceDataset.__init__, lance.Session
+    made, session = lance.LanceDataset.__init__, cast("Any", lance).Session
 
     def counted(self: Any, *args: Any, **named: Any) -> None:
         opens.datasets += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
 import lance
 import pyarrow as pa
@@ -15,7 +15,7 @@ from conroi.merge.builder import MergeResult
 
 MARK = {"lance-schema:unenforced-primary-key": "true"}
 PUT = {"verb": "put_if_absent", "at": "_versions/*"}
-MOMENTS: dict[str, dict[str, str]] = {"work done, nothing written": {}, "about to put its manifest": PUT}
+MOMENTS: dict[str, dict[str, Any]] = {"work done, nothing written": {}, "about to put its manifest": PUT}
 """When the concurrent writer commits: arguments for `interrupted`."""
 
 
@@ -106,7 +106,7 @@ def pylance_upsert(
 ) -> dict[str, int]:
     """pylance's merge on the version that the handle stands on; a conflict is an OSError."""
     merge = dataset.merge_insert(on).when_matched_update_all().when_not_matched_insert_all()
-    return merge.use_index(use_index).conflict_retries(0).execute(new)
+    return cast("dict[str, int]", merge.use_index(use_index).conflict_retries(0).execute(new))
 
 
 def written_by(root: str, key: Any) -> list[int]:

@@ -35,7 +35,7 @@ def check_state(lake: LakeReader, state: State, *, only: Iterable[str] | None = 
     return len(entries)
 
 
-def check_table(lake: conroi.Lake, entry: Entry) -> None:
+def check_table(lake: LakeReader, entry: Entry) -> None:
     try:
         table = lake[entry.name]
         schema, key, config, notes = table.schema, tuple(table.key), table.config, table.metadata

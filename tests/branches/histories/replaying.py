@@ -48,11 +48,17 @@ class History(TableSteps):
         self.counts[f"step {step[0]}"] += 1
         chances = random.Random(zlib.crc32(repr(step).encode()))
         if branch is not None and not self._is_checked:
-            others = {entry.name for entry in branch.head.state.tables.values()} - (self._touched or set())
-            only = None if self._touched is None else self._touched | set(sorted(others)[:1])
+            only = self._to_be_read(branch)
             self.counts["tables read"] += check_state(self.lakes[branch.id], branch.head.state, only=only)
         self._look_around(chances)
         return True
+
+    def _to_be_read(self, branch: Branch) -> set[str] | None:
+        """Tables that the step changed, and one more; None for all."""
+        if self._touched is None:
+            return None
+        others = {entry.name for entry in branch.head.state.tables.values()} - self._touched
+        return self._touched | set(sorted(others)[:1])
 
     # ------------------------------------------------------------------ branches and tags
 
@@ -224,9 +230,9 @@ class History(TableSteps):
     def _merge_nothing(self, lake: conroi.Lake, dry: Any, source_name: str, target: Branch) -> Branch:
         if dry.conflicts:
             raise Difference(f"conflicts although all of the source is in the target: {dry.conflicts}")
-        for _ in range(2):  # the first may remember that there was nothing to bring, the second may do nothing at all
-            number = lake.version
-            lake.merge(source_name)
+        lake.merge(source_name)  # may remember that there was nothing to bring
+        number = lake.version
+        lake.merge(source_name)  # may do nothing at all
         if lake.version != number:
             raise Difference("merging twice is two commits, although all of the source is in the target")
         return self._commit(target, target.head.state)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -39,7 +39,7 @@ class Line:
     def open(self) -> conroi.Table:
         return conroi.open_table(self.uri, store=self.records)
 
-    def set(self, mood: Mood) -> object:
+    def set(self, mood: Mood) -> Callable[[Request], None]:
         """A hook that changes the line when a request is about to be made."""
 
         def change(_request: Request) -> None:
@@ -90,7 +90,7 @@ def test_a_store_that_is_down_is_said_to_be_and_comes_back(line: Line) -> None:
 @pytest.mark.parametrize("verb", ["newest", "put_if_absent", "point"])
 def test_one_broken_request_does_not_show(verb: str, mood: Mood, line: Line) -> None:
     table = line.open()
-    line.records.plan = FaultyRecords(line.records, [call_before(line.set(mood), verb)]).plan  # type: ignore[arg-type]
+    line.records.plan = FaultyRecords(line.records, [call_before(line.set(mood), verb)]).plan
     done = table.append([{"row": 2}])
     assert len(line.records.hits) == 1
     assert line.proxy.mood == "well", "it happened"
@@ -101,9 +101,7 @@ def test_one_broken_request_does_not_show(verb: str, mood: Mood, line: Line) -> 
 
 def test_a_store_that_goes_down_at_the_put_leaves_the_outcome_unknown_and_nothing_half_visible(line: Line) -> None:
     table = line.open()
-    line.records.plan = FaultyRecords(  # type: ignore[arg-type]
-        line.records, [call_before(line.set("down"), "put_if_absent")]
-    ).plan
+    line.records.plan = FaultyRecords(line.records, [call_before(line.set("down"), "put_if_absent")]).plan
     started = time.monotonic()
     with pytest.raises(CommitStateUnknown) as caught:
         table.append([{"row": 2}])
