@@ -16,7 +16,7 @@ from conroi.snapshots.table_storage import TableStorage, expired
 from conroi.snapshots.tags import Tags
 from conroi.storage.objects import Objects
 from conroi.versions.folder import ManifestRef
-from conroi.versions.retention import Fate, fate
+from conroi.versions.retention import Retention, retention_of
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -103,7 +103,7 @@ def _by_number(files: TableStorage, version: int) -> Snapshot:
     if isinstance(version, bool) or not isinstance(version, int) or not 0 < version < 1 << 64:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidInputError(f"{version!r} is not a version number.", table=files.root, hint="They count from 1.")
     located = files.versions.locate(version)
-    if located is None and fate(files.objects, version) is not Fate.STAYS:
+    if located is None and retention_of(files.objects, version) is not Retention.RETAINED:
         raise expired(files.objects, version)
     if located is None:
         raise NotFoundError(

@@ -19,7 +19,7 @@ from conroi.snapshots.branch_storage import Origin, branch_folder, forked_object
 from conroi.snapshots.snapshot import Snapshot
 from conroi.snapshots.table_storage import TableStorage
 from conroi.versions.folder import FolderVersions
-from conroi.versions.retention import Fate, fate
+from conroi.versions.retention import Retention, retention_of
 
 
 class BranchedLake:
@@ -91,7 +91,7 @@ class BranchedLake:
 
     def _refuse_collected(self, files: TableStorage, branch: Branch, version: int) -> None:
         """A collector that listed the branches before this one had its name may be deleting its first version."""
-        if files.versions.locate(version) is None or fate(files.objects, version) is not Fate.STAYS:
+        if files.versions.locate(version) is None or retention_of(files.objects, version) is not Retention.RETAINED:
             self.names.take_away(branch)
             raise NotFoundError(
                 f"Version {version} of the lake was just collected as an old version.",

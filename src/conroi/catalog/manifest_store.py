@@ -55,7 +55,7 @@ class ManifestStore:
         self._looked_at = moment(files.environment)
         self._lock = ProcessLock()
 
-    def baton(self) -> PriorityToken:
+    def priority_token(self) -> PriorityToken:
         return PriorityToken(self._files.objects, self._files.environment, self.turns.me)
 
     # ------------------------------------------------------------------------ looking

@@ -144,11 +144,11 @@ class Participant:
 
     def _refuse_mended(self, row: Row, seen: Snapshot) -> None:
         """A repaired table cannot be rebased over: the version numbers in between belong to the out-of-band writer."""
-        if seen.version < row.mended:
+        if seen.version < row.repaired_in:
             raise RetryableConflict(
-                f"The table was repaired in version {row.mended}, after an out-of-band write by its path.",
+                f"The table was repaired in version {row.repaired_in}, after an out-of-band write by its path.",
                 table=self.name,
-                version=row.mended,
+                version=row.repaired_in,
                 base_version=self._pending.base_version,
                 hint="Run the work again in a new transaction; lake.run(function) does that for you.",
             )

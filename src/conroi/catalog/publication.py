@@ -85,7 +85,7 @@ class Publishing:
     @property
     def token(self) -> PriorityToken:
         if self._token is None:
-            self._token = self._catalog.heads.baton()
+            self._token = self._catalog.heads.priority_token()
         return self._token
 
     def _read_request(self, order: PublishRequest) -> None:

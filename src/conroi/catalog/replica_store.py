@@ -35,7 +35,7 @@ class ReplicaStore:
     def turns(self) -> Turns:
         return self._turns
 
-    def baton(self) -> PriorityToken:
+    def priority_token(self) -> PriorityToken:
         raise self.read_only()
 
     def read_only(self) -> InvalidInputError:

@@ -120,11 +120,11 @@ class Row:
         return row
 
     @property
-    def mended(self) -> int:
+    def repaired_in(self) -> int:
         """The version that repaired a diverged table; a writer that started before it must start again. 0: none."""
         return self._integer(ROW_REPAIRED)
 
-    def mended_at(self, version: int) -> Row:
+    def repaired_at(self, version: int) -> Row:
         """The same table, repaired in this version."""
         return self.with_notes({ROW_REPAIRED: str(version)})
 

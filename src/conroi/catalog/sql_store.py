@@ -59,7 +59,7 @@ class SqlStore:
         """The database itself serializes writers."""
         return self._turns
 
-    def baton(self) -> PriorityToken:
+    def priority_token(self) -> PriorityToken:
         return PriorityToken(self._root, self._environment, self._turns.me)
 
     # ------------------------------------------------------------------------ looking

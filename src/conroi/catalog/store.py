@@ -59,7 +59,7 @@ class CatalogStore(Protocol):
         """Fair ordering among active publishers."""
         ...
 
-    def baton(self) -> PriorityToken:
+    def priority_token(self) -> PriorityToken:
         """Priority token of a publication that keeps losing races."""
         ...
 

@@ -45,7 +45,7 @@ class Change:
     """For Clone: the version to clone."""
     is_detached: bool = False
     """Create a version outside the table's linear history, on the base as it is: no race, no rebase."""
-    baton: PriorityToken | None = None
+    priority_token: PriorityToken | None = None
     """The priority token of a verb that may be executed again: it is held until the verb ends."""
     once: IdempotencyKey | None = None
     """The idempotency key of this commit, of a table that is not in a lake."""

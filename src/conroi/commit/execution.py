@@ -64,38 +64,38 @@ def run(
     """
     files.refuse_past()
     settings = _settings(how)
-    baton = PriorityToken(files.objects, files.environment, files.kept(Turns).me)
+    token = PriorityToken(files.objects, files.environment, files.kept(Turns).me)
     try:
         # What the first execution wrote, a later one may use again.
         begun_at = moment(files.environment)
         for execution in range(settings.executions + 1):
-            head = known if settings.is_detached else _head_in_turn(files, known, baton, prepare)
+            head = known if settings.is_detached else _head_in_turn(files, known, token, prepare)
             started = files.environment.monotonic()
             try:
-                done = _execute(files.holding(head), head, verb, settings, baton, begun_at)
+                done = _execute(files.holding(head), head, verb, settings, token, begun_at)
             except RetryableConflict as conflict:
                 took_s = files.environment.monotonic() - started
-                files.kept(Turns).worked(took_s, in_vain=True)
+                files.kept(Turns).worked(took_s, wasted=True)
                 if execution == settings.executions:
                     raise
                 _log.info("%s: doing the work again on a newer version (%s)", files.root, conflict.message)
                 known = head
-                _before_doing_it_again(files, baton, execution + 1, took_s)
+                _before_doing_it_again(files, token, execution + 1, took_s)
             else:
-                files.kept(Turns).worked(files.environment.monotonic() - started, in_vain=False)
+                files.kept(Turns).worked(files.environment.monotonic() - started, wasted=False)
                 return done
     finally:
-        baton.pass_on()
+        token.pass_on()
     raise AssertionError("unreachable")
 
 
 def _head_in_turn(
-    files: TableStorage, known: Snapshot, baton: PriorityToken, prepare: Callable[[Snapshot], None] | None
+    files: TableStorage, known: Snapshot, token: PriorityToken, prepare: Callable[[Snapshot], None] | None
 ) -> Snapshot:
     """The newest version; if our last work was wasted by a conflict, after waiting for our turn."""
     head = files.newest(known)
     turns = files.kept(Turns)
-    if baton.is_mine or files.is_managed or not turns.works_in_vain():
+    if token.is_mine or files.is_managed or not turns.wastes_work():
         return head
     _note_writer(files, head)
     places = turns.places_to_wait()
@@ -119,11 +119,11 @@ def _note_writer(files: TableStorage, snapshot: Snapshot) -> None:
         files.kept(Turns).saw(snapshot.version, transaction)
 
 
-def _before_doing_it_again(files: TableStorage, baton: PriorityToken, losses: int, took_s: float) -> None:
+def _before_doing_it_again(files: TableStorage, token: PriorityToken, losses: int, took_s: float) -> None:
     """After several wasted executions, request the priority token; yield to another writer's token."""
-    baton.ask(losses, needs_s=REPEATED_WORK_MAY_TAKE * took_s)
+    token.ask(losses, needs_s=REPEATED_WORK_MAY_TAKE * took_s)
     if files.kept(Turns).is_contended():
-        baton.give_way(files.kept(Turns).turn_s())
+        token.give_way(files.kept(Turns).turn_s())
 
 
 def _execute(
@@ -131,7 +131,7 @@ def _execute(
     head: Snapshot,
     verb: Callable[[Snapshot], Plan | None],
     settings: _Settings,
-    baton: PriorityToken,
+    token: PriorityToken,
     begun_at: Moment,
 ) -> Done:
     if settings.expect is not None:
@@ -146,7 +146,9 @@ def _execute(
         properties=settings.properties,
         must_not_move=settings.strict,
     )
-    change = replace(change, uuid_is_fresh=True, is_detached=settings.is_detached, baton=baton, begun_at=begun_at)
+    change = replace(
+        change, uuid_is_fresh=True, is_detached=settings.is_detached, priority_token=token, begun_at=begun_at
+    )
     result = commit(files, change, settings.options)
     return Done(result.snapshot, work, result)
 

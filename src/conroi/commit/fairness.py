@@ -1,7 +1,7 @@
 """Fair ordering of concurrent writers, which bounds starvation: turns, the priority token and reservations.
 
 Each commit records its writer's id, and contending writers take turns in ring order. A writer that keeps losing creates
-the priority token (the baton), to which the others yield until it is released or expires. A client that builds
+the priority token, to which the others yield until it is released or expires. A client that builds
 manifests itself gets a reservation when it is refused. All of it is advisory: the conditional put still decides which
 commit wins.
 """
@@ -50,7 +50,7 @@ class Turns:
         self._attempts: deque[float] = deque(maxlen=16)
         self._works: deque[float] = deque(maxlen=16)
         self._times: deque[tuple[int, int]] = deque(maxlen=16)
-        self._in_vain_at: float | None = None
+        self._wasted_at: float | None = None
         self._uncontended = 0
         self.is_awaited = False
         """Whether an uncontended writer found a priority token of another writer."""
@@ -111,7 +111,7 @@ class Turns:
         an occasional lost race may cost less than waiting (`may_skip`). Only a writer that had its turn just now lets
         another one through.
         """
-        if self.works_in_vain():
+        if self.wastes_work():
             return 0
         if may_skip and self.are_many():
             return int(self.is_ahead())
@@ -149,16 +149,16 @@ class Turns:
         is_slow = self.turn_s() > SLOW_TURNS * self.place_s()
         return 2 * attempts if is_slow else attempts
 
-    def worked(self, seconds: float, *, in_vain: bool) -> None:
-        """Record the duration of a verb, work and commit; `in_vain` if a conflict wasted the work."""
+    def worked(self, seconds: float, *, wasted: bool) -> None:
+        """Record the duration of a verb, work and commit; `wasted` if a conflict wasted the work."""
         with self._lock:
             self._works.append(seconds)
-            if in_vain:
-                self._in_vain_at = self._environment.monotonic()
+            if wasted:
+                self._wasted_at = self._environment.monotonic()
 
-    def works_in_vain(self) -> bool:
+    def wastes_work(self) -> bool:
         """Whether our recent work was wasted by a conflict: then wait for our turn before working."""
-        at = self._in_vain_at
+        at = self._wasted_at
         return at is not None and self._environment.monotonic() - at < ACTIVE_FOR_S
 
     def work_s(self) -> float:
@@ -190,7 +190,7 @@ class Turns:
         return list(self._seen_at)
 
 
-BATON_PATH = f"{TRANSACTIONS_DIR}/.conroi-baton"
+TOKEN_PATH = f"{TRANSACTIONS_DIR}/.conroi-baton"
 LOSSES_BEFORE_ASKING = 3
 LOSSES_BEFORE_WAITING = 4
 """Number of lost races after which a writer waits for a token that another writer holds."""
@@ -227,7 +227,7 @@ class PriorityToken:
     def _take(self, needs_s: float) -> bool:
         content = json.dumps({"writer": self._writer, "needs_s": needs_s, "id": self._environment.new_uuid().hex})
         try:
-            self._objects.put_if_absent(BATON_PATH, content.encode())
+            self._objects.put_if_absent(TOKEN_PATH, content.encode())
         except (ObjectExists, StoreError):
             return False
         self.is_mine, self._needs_s = True, needs_s
@@ -236,7 +236,7 @@ class PriorityToken:
     def is_held(self) -> bool:
         """Whether another writer holds the token. One request."""
         try:
-            return not self.is_mine and self._objects.head(BATON_PATH) is not None
+            return not self.is_mine and self._objects.head(TOKEN_PATH) is not None
         except StoreError:
             return False
 
@@ -251,7 +251,7 @@ class PriorityToken:
                 if held != waited_for:  # a new token has its own timeout
                     waited_for, until = held, now + max(LONGEST_COURTESY_TURNS * turn_s, _asked_for(held))
                 elif now >= until:
-                    self._objects.delete([BATON_PATH])
+                    self._objects.delete([TOKEN_PATH])
                     return
                 self._environment.sleep(max(turn_s, SHORTEST_LOOK_S))
         except StoreError:
@@ -260,7 +260,7 @@ class PriorityToken:
     def _held(self) -> bytes | None:
         """The content of the token, if there is one."""
         try:
-            return self._objects.get(BATON_PATH)
+            return self._objects.get(TOKEN_PATH)
         except NotFoundError:
             return None
 
@@ -269,13 +269,13 @@ class PriorityToken:
         if self.is_mine:
             self.is_mine = False
             with contextlib.suppress(StoreError):
-                self._objects.delete([BATON_PATH])
+                self._objects.delete([TOKEN_PATH])
 
 
 def _asked_for(held: bytes) -> float:
     """How long the holder asks the others to yield, in seconds, bounded."""
     try:
-        return _seconds(decode_document(held, BATON_PATH).content.get("needs_s"))
+        return _seconds(decode_document(held, TOKEN_PATH).content.get("needs_s"))
     except CorruptionError:
         return 0.0
 

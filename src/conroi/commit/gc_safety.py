@@ -22,7 +22,7 @@ from conroi.snapshots.table_storage import TableStorage
 from conroi.storage.base_paths import base_objects
 from conroi.storage.objects import ObjectInfo
 from conroi.storage.parallel import in_parallel
-from conroi.versions.retention import Fate, fate, is_recent_for_files, swept_until_ns, watermark
+from conroi.versions.retention import Retention, is_recent_for_files, retention_of, swept_until_ns, watermark
 
 _AT_ONCE = 32
 
@@ -50,7 +50,7 @@ def refuse_forgotten(files: TableStorage, restored: Snapshot) -> None:
     folder = holder_of(files.objects, final)
     folder.put(f"{RESTORING_DIR}/{restored.version}-{files.environment.new_uuid()}", b"{}")
     is_there = any(folder.head(path) is not None for path in {restored.located.path, final})
-    if not is_there or fate(folder, restored.version) is not Fate.STAYS:
+    if not is_there or retention_of(folder, restored.version) is not Retention.RETAINED:
         raise RetryableConflict(
             f"Version {restored.version} was just collected as an old version.",
             table=files.root,

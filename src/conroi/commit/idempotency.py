@@ -2,7 +2,8 @@
 
 Before each put the writer records at which version the commit with this key may be. So a later call finds it with one
 request, whatever the length of the history. This record alone proves nothing: the version itself does, or a second
-record that was written after the commit succeeded. The second record stays valid after the version was collected.
+record that was written after the commit succeeded. The second record stays valid after the version was collected. Keys
+of a lake are in its store: `catalog.publication`.
 """
 
 from __future__ import annotations

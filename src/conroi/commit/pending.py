@@ -1,7 +1,7 @@
 """A pending commit of one table: its change, rebased over concurrent commits and built into the next manifest.
 
-`meet` rebases it over one concurrent commit; `build_next` creates the manifest of the next version. Files are written
-only if they may exist before the version is visible. Making the version visible is left to the store.
+`rebase_over` rebases it over one concurrent commit; `build_next` creates the manifest of the next version. Files are
+written only if they may exist before the version is visible. Making the version visible is left to the store.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class Pending:
         assert self.seen is not None
         before = self.seen
         for snapshot, transaction in self._unmet:
-            self.meet(snapshot, transaction)
+            self.rebase_over(snapshot, transaction)
         self._unmet.clear()
         if not is_recent_for_versions(self.files.environment, self.change.begun_at):
             refuse_collected_between(self.files, before)
@@ -156,7 +156,7 @@ class Pending:
         together([partial(load, located) for located in missing], is_local=False)
         return loaded
 
-    def meet(self, snapshot: Snapshot, transaction: Transaction | None) -> None:
+    def rebase_over(self, snapshot: Snapshot, transaction: Transaction | None) -> None:
         """Conflict check and rebase over this version, the next after `seen`; raises the conflict."""
         if transaction is None:
             raise CorruptionError(

@@ -45,7 +45,7 @@ class FolderCommit(Pending):
     def __init__(self, files: TableStorage, change: Change, options: CommitOptions) -> None:
         super().__init__(files, change)
         self.environment = files.environment
-        self.token = change.baton or PriorityToken(files.objects, files.environment, self.turns.me)
+        self.token = change.priority_token or PriorityToken(files.objects, files.environment, self.turns.me)
         self.options = options
         self.is_local = files.objects.is_local
         self._putting = Putting(files, change.uuid)
@@ -131,7 +131,7 @@ class FolderCommit(Pending):
             ) from error
 
     def release(self) -> None:
-        if self.change.baton is None:  # a verb that may be executed again keeps it until it ends
+        if self.change.priority_token is None:  # a verb that may be executed again keeps it until it ends
             self.token.pass_on()
 
 

@@ -205,7 +205,7 @@ def are_unrelated(mine: str, theirs: str) -> bool:
     return (mine, theirs) in _UNRELATED
 
 
-def meet(staged: Staged, winner: ConcurrentCommit) -> Verdict:
+def verdict_on(staged: Staged, winner: ConcurrentCommit) -> Verdict:
     """Conflict check: the verdict on my staged operation after this concurrent commit."""
     mine, theirs = staged.operation, winner.operation
     finding = SEVERAL.decide(staged, theirs)

@@ -9,7 +9,7 @@ import numpy as np
 from pyroaring import BitMap
 
 from conroi.conflicts.facts import Staged
-from conroi.conflicts.matrix import meet
+from conroi.conflicts.matrix import verdict_on
 from conroi.conflicts.reason import COMPATIBLE, ConcurrentCommit, Reason, Verdict
 from conroi.conflicts.row_merge import (
     Meeting,
@@ -54,7 +54,7 @@ class Rebase:
         """This rebase after one more concurrent commit."""
         if self.refusal is not None:
             return self
-        verdict = meet(self.staged, winner)
+        verdict = verdict_on(self.staged, winner)
         if not verdict.outcome.lands:
             return replace(self, refusal=verdict)
         if verdict.reason is None:

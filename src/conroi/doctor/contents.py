@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from conroi.commit.fairness import BATON_PATH
+from conroi.commit.fairness import TOKEN_PATH
 from conroi.doctor.subject import Place, Subject, base_of
 from conroi.doctor.versions import FragmentUse, IndexUse, Line
 from conroi.errors import CorruptionError
@@ -179,9 +179,9 @@ def check_leftovers(subject: Subject, referred: Set[str]) -> None:
     temporary = set(subject.listed.temporary)
     unfinished = sorted(path for path in temporary & old if not path.startswith(f"{TREE_DIR}/"))
     _add(subject, "temporary-file", unfinished, "file that was never finished", "files that were never finished")
-    if BATON_PATH in old:
-        subject.add("stale-baton", "A writer that waited for its turn is gone.", path=BATON_PATH)
-    unneeded = old - temporary - {BATON_PATH}
+    if TOKEN_PATH in old:
+        subject.add("stale-baton", "A writer that waited for its turn is gone.", path=TOKEN_PATH)
+    unneeded = old - temporary - {TOKEN_PATH}
     root = subject.objects.root
     orphans = [path for path in subject.listed.contents if path in unneeded and f"{root}/{path}" not in referred]
     _add(subject, "orphan-files", orphans, "file that no version refers to", "files that no version refers to")

@@ -64,7 +64,7 @@ def _problem(row: Row) -> tuple[str, str] | None:
             return None
         if row.pin is not None:
             row.pin.final  # noqa: B018  # raises if the pin names no manifest
-        _ = row.lock, row.mended, note_of(row)
+        _ = row.lock, row.repaired_in, note_of(row)
     except ConroiError as error:
         return "bad-row", error.message
     except (ValueError, TypeError) as error:

@@ -99,7 +99,7 @@ class Fence:
         now = row.pin
         if now is not None and now.version == before.pin.version and now.transaction == before.pin.transaction:
             return
-        is_one_line = now is not None and row.location == before.location and row.mended <= before.pin.version
+        is_one_line = now is not None and row.location == before.location and row.repaired_in <= before.pin.version
         if now is None or not is_one_line or now.version <= before.pin.version:
             raise self._interrupted("The table's version with what was inserted so far was replaced by another.")
         found = self._catalog.operations_between(row, before.pin.version, now.version)

@@ -13,7 +13,7 @@ from itertools import chain
 
 from conroi.commit.change import Plan
 from conroi.commit.execution import run
-from conroi.commit.fairness import BATON_PATH
+from conroi.commit.fairness import TOKEN_PATH
 from conroi.data.table_version import TableVersion
 from conroi.environment import Environment
 from conroi.errors import CorruptionError, InvalidInputError
@@ -279,7 +279,7 @@ def _kind(place: Place, info: ObjectInfo, horizon: Horizon, needed: Names, other
     folder, _, name = info.path.rpartition("/")
     if info.modified_ns >= horizon.files_ns:
         return None
-    if name.startswith(TEMPORARY_PREFIX) or info.path == BATON_PATH:
+    if name.startswith(TEMPORARY_PREFIX) or info.path == TOKEN_PATH:
         return "temporary"
     if manifest_name(info.path) is not None:
         is_staged = parse_staged_name(name) is not None and info.path not in place.pinned

@@ -133,7 +133,7 @@ class _Mending:
         return pin
 
     def _order(self, pin: Pin, foreign: list[ForeignManifest], *, discard: bool) -> PublishRequest:
-        row = self.row.pinned_at(pin).mended_at(pin.version)
+        row = self.row.pinned_at(pin).repaired_at(pin.version)
         versions = ", ".join(str(each.version) for each in foreign)
         what = "leave out" if discard else "bring in"
         notes = CommitMetadata(f"mend {shown(row.object_id)}: {what} what was written past the lake as {versions}")
@@ -187,7 +187,7 @@ class Replay:
         staged = Staged(operation, base.manifest, affected_rows=affected)
         change = Change(staged, base, uuid=str(self._files.environment.new_uuid()))
         pending = Pending(self._files, change)
-        pending.meet(merged, self._transaction)
+        pending.rebase_over(merged, self._transaction)
         built = pending.build_next()
         snapshot = Snapshot(built.file.manifest, built.located, built.file.transaction, is_final=False, is_private=True)
         refuse_duplicate_keys(self._files, merged, ForeignManifest(snapshot, foreign.transaction, foreign.pin))

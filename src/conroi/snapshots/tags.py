@@ -30,7 +30,7 @@ from conroi.snapshots.branch_storage import write_fork
 from conroi.snapshots.table_storage import TableStorage
 from conroi.storage.objects import ObjectExists, Objects
 from conroi.storage.parallel import stays_in_process
-from conroi.versions.retention import Fate, fate
+from conroi.versions.retention import Retention, retention_of
 
 MOST_MOVES = 100_000
 """Maximum number of successors that are followed; a longer chain is corrupt."""
@@ -143,7 +143,7 @@ class Tags:
     def _staying(self, tag: Tag) -> Tag:
         """The tag, unless its version was collected while it was written: the race is decided here."""
         objects, versions = self._files.objects, self._files.versions
-        if versions.locate(tag.version) is None or fate(objects, tag.version) is not Fate.STAYS:
+        if versions.locate(tag.version) is None or retention_of(objects, tag.version) is not Retention.RETAINED:
             self.delete(tag.name)
             raise NotFoundError(
                 f"Version {tag.version} was just collected as an old version, so it cannot be tagged.",

@@ -1,4 +1,4 @@
-"""Verbs of a table, one per module: do the data work on one version, and return the operation to commit.
+"""Verbs of a table, one module per subject: do the data work on one version, and return the operation to commit.
 
 Nothing here commits. A verb returns a `Plan`; the table (or a transaction) passes it to the commit loop, and calls the
 verb again on a newer version after a retryable conflict.

@@ -19,7 +19,7 @@ from conroi.format.naming import ManifestNaming, is_detached, parse_manifest_nam
 from conroi.format.on_disk import VERSION_HINT_PATH, VERSIONS_DIR
 from conroi.storage.cloud import require_conditions
 from conroi.storage.objects import ObjectExists, Objects
-from conroi.versions.retention import Fate, VersionCollected, ages, fate, is_recent_for_versions, watermark
+from conroi.versions.retention import Retention, VersionCollected, ages, is_recent_for_versions, retention_of, watermark
 
 _log = logging.getLogger(__name__)
 
@@ -159,12 +159,12 @@ class FolderVersions:
         # On local disk to look costs no request, so there no clock is trusted.
         if not self._objects.is_local and self._was_free(located.version):
             return
-        became = fate(self._objects, located.version)
-        if became is Fate.STAYS:
+        became = retention_of(self._objects, located.version)
+        if became is Retention.RETAINED:
             return
         # It was free because a collector had deleted what was there; or it was ours, and a collector took it since.
         is_young = seconds_since(self._environment, since) < ages().version_s
-        is_certain = is_young or (became is Fate.GONE and self._objects.head(located.path) is not None)
+        is_certain = is_young or (became is Retention.COLLECTED and self._objects.head(located.path) is not None)
         if is_certain:  # no other writer uses it, since the newest version is far above
             self._objects.delete([located.path])
         self._seen = None  # whatever we took for the newest version was not

@@ -25,14 +25,14 @@ _DIGITS = 20
 Ranges = list[tuple[int, int]]
 
 
-class Fate(Enum):
+class Retention(Enum):
     """Retention status of a version."""
 
-    STAYS = "stays"
+    RETAINED = "retained"
     """Retained."""
-    GOING = "going"
+    EXPIRING = "expiring"
     """A collector has announced its deletion."""
-    GONE = "gone"
+    COLLECTED = "collected"
     """A collector has deleted it."""
 
 
@@ -52,17 +52,17 @@ def watermark(objects: Objects) -> int:
     return max(_notes(objects), default=(0, ""))[0]
 
 
-def fate(objects: Objects, version: int) -> Fate:
+def retention_of(objects: Objects, version: int) -> Retention:
     """Retention status of a version: one request if it is above the watermark, else one more for each record."""
-    found = Fate.STAYS
+    found = Retention.RETAINED
     try:
         for newest, path in _notes(objects):
             if version <= newest and _has(_read(objects, path), version):
                 if not is_running(path):
-                    return Fate.GONE
-                found = Fate.GOING
+                    return Retention.COLLECTED
+                found = Retention.EXPIRING
     except NotFoundError:  # a record was replaced by another one since it was listed: look again
-        return fate(objects, version)
+        return retention_of(objects, version)
     return found
 
 
@@ -346,7 +346,7 @@ class Lease:
         self._objects.put(self._path, json.dumps({"holder": f"{socket.gethostname()}:{os.getpid()}"}).encode())
         self._taken_at = begun_at
         try:
-            stays = fate(self._objects, self.version) is Fate.STAYS and self._is_there()
+            stays = retention_of(self._objects, self.version) is Retention.RETAINED and self._is_there()
         except BaseException:
             self.release()
             raise
