@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -46,3 +47,48 @@ def test_rows_in_several_files_keep_their_order(tmp_path: Path, monkeypatch: pyt
     table = table.append(pa.RecordBatchReader.from_batches(batches[0].schema, batches))
     assert table.to_arrow()["n"].to_pylist() == list(range(8))
     assert [fragment.physical_rows for fragment in table.pinned.manifest.fragments] == [3, 3, 2]
+
+
+def without_offsets(type_: pa.DataType, rows: int) -> pa.Array[Any]:
+    """Empty lists or maps, or structs of them, as Arrow for Java makes them: an array without values has no offsets.
+
+    Behind the end of its buffer is something else.
+    """
+    hole = pa.py_buffer(b"\xb4" * 64).slice(32, 0)
+    if rows == 0 and not pa.types.is_struct(type_):
+        children = [without_offsets(type_.field(n).type, 0) for n in range(type_.num_fields)]
+        return pa.Array.from_buffers(type_, 0, [None, hole, hole][: 2 if children else 3], 0, 0, cast("Any", children))
+    if pa.types.is_struct(type_):
+        children = [without_offsets(field.type, rows) for field in type_]
+        return pa.Array.from_buffers(type_, rows, [None], 0, 0, cast("Any", children))
+    offsets = pa.py_buffer(bytes(4 * (rows + 1)))
+    inside = without_offsets(type_.field(0).type, 0)
+    return pa.Array.from_buffers(type_, rows, [None, offsets], 0, 0, cast("Any", [inside]))
+
+
+TEXTS = pa.list_(pa.string())
+
+
+@pytest.mark.parametrize("start", [0, 2])
+@pytest.mark.parametrize(
+    ("type_", "data_format"),
+    [
+        (TEXTS, "2.0"),
+        (TEXTS, "2.1"),
+        (pa.list_(TEXTS), "2.1"),
+        (pa.list_(pa.struct([("a", pa.binary())])), "2.1"),
+        (pa.struct([("a", TEXTS), ("b", TEXTS)]), "2.1"),
+        (pa.map_(pa.string(), pa.string()), "2.2"),
+    ],
+    ids=str,
+)
+def test_arrays_without_values_need_no_offsets(
+    tmp_path: Path, type_: pa.DataType, data_format: str, start: int
+) -> None:
+    """Found on PySpark 4.1: pylance took what is behind the end of the buffer for an offset."""
+    hollow = without_offsets(type_, 5)
+    hollow.validate(full=True)
+    rows = pa.table({"id": range(5), "v": hollow}).slice(start)
+    table = conroi.create_table(tmp_path / "t", rows, data_format=data_format)
+    value = {"a": [], "b": []} if pa.types.is_struct(type_) else []
+    assert table.to_arrow().to_pylist() == [{"id": number, "v": value} for number in range(start, 5)]

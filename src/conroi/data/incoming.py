@@ -84,7 +84,7 @@ def from_elsewhere(data: object) -> RemoteRows | None:
         return data
     if type(data).__module__.partition(".")[0] != "pyspark":
         return None
-    return cast("RemoteRows | None", in_spark("frames").from_spark(data))
+    return cast("RemoteRows | None", in_spark("write_task").from_spark(data))
 
 
 def in_spark(module: str) -> Any:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import threading
+import warnings
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,9 +18,17 @@ from weakref import WeakKeyDictionary
 
 from conroi.arguments import printable
 from conroi.data.admission import admit
-from conroi.errors import ConroiError, CorruptionError, InvalidInputError, StoreError, UnsupportedError
+from conroi.errors import (
+    ConroiError,
+    CorruptionError,
+    InvalidInputError,
+    StoreError,
+    UnsupportedError,
+    UntestedPylanceWarning,
+)
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import has_dictionaries
+from conroi.format.flags import described, extraordinary_reader_bits
 from conroi.format.manifest import Manifest
 from conroi.format.naming import DETACHED_BIT, check_relative_path
 from conroi.format.on_disk import DATA_DIR
@@ -32,10 +41,6 @@ from conroi.storage.parallel import ProcessBound
 if TYPE_CHECKING:
     import lance
     from lance.file import LanceFileSession
-import warnings
-
-from conroi.errors import UntestedPylanceWarning
-from conroi.format.flags import described, extraordinary_reader_bits
 
 
 @cache

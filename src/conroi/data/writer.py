@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from conroi.data.arrow_types import fragment_from_pylance
+from conroi.data.arrow_types import fragment_from_pylance, with_offsets
 from conroi.data.pylance import file_session, pylance_errors
 from conroi.environment import Environment
 from conroi.errors import ConroiError, InvalidInputError, StoreError
@@ -164,7 +164,8 @@ class OpenFile:
     def add(self, batch: pa.RecordBatch) -> None:
         """Some rows more."""
         with pylance_errors(self.of.objects.root):
-            self.writer.write_batch(batch)
+            is_nested = any(map(pa.types.is_nested, batch.schema.types))
+            self.writer.write_batch(with_offsets(batch) if is_nested else batch)
         self.rows += batch.num_rows
 
     def end(self) -> tuple[pb.DataFile, int]:
@@ -204,7 +205,7 @@ class _Watched:
 
     def _watched(self) -> Iterator[pa.RecordBatch]:
         try:
-            yield from self._batches
+            yield from map(with_offsets, self._batches)
         except Exception as error:
             self._raised = error
             raise

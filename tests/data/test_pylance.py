@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import conroi
-from conroi.data import pylance as pylance_features
+from conroi.data import pylance
 from conroi.data.pylance import TESTED, knows_reader_flag, require_known_flags, warn_if_untested
 from conroi.format import lance_pb2 as pb
 from conroi.format.flags import Flag
@@ -26,7 +26,7 @@ def nothing_was_said() -> Iterator[None]:
 
 
 def pretend(monkeypatch: pytest.MonkeyPatch, release: str) -> None:
-    monkeypatch.setattr(pylance_features, "installed", lambda: release)
+    monkeypatch.setattr(pylance, "installed", lambda: release)
 
 
 def test_a_newer_pylance_works_and_warns_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_pylance_itself_is_asked_which_features_it_knows() -> None:
 
 def test_a_feature_that_only_the_installed_pylance_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(monkeypatch, "12.0.0")
-    monkeypatch.setattr(pylance_features, "knows_reader_flag", lambda bit: bit != Flag.MANAGED_BLOBS)
+    monkeypatch.setattr(pylance, "knows_reader_flag", lambda bit: bit != Flag.MANAGED_BLOBS)
     head = pb.ManifestHead(reader_feature_flags=Flag.MANAGED_BLOBS | Flag.DELETION_FILES | Flag.TAGGED_FRAGMENT_REUSE)
     with pytest.raises(conroi.UnsupportedError, match=r"pylance 12\.0\.0 .*16384 \(MANAGED_BLOBS\)\.") as caught:
         require_known_flags(head, "t")
@@ -64,5 +64,5 @@ def test_a_feature_that_only_the_installed_pylance_lacks_is_named(monkeypatch: p
 
 
 def test_an_ordinary_table_costs_no_probe(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pylance_features, "knows_reader_flag", lambda bit: pytest.fail(f"asked for {bit}"))
+    monkeypatch.setattr(pylance, "knows_reader_flag", lambda bit: pytest.fail(f"asked for {bit}"))
     require_known_flags(pb.ManifestHead(reader_feature_flags=Flag.DELETION_FILES | Flag.STABLE_ROW_IDS), "t")
