@@ -77,7 +77,8 @@ lock: setup ## choose the versions in requirements.lock again; ARGS=--upgrade fo
 		--output-file requirements.lock pyproject.toml
 
 clean: ## delete the environment, caches and results
-	rm -rf $(VENV) $(LOWEST) .ring .contract .hypothesis .pytest_cache .ruff_cache bench-out build demo-out dist
+	rm -rf $(VENV) $(LOWEST) .ring .contract .hypothesis .pytest_cache .ruff_cache bench-out build demo-out dist \
+		src/conroi/spark/connector/conroi-spark.jar
 	find src tests tools benchmarks examples -name __pycache__ -prune -exec rm -rf {} +
 
 # Two stamps: the packages change seldom and take minutes, our own editable install takes seconds.

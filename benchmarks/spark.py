@@ -75,15 +75,15 @@ class _Bench:
         """Let them take turns, after one each that does not count."""
         for step in contenders.values():
             step()
-        series = take_turns(self.workspace, {name: _timed(step) for name, step in contenders.items()}, turns=self.turns)
+        series = take_turns(self.workspace, {name: timed(step) for name, step in contenders.items()}, turns=self.turns)
         first = list(contenders)[1]
         self.report.add(
             f"{what}, median of {self.turns} turns",
             ("engine", "seconds", "least to most", f"× {first}"),
-            [_row(name, found, series[first]) for name, found in series.items()],
+            [compared(name, found, series[first]) for name, found in series.items()],
         )
         if limit is not None:
-            ratio = series[CONROI].ratio_to(series[first], _seconds)
+            ratio = series[CONROI].ratio_to(series[first], seconds)
             self.report.bars.append(Bar(f"seconds of {what} ÷ {first}", ratio, limit, at_least=False))
 
     def write(self, what: str, frame: DataFrame, limit: float, schema: pa.Schema | None = None) -> None:
@@ -206,17 +206,20 @@ def _append_alone(rows: int) -> None:
     print(json.dumps({"megabytes": int(status.split("VmHWM:")[1].split()[0]) / 1024}))
 
 
-def _timed(step: Callable[[], Any]) -> Callable[[], Turn]:
+def timed(step: Callable[[], Any]) -> Callable[[], Turn]:
+    """A turn that is one step."""
     return lambda: run_times(1, step)
 
 
-def _seconds(turn: Turn) -> float:
+def seconds(turn: Turn) -> float:
+    """What a turn took."""
     return turn.elapsed_s
 
 
-def _row(name: str, found: Series[Turn], other: Series[Turn]) -> tuple[str, str, str, str]:
-    spread = "{:.2f} to {:.2f}".format(*found.spread(_seconds))
-    return name, f"{found.median(_seconds):.2f}", spread, f"{found.ratio_to(other, _seconds):.2f}"
+def compared(name: str, found: Series[Turn], other: Series[Turn]) -> tuple[str, str, str, str]:
+    """A row of a table: engine, median, spread, and the ratio to another engine."""
+    spread = "{:.2f} to {:.2f}".format(*found.spread(seconds))
+    return name, f"{found.median(seconds):.2f}", spread, f"{found.ratio_to(other, seconds):.2f}"
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import conroi.spark
+from conroi.spark.connector.configuration import connector_jar
+from conroi.spark.sessions import java_home
 from tests.spark.support import FAST_START, quiet
 from tests.support.source import REPOSITORY
 
@@ -17,8 +20,10 @@ from tests.support.source import REPOSITORY
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A local Spark with two cores, on which a task is tried twice."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(REPOSITORY))  # the workers run functions of the tests
+        # The workers run functions of the tests.
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(REPOSITORY / "src"), str(REPOSITORY)]))
         settings = FAST_START | {
+            "spark.jars": connector_jar(java_home()),
             "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
         }
         session = conroi.spark.session("tests", master="local[2,2]", config=settings)

@@ -9,8 +9,13 @@ from pathlib import Path
 
 import lance
 import pyarrow as pa
+import pyspark
+import pytest
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
+
+SPARK = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
+SINCE_4_2 = pytest.mark.skipif(SPARK < (4, 2), reason="what PySpark 4.1 lacks: docs/compatibility.md")
 
 # A Java machine that starts fast and never gets really fast: right for tests, wrong for everything else.
 FAST_START = {

@@ -22,6 +22,7 @@ from conroi.spark import fragment_jobs
 from conroi.spark.fragment_jobs import Each
 from conroi.spark.packets import Answer
 from tests.spark.support import by_pylance, manifests, numbers
+from tests.support.sampling import sampled
 
 ROWS = pa.table({"id": range(60), "name": [f"n{i}" for i in range(60)], "v": [float(i % 9) for i in range(60)]})
 FRAGMENTS = 6
@@ -124,10 +125,15 @@ VERBS: dict[str, Verb] = {
 @pytest.mark.contract("S3")
 @pytest.mark.parametrize(
     ("verb", "stable"),
-    [
-        *((verb, False) for verb in VERBS),
-        *((verb, True) for verb in ("update", "update columns", "update keys", "compact")),
-    ],
+    sampled(
+        "verbs as jobs",
+        [
+            *((verb, False) for verb in VERBS),
+            *((verb, True) for verb in ("update", "update columns", "update keys", "compact")),
+        ],
+        least=6,
+        covers=False,
+    ),
 )
 def test_a_job_does_what_is_done_in_one_process(
     spark: SparkSession, tmp_path: Path, verb: str, stable: bool, started: Started

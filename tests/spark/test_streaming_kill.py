@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.spark.streaming_program import STARTED, STREAMS, check, check_together, prepare
+from tests.spark.support import SINCE_4_2
 from tests.support.source import REPOSITORY
 
 PROGRAM = REPOSITORY / "tests" / "spark" / "streaming_program.py"
@@ -65,6 +66,7 @@ def run(folder: Path, streams: Sequence[str], steps: int | None = None, delay_s:
     return True
 
 
+@SINCE_4_2  # streams from a table
 @pytest.mark.contract("S5")
 @pytest.mark.parametrize(
     ("rounds", "batches", "all_streams"),

@@ -11,14 +11,17 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.streaming.query import StreamingQuery
 
 import conroi
 from conroi.spark.options import Options
-from conroi.spark.streaming_source import ConroiStreamReader
 from tests.spark.support import by_pylance
 from tests.support.arrow import column_values
+
+pytest.importorskip("pyspark.sql.streaming.datasource", reason="a table is no stream in PySpark 4.1")
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from conroi.spark.streaming_source import ConroiStreamReader
 
 TWO = pa.table({"id": [1, 2], "name": ["a", "b"]})
 

@@ -17,10 +17,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import conroi
-from conroi.spark import frames
-from conroi.spark.frames import WriteTask
+from conroi.spark import write_task
 from conroi.spark.packets import Part
-from tests.spark.support import Counting, by_pylance, manifests, numbers
+from conroi.spark.write_task import WriteTask
+from tests.spark.support import SPARK, Counting, by_pylance, manifests, numbers
 from tests.support.arrow import column_values
 from tests.support.arrow_types import TYPES
 
@@ -108,7 +108,7 @@ def test_a_worker_that_is_killed_after_writing_lands_once(
         return Dying(**vars(made(*arguments)))
 
     table = conroi.create_table(uri, SCHEMA)
-    monkeypatch.setattr(frames.WriteTask, "of", of)
+    monkeypatch.setattr(write_task.WriteTask, "of", of)
     table.append(numbers(spark, 0, 10))
     assert ids(uri) == list(range(10))
     assert len(os.listdir(Path(uri) / "data")) == 4  # two of them are garbage
@@ -179,7 +179,7 @@ def test_what_does_not_fit_is_refused_in_our_words(spark: SparkSession, uri: str
 def keyed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, spark: SparkSession, uri: str):
     """A table with a key and four rows; keys come back from the tasks, or are read from what they wrote."""
     if request.param == "many keys":
-        monkeypatch.setattr(frames, "KEYS_BYTES", 0)
+        monkeypatch.setattr(write_task, "KEYS_BYTES", 0)
     return conroi.create_table(uri, numbers(spark, 0, 4), key="id")
 
 
@@ -267,7 +267,7 @@ def test_every_type_of_spark_is_read_by_pylance(spark: SparkSession, uri: str):
         "DATE'1600-02-29'": date(1600, 2, 29),
         "TIMESTAMP'2024-02-29 12:00:00.123456Z'": datetime(2024, 2, 29, 12, 0, 0, 123456, UTC),
         "TIMESTAMP_NTZ'2024-02-29 12:00:00.123456'": datetime(2024, 2, 29, 12, 0, 0, 123456),
-        "TIME'23:59:59.999999'": time(23, 59, 59, 999999),
+        **({"TIME'23:59:59.999999'": time(23, 59, 59, 999999)} if SPARK >= (4, 2) else {}),
         "INTERVAL '1 02:03:04' DAY TO SECOND": timedelta(days=1, hours=2, minutes=3, seconds=4),
         "array(1, NULL, 3)": [1, None, 3],
         "array(array('a'), array())": [["a"], []],

@@ -10,5 +10,15 @@ from conroi.spark.scan import Statistics, statistics
 from conroi.spark.sessions import session, ship
 from conroi.spark.source import register
 from conroi.spark.streaming_sink import each_batch
+from conroi.spark.transactions import SparkTransaction, transaction
 
-__all__ = ["Statistics", "each_batch", "register", "session", "ship", "statistics"]
+__all__ = [
+    "SparkTransaction",
+    "Statistics",
+    "each_batch",
+    "register",
+    "session",
+    "ship",
+    "statistics",
+    "transaction",
+]

@@ -23,7 +23,6 @@ from conroi.merge.plan_choice import MergePlan, SourceSize, Way, choose
 from conroi.merge.request import Action, Request, RowKind
 from conroi.merge.verb import Columns, Merging, RowChange, inserted_rows, joined, keep_row_ids, planned
 from conroi.spark.fragment_jobs import FragmentJobs, groups_of
-from conroi.spark.frames import Gathered, SparkRows
 from conroi.spark.packets import (
     ANSWER_SCHEMA,
     PACKET_SCHEMA,
@@ -40,6 +39,7 @@ from conroi.spark.packets import (
     unpacked,
 )
 from conroi.spark.pins import PinnedVersion
+from conroi.spark.write_task import Gathered, SparkRows
 from conroi.verbs.key_check import refuse_repeated
 
 if TYPE_CHECKING:

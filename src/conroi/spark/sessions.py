@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import conroi
 from conroi.errors import UnsupportedError
+from conroi.spark.connector.configuration import Lakes, catalog_settings, connector_jar
 from conroi.spark.source import register, silence_pandas_warning
 from conroi.storage.memory import process_folder
 
@@ -105,8 +106,12 @@ def session(
     cores: int | None = None,
     memory: str = "2g",
     config: Mapping[str, str] | None = None,
+    lake: Lakes | None = None,
 ) -> SparkSession:
     """The active Spark session, or a new one, with `format("conroi")` registered.
+
+    `lake` is the path of a lake, whose tables are then `lake.orders` in SQL; or `{"sales": path, "dev": {"uri": path,
+    "branch": "dev"}}` for several catalogs. This needs a jar, which is in the package, or is compiled at the first use.
 
     A new one runs on this machine, on `cores` of it (by default all) and with a heap of `memory`; with
     `master="spark://…"` it runs on that cluster, with `master="sc://…"` it is a client of a Connect server. Where there
@@ -118,9 +123,40 @@ def session(
     silence_pandas_warning()
     active = SparkSession.getActiveSession()
     if active is None:
-        active = _start(app_name, master or f"local[{cores or '*'},{TASK_ATTEMPTS}]", memory, dict(config or {}))
+        master = master or f"local[{cores or '*'},{TASK_ATTEMPTS}]"
+        catalogs = {} if lake is None else _catalogs(lake, master)
+        active = _start(app_name, master, memory, {**catalogs, **(config or {})})
+    elif lake is not None:
+        _add_catalogs(active, lake)
     register(active)
     return active
+
+
+def _catalogs(lake: Lakes, master: str) -> dict[str, str]:
+    """The settings of a new session with these lakes as catalogs."""
+    from pyspark import SparkContext
+
+    is_running = getattr(SparkContext, "_gateway", None) is not None  # of a session that was stopped
+    settings = catalog_settings(lake, is_local=master.startswith("local"), is_running=is_running)
+    if master.startswith("sc://"):
+        raise UnsupportedError(
+            "The catalogs of a Connect server are settings of the server.",
+            hint="Start the server with the jar and spark.sql.catalog.…; then its clients need nothing.",
+        )
+    return {**settings, "spark.jars": connector_jar(java_home())}
+
+
+def _add_catalogs(spark: SparkSession, lake: Lakes) -> None:
+    """Lakes for a session that runs already, and started with the jar."""
+    settings = catalog_settings(lake, is_local=True, is_running=True)
+    if "conroi-spark.jar" not in (spark.conf.get("spark.jars", None) or ""):
+        raise UnsupportedError(
+            "The active Spark session was started without the connector, so it cannot have a lake as a catalog.",
+            hint="Call conroi.spark.session(lake=…) first, or spark.stop() before; or start Spark with "
+            f"spark.jars={connector_jar(java_home())}.",
+        )
+    for key, value in settings.items():
+        spark.conf.set(key, value)
 
 
 def _start(app_name: str, master: str, memory: str, config: dict[str, str]) -> SparkSession:

@@ -16,10 +16,10 @@ from conroi.errors import AlreadyExistsError, InvalidInputError, NotFoundError, 
 from conroi.format.on_disk import STREAM_BATCH_PROPERTY, STREAM_QUERY_PROPERTY
 from conroi.lake import Lake
 from conroi.retry_policy import DEFAULT_RETRIES, retry
-from conroi.spark.frames import WriteTask, WrittenRows
 from conroi.spark.options import MESSAGE, Options
 from conroi.spark.packets import Part
 from conroi.spark.types import table_schema
+from conroi.spark.write_task import WriteTask, WrittenRows
 from conroi.spark.writer import planned_task, refuse_reading_options
 from conroi.table import Table
 from conroi.table_transaction import TableTransaction

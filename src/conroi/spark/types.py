@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import pyarrow as pa
@@ -95,7 +96,10 @@ def _nested(type_: pa.DataType) -> st.DataType | None:
 
 def arrow_schema(schema: st.StructType) -> pa.Schema:
     """The Arrow types in which Spark hands over and takes these columns, exactly."""
-    return to_arrow_schema(schema, timezone="UTC")
+    convert: Any = to_arrow_schema
+    if "timezone" in inspect.signature(convert).parameters:
+        return convert(schema, timezone="UTC")
+    return convert(schema)  # Spark 4.1: UTC is the default
 
 
 def table_schema(schema: st.StructType) -> pa.Schema:

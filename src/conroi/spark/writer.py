@@ -21,7 +21,6 @@ from conroi.format.fields import key_columns
 from conroi.format.on_disk import SPARK_JOB_PROPERTY
 from conroi.history import history
 from conroi.snapshots.table_storage import TableStorage
-from conroi.spark.frames import WriteTask, WrittenRows
 from conroi.spark.options import (
     AS_OF,
     FILTER,
@@ -35,6 +34,7 @@ from conroi.spark.options import (
 )
 from conroi.spark.packets import Part
 from conroi.spark.types import table_schema
+from conroi.spark.write_task import WriteTask, WrittenRows
 from conroi.verbs.create import DEFAULT_DATA_FORMAT, checked_fields, create, with_key
 from conroi.verbs.overwrite import next_schema
 

@@ -1,0 +1,97 @@
+"""Scans planned on the driver: which filters and aggregates workers evaluate, and what each task reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from conroi.data.arrow_types import row_width
+from conroi.data.rows import count_rows
+from conroi.spark.connector.lake_session import LakeSession
+from conroi.spark.connector.predicates import aggregate_plan, lance_filter, top_plan
+from conroi.spark.connector.tasks import schema_from_text, schema_to_text, struct_from_text
+from conroi.spark.pins import PinnedVersion
+from conroi.spark.scan import batch_rows, shared_out
+from conroi.spark.types import arrow_schema
+
+Request = Mapping[str, Any]
+BYTES_PER_TASK = 256 * 1024 * 1024
+"""Approximate number of bytes of the requested columns that a task reads. They are streamed: none waits in memory."""
+MOST_RUNTIME_VALUES = 1_000
+"""Values of a filter that comes from a join; a longer list costs more than the rows that it leaves out."""
+SMALLEST_TASK = 4 * 1024 * 1024
+"""Bytes below which a scan is not split further, however many cores are free."""
+
+
+def filters(session: LakeSession, request: Request) -> dict[str, Any]:
+    """For each predicate the filter of Lance; None for those that Spark evaluates."""
+    del session
+    schema = schema_from_text(request["columns"])
+    return {"filters": [lance_filter(tree, schema) for tree in request["predicates"]]}
+
+
+def scan_filters(session: LakeSession, request: Request) -> dict[str, Any]:
+    """The same for a scan, and whether Spark shall evaluate all of them again.
+
+    It derives filters for the other tables of a join from those that it sees in its plan, so it sees those of a table
+    that is small enough to be broadcast.
+    """
+    size = request["rows"] * row_width(schema_from_text(request["columns"]))
+    return filters(session, request) | {"repeated": size <= request["broadcastBytes"]}
+
+
+def runtime_filters(session: LakeSession, request: Request) -> dict[str, Any]:
+    """The filters of a join with a small table, in the same form; None for a list of values that is too long."""
+    del session
+    schema = schema_from_text(request["columns"])
+    return {
+        "filters": [
+            lance_filter(tree, schema) if len(tree.get("children", ())) <= MOST_RUNTIME_VALUES else None
+            for tree in request["predicates"]
+        ]
+    }
+
+
+def top(session: LakeSession, request: Request) -> dict[str, Any]:
+    """The first rows in an order that workers sort their fragments in; None if they cannot."""
+    del session
+    return {"plan": top_plan(request["keys"], request["rows"], schema_from_text(request["columns"]))}
+
+
+def aggregates(session: LakeSession, request: Request) -> dict[str, Any]:
+    """The aggregates that workers compute for their fragments; Spark combines them."""
+    del session
+    planned = aggregate_plan(request["functions"], schema_from_text(request["columns"]))
+    return {"schema": None} if planned is None else {"plan": planned[0], "schema": planned[1].json()}
+
+
+def plan(session: LakeSession, request: Request) -> dict[str, Any]:
+    """The tasks of a scan, and the request that they share."""
+    del session
+    pinned = PinnedVersion.from_text(request["pin"]).opened()
+    target = arrow_schema(struct_from_text(request["schema"]))
+    fragments = pinned.manifest.fragments
+    given = request.get("bytesPerTask")
+    total = count_rows(fragments) * max(1, row_width(target))
+    size = int(given) if given is not None else bytes_per_task(total, int(request["parallelism"]))
+    groups = shared_out(fragments, target, size)
+    kind = "scan" if target.names else "count"
+    if request.get("aggregates") is not None:
+        kind, groups = "aggregate", groups or [[]]  # a sum over no row would be null
+    common = {
+        "op": kind,
+        "pin": request["pin"],
+        "schema": schema_to_text(target),
+        "limit": request.get("limit"),
+        "top": request.get("top"),
+        "aggregates": request.get("aggregates"),
+        "batchRows": batch_rows(target),
+    }
+    condition = " AND ".join(request["filters"]) or None  # Spark plans again with the filters of a join
+    return {"common": common, "tasks": [{"fragments": group, "filter": condition} for group in groups]}
+
+
+def bytes_per_task(total: int, parallelism: int) -> int:
+    """So that the tasks are neither too big nor too small, and all cores get an equal share."""
+    waves = max(1, -(-total // (BYTES_PER_TASK * parallelism)))
+    return max(SMALLEST_TASK, -(-total // (waves * parallelism)))
