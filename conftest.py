@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import gc
+from pathlib import Path
+
+import pytest
+from _pytest.doctest import DoctestModule
 from hypothesis import settings
 
 from tests.support import sampling
+
+SOURCE = Path(__file__).parent / "src"
 
 pytest_plugins = ["tests.support.contract_plugin", "tests.support.order_plugin"]
 
@@ -15,6 +22,19 @@ settings.load_profile("conroi")
 
 def pytest_configure() -> None:
     sampling.seed()  # before workers start, so that all collect the same tests
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """The examples in docstrings. `--doctest-modules` would look for them in every test, too, which takes seconds."""
+    if file_path.suffix != ".py" or SOURCE not in file_path.parents or ">>> " not in file_path.read_text("utf-8"):
+        return None
+    return DoctestModule.from_parent(parent, path=file_path)
+
+
+def pytest_collection_finish() -> None:
+    """Ten thousand tests are a million objects, which no collection of garbage needs to look at again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_report_header() -> str:

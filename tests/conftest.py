@@ -11,6 +11,7 @@ from tests.support import cloud_servers, databases, servers
 from tests.support.cloud_servers import AzureServer, BucketServer, GoogleServer
 from tests.support.databases import PostgresServer
 from tests.support.record_stores import KINDS, new_address
+from tests.support.sampling import sampled
 from tests.support.servers import S3Server
 
 
@@ -59,6 +60,12 @@ def careless_gcs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GoogleSer
 @pytest.fixture(params=["seaweedfs", "azurite", "gcs"])
 def bucket(request: pytest.FixtureRequest) -> BucketServer:
     """An object store of each service in turn, all of which keep conditions."""
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture(params=sampled("bucket of the day", [("seaweedfs",), ("azurite",), ("gcs",)], least=1, covers=False))
+def bucket_of_the_day(request: pytest.FixtureRequest) -> BucketServer:
+    """One of them, for tests of many processes that find the same on each."""
     return request.getfixturevalue(request.param)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import conroi
 from conroi import errors, front
-from tools import cli_page, merge_table
+from tools import cli_page, conformance_table, merge_table
 from tools import conflicts_page as conflicts
 from tools import doctor_page as doctor
 
@@ -45,6 +45,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "conflicts.md": conflicts.page,
     "doctor.md": doctor.page,
     "cli.md": cli_page.page,
+    "spark.md": lambda: conformance_table.with_section((DOCS / "spark.md").read_text("utf-8")),
     "branches.md": lambda: merge_table.with_section((DOCS / "branches.md").read_text("utf-8")),
 }
 

@@ -26,6 +26,7 @@ from pathlib import Path
 
 from conroi.data.pylance import TESTED
 from tests.ring.releases import SECONDS, VARIABLE
+from tests.support.sampling import ALL, SAMPLE
 from tools.overlays import overlay, pylance_overlay
 
 ROOT = Path(__file__).parents[1]
@@ -35,7 +36,7 @@ RELEASES = {12: "12.0.0", 13: "13.0.0", 14: "14.0.2"}
 PYSPARK = ("4.1.4", "4.2.1", "4.3.0")
 PAIRS = "tests/interop/test_conflict_matrix.py"
 SUITES: dict[str, Sequence[str]] = {
-    "interop": ("tests/interop", "tests/data/test_pylance_features.py", f"--deselect={PAIRS}"),
+    "interop": ("tests/interop", "tests/data/test_pylance.py", f"--deselect={PAIRS}"),
     "conflict pairs": (PAIRS,),
     "API review": ("tests/static/test_pylance_never_commits.py",),
 }
@@ -98,7 +99,9 @@ def run(python: Path, arguments: Sequence[str], more: Mapping[str, str], log: Pa
     return result
 
 
-def ring(folder: Path, releases: Sequence[str], suites: Sequence[str], jobs: int, seconds: float) -> list[list[str]]:
+def ring(
+    folder: Path, releases: Sequence[str], suites: Sequence[str], jobs: int, seconds: float, more: Mapping[str, str]
+) -> list[list[str]]:
     """Rows of the table: what was run, with which release, the counts."""
     pythons = {release: str(pylance_overlay(folder, release)) for release in sorted({*releases, *RELEASES.values()})}
     rows: list[list[str]] = []
@@ -109,15 +112,23 @@ def ring(folder: Path, releases: Sequence[str], suites: Sequence[str], jobs: int
                     f"pylance {release}",
                     suite,
                     *_told(
-                        run(Path(pythons[release]), SUITES[suite], {}, folder / "logs" / f"{release} {suite}.log", jobs)
+                        run(
+                            Path(pythons[release]),
+                            SUITES[suite],
+                            more,
+                            folder / "logs" / f"{release} {suite}.log",
+                            jobs,
+                        )
                     ),
                 ]
             )
             print(" | ".join(rows[-1]), flush=True)
     beside = {name: python for name, python in pythons.items() if len(releases) > 2 or name in _ends(releases)}
     for suite, arguments in TOGETHER.items():
-        more = {VARIABLE: json.dumps(beside), SECONDS: str(seconds)}
-        result = run(Path(pythons[max(releases, key=_key)]), arguments, more, folder / "logs" / f"{suite}.log", 1)
+        beside_each_other = {VARIABLE: json.dumps(beside), SECONDS: str(seconds)}
+        result = run(
+            Path(pythons[max(releases, key=_key)]), arguments, beside_each_other, folder / "logs" / f"{suite}.log", 1
+        )
         rows.append([", ".join(beside), suite, *_told(result)])
         print(" | ".join(rows[-1]), flush=True)
     return rows
@@ -170,9 +181,9 @@ def main() -> int:
     if given.spark is not None:
         rows = spark(given.folder, given.spark or PYSPARK, more)
     elif given.short:
-        rows = ring(given.folder, [RELEASES[TESTED[0]]], list(SUITES), given.jobs, min(given.seconds, 5.0))
+        rows = ring(given.folder, [RELEASES[TESTED[0]]], list(SUITES), given.jobs, min(given.seconds, 5.0), {})
     else:
-        rows = ring(given.folder, given.releases, list(SUITES), given.jobs, given.seconds)
+        rows = ring(given.folder, given.releases, list(SUITES), given.jobs, given.seconds, {SAMPLE: ALL})
         if set(RELEASES.values()) <= set(given.releases):
             write_page(rows)
     return int(any("failed" in row[2] or row[2].startswith("0 ") for row in rows))

@@ -79,7 +79,7 @@ def main(name: str, lake_uri: str) -> None:
         if lake.version != seen or must_end:
             audit = auditor.audit()
             tell(audit)
-            seen, pause_s = audit.version, max(SHORTEST_PAUSE_S, audit.seconds)
+            seen, pause_s = audit.version, max(SHORTEST_PAUSE_S, 2 * audit.seconds)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ SETTINGS = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # starts fast, for a run of a minute
     "spark.scheduler.mode": "FAIR",  # jobs of different workers share the cores
     "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",  # with one partition there is nothing to adapt
 }
 
 

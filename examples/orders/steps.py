@@ -12,6 +12,7 @@ from datetime import date
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (the usual name)
+from pyspark.sql.types import StructType
 
 import conroi
 
@@ -25,14 +26,16 @@ Say = Callable[[str], None]
 class Steps:
     """What a worker can do."""
 
-    def __init__(self, lake: conroi.Lake, spark: SparkSession, landing: Landing, say: Say) -> None:
+    def __init__(self, lake: conroi.Lake, spark: SparkSession, landing: Landing) -> None:
         self.lake = lake
         self.spark = spark
         self.landing = landing
-        self.say = say
+        self.say: Say = print
+        self.schemas: dict[str, StructType] = {}
 
-    def run(self, step: Step, author: str) -> conroi.TransactionResult:
+    def run(self, step: Step, author: str, say: Say) -> conroi.TransactionResult:
         """Do a step, as often as others make it necessary."""
+        self.say = say
 
         def work(tx: conroi.Transaction) -> conroi.Transaction:
             self.say("attempt")
@@ -56,7 +59,8 @@ class Steps:
     def load(self, tx: conroi.Transaction, day: date, region: str) -> None:
         """A day of a region: new orders with their items, new and known customers, the day's total."""
         orders, items, customers = (
-            self.spark.read.parquet(self.landing.load(day, region, table)) for table in ("orders", "items", "customers")
+            self.landed(f"load {table}", self.landing.load(day, region, table))
+            for table in ("orders", "items", "customers")
         )
         tx["orders"].append(orders)
         self.say("orders written")
@@ -72,7 +76,9 @@ class Steps:
 
     def correct(self, tx: conroi.Transaction, day: date) -> None:
         """Orders that were changed: their new items (some are new lines), and the day's totals."""
-        orders, items = (self.spark.read.parquet(self.landing.corrections(day, table)) for table in ("orders", "items"))
+        orders, items = (
+            self.landed(f"correct {table}", self.landing.corrections(day, table)) for table in ("orders", "items")
+        )
         tx["orders"].merge(orders, on="order_id").when_matched_update_all().execute()
         tx["items"].merge(
             items, on=["order_id", "line"]
@@ -105,6 +111,13 @@ class Steps:
             tx[name].compact()
 
     # ------------------------------------------------------------------------ what several of them do
+
+    def landed(self, kind: str, path: str) -> DataFrame:
+        """Files of one kind have one schema, which Spark need not find out with a job each time."""
+        known = self.schemas.get(kind)
+        frame = (self.spark.read if known is None else self.spark.read.schema(known)).parquet(path)
+        self.schemas.setdefault(kind, frame.schema)
+        return frame
 
     def totals(self, tx: conroi.Transaction, where: str) -> DataFrame:
         """The totals of some days, counted by Spark from the items as this transaction sees them."""

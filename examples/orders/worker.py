@@ -29,6 +29,7 @@ def main(name: str, lake_uri: str, landing: str, plan_json: str) -> None:
     steps = {step.name: step for step in plan.steps()}
     lake, files = conroi.connect(lake_uri), Landing(Path(landing))
     spark = conroi.spark.session(name, master=sys.stdin.readline().strip())
+    pipeline = Steps(lake, spark, files)
     tell(Event(What.READY, name))
 
     for line in sys.stdin:
@@ -41,7 +42,7 @@ def main(name: str, lake_uri: str, landing: str, plan_json: str) -> None:
                 sys.stdin.readline()  # there is no answer: here we are killed
 
         try:
-            result = Steps(lake, spark, files, say).run(step, name)
+            result = pipeline.run(step, name, say)
         except conroi.ConflictError as conflict:
             tell(Event(What.REFUSED, name, step=step.name, note=f"{type(conflict).__name__}: {conflict.message}"))
         except Exception:  # noqa: BLE001 (whatever it is, the driver must hear of it)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from itertools import count
+from itertools import count, takewhile
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ from tests.catalog.kills import Checker, Job, Options, connect, killed_at_random
 from tests.support.cloud_servers import BucketServer
 from tests.support.databases import sql_address
 from tests.support.lakes import settle
+from tests.support.sampling import seed
 
 pytestmark = pytest.mark.contract("P1", "P10", "W10")
 
@@ -21,34 +22,50 @@ SEED = 20261116
 def kill_at_each(
     uri: str, *, step: int = 1, is_cloud: bool = False, options: Options = None, store: str | None = None
 ) -> set[int]:
-    """Kill a publisher before its first request, before its second, …; how far behind readers by path were."""
+    """Kill a publisher before its first request, before its second, …; how far behind readers by path were.
+
+    With `step`, only before every so many requests until one dies after the publication, others each day. Then before
+    each request from the last one that died before it.
+    """
     new_lake(uri, options, store)
     checker = Checker(uri, options, store)
     survivor = connect(uri, is_cloud=is_cloud, options=options, store=store)
-    outcomes: list[int] = []
-    for request in count(1, step):
+    numbers = count(1)
+
+    def outcome(request: int) -> int | None:
+        """How many transactions the killed publisher left, 0 or 1; None if it was not killed."""
         before = checker.check()
-        if not was_killed(Job(uri, 2 * request, 1, request, is_cloud=is_cloud, options=options, store=store)):
-            break
-        outcomes.append(checker.check() - before)
-        transact(survivor, 2 * request + 1)  # a killed writer blocks no other
+        job = Job(uri, next(numbers), 1, request, is_cloud=is_cloud, options=options, store=store)
+        if not was_killed(job):
+            return None
+        found = checker.check() - before
+        transact(survivor, next(numbers))  # a killed writer blocks no other
         settle(survivor)
-        assert checker.check() == before + outcomes[-1] + 1
-    assert set(outcomes) == {0, 1}, "some died before and some after the publication"
-    assert sorted(outcomes) == outcomes, "from one request on it is published"
+        assert checker.check() == before + found + 1
+        return found
+
+    first = 1 + random.Random(f"{seed()} kills").randrange(step)
+    unpublished = list(takewhile(lambda request: outcome(request) == 0, count(first, step)))
+    assert unpublished, "some died before the publication"
+    outcomes: list[int] = []
+    while (found := outcome(unpublished[-1] + 1 + len(outcomes))) is not None:
+        outcomes.append(found)
+    assert 1 in outcomes, "some died after the publication"
+    if options is None:  # a server may want a request again, so that the numbers of two jobs differ a little
+        assert outcomes == sorted(outcomes), "from one request on it is published"
     return checker.behind
 
 
 @pytest.mark.parametrize("is_cloud", [False, True], ids=["local", "cloud"])
 def test_killed_before_any_request(is_cloud: bool, tmp_path: Path) -> None:
-    behind = kill_at_each(str(tmp_path / "lake"), step=2 if is_cloud else 1, is_cloud=is_cloud)
+    behind = kill_at_each(str(tmp_path / "lake"), step=3 if is_cloud else 2, is_cloud=is_cloud)
     assert behind == {0, 1}, "some died between the publication and the final name"
 
 
 @pytest.mark.contract("X6", "X12")
 @pytest.mark.parametrize(
     ("kind", "is_cloud", "step"),
-    [("sqlite", False, 2), ("postgresql", False, 3), ("postgresql", True, 4)],
+    [("sqlite", False, 3), ("postgresql", False, 4), ("postgresql", True, 4)],
     ids=["sqlite", "postgresql", "postgresql cloud"],
 )
 def test_killed_before_any_request_or_statement_of_a_lake_in_a_database(
@@ -59,8 +76,8 @@ def test_killed_before_any_request_or_statement_of_a_lake_in_a_database(
     assert 0 in behind
 
 
-def test_killed_on_an_object_store(bucket: BucketServer) -> None:
-    kill_at_each(bucket.new_uri("lake"), step=3, options=bucket.options)
+def test_killed_on_an_object_store(bucket_of_the_day: BucketServer) -> None:
+    kill_at_each(bucket_of_the_day.new_uri("lake"), step=5, options=bucket_of_the_day.options)
 
 
 def play(uri: str, kills: int, seed: int, store: str | None = None) -> int:

@@ -203,8 +203,8 @@ def contend(bucket: BucketServer, clients: int, timeout: float) -> None:
     assert rows(conroi.connect(uri, storage_options=bucket.options)["a"]) == [-1, *range(clients)]
 
 
-def test_many_writers_of_an_object_store_all_commit_within_their_deadline(bucket: BucketServer) -> None:
-    contend(bucket, 16, 120.0)
+def test_many_writers_of_an_object_store_all_commit_within_their_deadline(bucket_of_the_day: BucketServer) -> None:
+    contend(bucket_of_the_day, 16, 120.0)
 
 
 @pytest.mark.soak

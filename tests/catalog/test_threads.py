@@ -49,9 +49,9 @@ def test_threads_lose_nothing(kind: str, clients: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.contract("P5", "W4")
-def test_clients_of_an_object_store_lose_nothing(bucket: BucketServer) -> None:
-    uri = bucket.new_uri("lake")
-    lakes = [conroi.connect(uri, storage_options=bucket.options) for _ in range(THREADS)]
+def test_clients_of_an_object_store_lose_nothing(bucket_of_the_day: BucketServer) -> None:
+    uri = bucket_of_the_day.new_uri("lake")
+    lakes = [conroi.connect(uri, storage_options=bucket_of_the_day.options) for _ in range(THREADS)]
     with lakes[0].begin() as tx:
         for name in ("shared", *(f"own{number}" for number in range(THREADS))):
             tx.create_table(name, [{"n": 0}])

@@ -156,4 +156,5 @@ def the_scratch_folder(uri: str) -> list[str]:
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")  # lance warns at every fork
-    print(json.dumps(globals()[sys.argv[1]](sys.argv[2])))
+    uri, *scenes = sys.argv[1:]
+    print(json.dumps([globals()[scene](f"{uri}-{scene}") for scene in scenes]))

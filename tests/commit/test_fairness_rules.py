@@ -8,7 +8,7 @@ import uuid
 import pytest
 
 from conroi import operations
-from conroi.commit.fairness import BATON_PATH, SLACK, PriorityToken, Turns
+from conroi.commit.fairness import SLACK, TOKEN_PATH, PriorityToken, Turns
 from conroi.format.on_disk import WRITER_PROPERTY
 from conroi.format.transaction import Transaction
 from conroi.operations import ReserveFragments
@@ -88,11 +88,11 @@ def objects() -> Objects:
 def test_the_priority_token_is_taken_only_after_losses_and_released(objects: Objects) -> None:
     token = PriorityToken(objects, SeededEnvironment(1), "a")
     token.ask(2)
-    assert objects.head(BATON_PATH) is None
+    assert objects.head(TOKEN_PATH) is None
     token.ask(3)
-    assert objects.head(BATON_PATH) is not None
+    assert objects.head(TOKEN_PATH) is not None
     token.pass_on()
-    assert objects.head(BATON_PATH) is None
+    assert objects.head(TOKEN_PATH) is None
 
 
 def test_one_priority_token_at_a_time(objects: Objects) -> None:
@@ -101,7 +101,7 @@ def test_one_priority_token_at_a_time(objects: Objects) -> None:
     second.ask(3)
     assert (first.is_mine, second.is_mine) == (True, False)
     second.pass_on()
-    assert objects.head(BATON_PATH) is not None, "only its holder gives it back"
+    assert objects.head(TOKEN_PATH) is not None, "only its holder gives it back"
 
 
 def test_a_priority_token_that_expired_is_removed(objects: Objects) -> None:
@@ -109,7 +109,7 @@ def test_a_priority_token_that_expired_is_removed(objects: Objects) -> None:
     PriorityToken(objects, SeededEnvironment(1), "killed").ask(3)
     environment = SeededEnvironment(2)
     PriorityToken(objects, environment, "next").give_way(0.01)
-    assert objects.head(BATON_PATH) is None
+    assert objects.head(TOKEN_PATH) is None
     assert 0.3 < environment.monotonic() < 1.0
 
 
@@ -122,7 +122,7 @@ def test_who_must_do_long_work_again_is_waited_for_that_long(objects: Objects) -
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"needs_s": "x"}', b'{"needs_s": 1e9}', b"[1]"])
 def test_a_priority_token_with_invalid_content_delays_writers_only_briefly(objects: Objects, content: bytes) -> None:
-    objects.put(BATON_PATH, content)
+    objects.put(TOKEN_PATH, content)
     environment = SeededEnvironment(2)
     PriorityToken(objects, environment, "next").give_way(0.01)
     assert environment.monotonic() < 6.0
@@ -134,14 +134,14 @@ def test_a_priority_token_with_invalid_content_delays_writers_only_briefly(objec
 def test_a_writer_with_wasted_attempts_waits_before_the_work_for_a_while() -> None:
     environment = SeededEnvironment(1)
     turns = turns_of("b", environment)
-    turns.worked(0.01, in_vain=False)
-    assert not turns.works_in_vain()
-    turns.worked(0.03, in_vain=True)
-    turns.worked(0.02, in_vain=False)
-    assert turns.works_in_vain()
+    turns.worked(0.01, wasted=False)
+    assert not turns.wastes_work()
+    turns.worked(0.03, wasted=True)
+    turns.worked(0.02, wasted=False)
+    assert turns.wastes_work()
     assert turns.work_s() == 0.02, "the middle one of three"
     environment.sleep(3)
-    assert not turns.works_in_vain()
+    assert not turns.wastes_work()
 
 
 def test_writers_are_many_if_not_all_of_them_can_run_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

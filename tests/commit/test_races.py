@@ -32,8 +32,8 @@ def test_eight_processes_append_to_one_table_in_an_object_store(bucket: BucketSe
     assert_exact(job, run_job(job))
 
 
-def test_eight_processes_create_one_table_in_an_object_store(bucket: BucketServer) -> None:
-    job = Job(bucket.new_uri(), commits=3, is_creating=True, options=bucket.options)
+def test_eight_processes_create_one_table_in_an_object_store(bucket_of_the_day: BucketServer) -> None:
+    job = Job(bucket_of_the_day.new_uri(), commits=3, is_creating=True, options=bucket_of_the_day.options)
     assert_one_creator_each(job, run_job(job))
 
 

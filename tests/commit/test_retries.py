@@ -9,7 +9,7 @@ import pytest
 import conroi
 from conroi import IncompatibleConflict, RetryableConflict, TooMuchContention
 from conroi.commit.change import CommitOptions
-from conroi.commit.fairness import BATON_PATH
+from conroi.commit.fairness import TOKEN_PATH
 from conroi.commit.table_commit import commit
 from conroi.retry_policy import FREE_RETRIES, LONGEST_S, MOST_DOUBLINGS, pause_s
 from conroi.testing import CountingObjects, FaultyObjects, SeededEnvironment, call_before
@@ -226,9 +226,9 @@ def slept(table: conroi.Table, attempt_s: float) -> float:
         clock.sleep(attempt_s)
         working_s += attempt_s
         rival.reserve_fragments(1)
-        table._files.objects.put(BATON_PATH, b"another writer")
+        table._files.objects.put(TOKEN_PATH, b"another writer")
 
     faulty = FaultyObjects(table._files.objects, [call_before(be_faster, "put_if_absent", times=12)])
     table_on(faulty, environment=clock).append([{"id": 3, "v": 30}])
-    table._files.objects.delete([BATON_PATH])
+    table._files.objects.delete([TOKEN_PATH])
     return sum(clock.sleeps) - working_s

@@ -31,7 +31,7 @@ from tests.conflicts.builders import (
 )
 
 
-def meet(mine: ops.Operation, *theirs: ops.Operation) -> Verdict:
+def verdict_on(mine: ops.Operation, *theirs: ops.Operation) -> Verdict:
     return Rebase(staged(mine)).over_all(winner(operation, 6 + at) for at, operation in enumerate(theirs)).verdict
 
 
@@ -54,13 +54,13 @@ def test_new_index_leaves_out_a_fragment_that_got_new_values_in_its_column() -> 
 
 
 def test_new_index_on_another_column_is_left_alone() -> None:
-    assert meet(create(index("by_c", 1, [C], [0, 1])), rewrite_column(0, B, [3], file=1)).reason is None
+    assert verdict_on(create(index("by_c", 1, [C], [0, 1])), rewrite_column(0, B, [3], file=1)).reason is None
 
 
 def test_a_fragment_that_left_the_index_may_be_compacted_afterwards() -> None:
     mine = create(index("by_b", 1, [B], [0]))
-    assert meet(mine, rewrite(0, 1)).outcome is Outcome.RETRYABLE
-    assert meet(mine, rewrite_column(0, B, [3], file=1), rewrite(0, 1)).outcome is Outcome.REBASED
+    assert verdict_on(mine, rewrite(0, 1)).outcome is Outcome.RETRYABLE
+    assert verdict_on(mine, rewrite_column(0, B, [3], file=1), rewrite(0, 1)).outcome is Outcome.REBASED
 
 
 # ------------------------------------------------------------------------------- indices and indices
@@ -87,7 +87,7 @@ OTHER_NAME = index("y", 4, [A], [0])
     ],
 )
 def test_two_index_changes(mine: ops.CreateIndex, theirs: ops.CreateIndex, expected: str | None) -> None:
-    assert rule(meet(mine, theirs)) == expected
+    assert rule(verdict_on(mine, theirs)) == expected
 
 
 # --------------------------------------------------------------------------- indices and compactions
@@ -97,17 +97,17 @@ def with_reuse(operation: ops.Rewrite, reuse: pb.IndexMetadata) -> ops.Rewrite:
 
 def test_a_compaction_with_a_reuse_index_spares_new_indices_but_not_ngrams() -> None:
     theirs = with_reuse(rewrite(0, 1), reuse_index(9, 6))
-    assert meet(create(index("by_b", 1, [B], [0, 1])), theirs).reason is None
+    assert verdict_on(create(index("by_b", 1, [B], [0, 1])), theirs).reason is None
     ngram = create(index("grams", 1, [B], [0], kind="NGram"))
-    assert rule(meet(ngram, theirs)) == "index/ngram-moved"
-    assert rule(meet(create(index("grams", 1, [B], [2], kind="NGram")), theirs)) is None
+    assert rule(verdict_on(ngram, theirs)) == "index/ngram-moved"
+    assert rule(verdict_on(create(index("grams", 1, [B], [2], kind="NGram")), theirs)) is None
 
 
 def test_an_index_that_does_not_say_what_it_covers_is_retried() -> None:
     mine = create(index("by_b", 1, [B], None))
-    assert rule(meet(mine, rewrite(0, 1))) == "index/coverage-unknown"
-    assert rule(meet(rewrite(0, 1), mine)) == "index/coverage-unknown"
-    assert rule(meet(with_reuse(rewrite(0, 1), reuse_index(9, 6)), mine)) == "index/coverage-unknown"
+    assert rule(verdict_on(mine, rewrite(0, 1))) == "index/coverage-unknown"
+    assert rule(verdict_on(rewrite(0, 1), mine)) == "index/coverage-unknown"
+    assert rule(verdict_on(with_reuse(rewrite(0, 1), reuse_index(9, 6)), mine)) == "index/coverage-unknown"
 
 
 def entries(found: pb.IndexMetadata) -> list[int]:
@@ -172,13 +172,13 @@ TIDIED = create(reuse_index(9, 2), drop=(reuse_index(7, 1, 2),))
     ],
 )
 def test_a_reuse_index_conflicts_by_the_rules(mine: ops.Operation, theirs: ops.Operation, expected: str | None) -> None:
-    assert rule(meet(mine, theirs)) == expected
+    assert rule(verdict_on(mine, theirs)) == expected
 
 
 def test_a_reuse_index_of_a_newer_form_is_not_touched() -> None:
     newer = reuse_index(8, 3)
     newer.index_version = 1
-    assert rule(meet(with_reuse(rewrite(0, 1), newer), TIDIED)) == "reuse/external"
+    assert rule(verdict_on(with_reuse(rewrite(0, 1), newer), TIDIED)) == "reuse/external"
 
 
 # ---------------------------------------------------------------------------------- streaming writers
@@ -219,8 +219,8 @@ def test_details_that_we_do_not_know_survive_a_join_of_marks() -> None:
 
 def test_a_dropped_column_takes_its_new_index_with_it() -> None:
     without_b = ops.Project(schema=(pb.Field(name="a", id=A), pb.Field(name="c", id=C)), preserves_nullability=True)
-    verdict = meet(create(index("by_b", 1, [B], [0])), without_b)
+    verdict = verdict_on(create(index("by_b", 1, [B], [0])), without_b)
     assert verdict.outcome is Outcome.INCOMPATIBLE
     assert verdict.reason is not None
     assert (verdict.reason.rule, verdict.reason.names) == ("index/column-gone", ("b",))
-    assert meet(create(index("by_c", 1, [C], [0])), without_b).reason is None
+    assert verdict_on(create(index("by_c", 1, [C], [0])), without_b).reason is None

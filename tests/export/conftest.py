@@ -7,7 +7,6 @@ import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import chdb
 import pyarrow as pa
 import pytest
 
@@ -44,6 +43,8 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 @pytest.fixture(scope="session")
 def chdb_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """One for all tests: a process can have one folder open. It stays open, since opening it takes long."""
+    import chdb  # 200 MB, which test processes that run other tests do not need
+
     folder = tmp_path_factory.mktemp("chdb")
     with contextlib.closing(chdb.connect(str(folder))):
         yield folder

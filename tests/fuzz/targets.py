@@ -111,7 +111,7 @@ def _deletions(kind: pb.DeletionFile.FileType) -> Callable[[bytes], object]:
 
 def _row(data: bytes) -> None:
     row = Row("t", "table", "t.lance", _text(data))
-    _ = row.notes, row.pin, row.lineage, row.lock, row.mended, row.incarnation
+    _ = row.notes, row.pin, row.lineage, row.lock, row.repaired_in, row.incarnation
     note_of(row)
 
 

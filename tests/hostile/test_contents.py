@@ -17,6 +17,7 @@ from conroi.format.manifest import Manifest
 from conroi.format.manifest_file import decode_manifest_file, encode_manifest_file
 from conroi.format.row_ids import range_segment
 from tests.hostile.scene import LEFT, Scene, bounded, photograph, run_all
+from tests.support.sampling import sampled
 
 pytestmark = pytest.mark.contract("I2")
 
@@ -261,7 +262,7 @@ HOSTILE: dict[str, Damage] = {
     "deep marker": put("lake/__conroi.json", DEEP_JSON),
     "marker of a list": put("lake/__conroi.json", b"[]"),
     "mark of a table": put("lake/t.lance/_conroi/created", DEEP_JSON),
-    "priority token for ever": put("lone/_conroi/baton", b'{"needs_s": 1e308}'),
+    "priority token for ever": put("lone/_transactions/.conroi-baton", b'{"needs_s": 1e308}'),
     "restoring a huge version": put("lone/_conroi/restoring/" + "9" * 200 + "-x", b""),
     "manifest of a huge number": put("lone/_versions/" + "9" * 200 + ".manifest", b"LANC"),
     "names with escapes": put("lone/_refs/tags/\x1b]0;owned\x07.json", b'{"version": 1}'),
@@ -269,7 +270,7 @@ HOSTILE: dict[str, Damage] = {
 
 
 @pytest.mark.contract("I5")
-@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("name", sampled("hostile contents", [(name,) for name in HOSTILE], least=8, covers=False))
 def test_every_answer_is_right_or_typed_and_bounded(name: str, scene: Scene) -> None:
     HOSTILE[name](scene)
     before = photograph(scene.canary)

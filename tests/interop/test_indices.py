@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,6 +17,7 @@ from tests.interop.readers import assert_found
 from tests.interop.tables import Kind, Stable
 from tests.interop.verbs import build, build_by_pylance, named
 from tests.support.arrow import column_values
+from tests.support.sampling import sampled
 
 pytestmark = pytest.mark.contract("T5")
 
@@ -158,13 +160,13 @@ class Table:
             raise AssertionError(f"after {after}: {error}") from error
 
 
-@pytest.mark.parametrize("stable", [False, True], ids=["plain", "stable"])
-@pytest.mark.parametrize("builder", ["conroi", "pylance"])
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize(
+    ("case", "builder", "is_stable"), sampled("indices", list(product(CASES, ("conroi", "pylance"), (False, True))))
+)
 def test_an_index_answers_rightly_after_every_kind_of_change(
-    tables: Stable, case: Case, builder: str, stable: bool
+    tables: Stable, case: Case, builder: str, is_stable: bool
 ) -> None:
-    root, model = tables.copy(Kind("conroi", stable))
+    root, model = tables.copy(Kind("conroi", is_stable))
     if builder == "conroi":
         build(case.column, case.kind, **case.options)(conroi.open_table(root), model)
     else:

@@ -7,11 +7,13 @@ come from `tools/old_tables.py`.
 from __future__ import annotations
 
 import tarfile
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from tests.interop.old_verbs import VERBS, compared
+from tests.support.sampling import sampled
 from tools.old_tables import FIXTURES, KINDS, SMALL_KINDS, VERSIONS, make
 
 pytestmark = pytest.mark.contract("T23")
@@ -29,8 +31,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("version", KEPT)
-@pytest.mark.parametrize("kind", SMALL_KINDS)
+@pytest.mark.parametrize(("version", "kind"), sampled("old tables", list(product(KEPT, SMALL_KINDS))))
 def test_every_verb_on_a_table_of_an_older_release(kept: Path, version: str, kind: str) -> None:
     answers = {verb: compared(kept / version / f"{kind}.lance", verb) for verb in VERBS}
     told = {answer for answer in answers.values() if answer is not None}

@@ -84,9 +84,9 @@ def test_a_lake_wherever_its_history_is(connect: Connect, monkeypatch: pytest.Mo
     assert [commit.version for commit in fresh.history()][-2:] == [newest, newest - 1]
 
 
-def test_on_an_object_store(bucket: BucketServer, hurried: None) -> None:
+def test_on_an_object_store(bucket_of_the_day: BucketServer, hurried: None) -> None:
     """Nothing is too young here, and no commit may skip its check because it was quick."""
-    uri, options = bucket.new_uri("t.lance"), bucket.options
+    uri, options = bucket_of_the_day.new_uri("t.lance"), bucket_of_the_day.options
     table = filled(uri, storage_options=options)
     until = time.monotonic() + 60
     removed: set[int] = set()

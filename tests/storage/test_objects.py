@@ -169,14 +169,16 @@ def test_list_goes_on_after_a_name(objects: Objects) -> None:
     assert list(objects.list("v", after="v/d")) == []
 
 
-@pytest.mark.parametrize("store", ["local", "seaweedfs", "azurite", "gcs"])
+@pytest.mark.parametrize(
+    ("store", "count"), [("local", 1100), ("seaweedfs", 1100), ("azurite", 1100), ("gcs", 110)], ids=str
+)
 def test_a_listing_of_many_pages_is_complete_and_in_order_if_it_says_so(
-    store: str, request: pytest.FixtureRequest
+    store: str, count: int, request: pytest.FixtureRequest
 ) -> None:
     from tests.support.object_stores import new_objects
 
     objects = new_objects(store, request)
-    expected = [f"v/{number:05d}" for number in range(1100)]
+    expected = [f"v/{number:05d}" for number in range(count)]
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(lambda path: objects.put(path, b""), reversed(expected)))
     found = [info.path for info in objects.list("v")]

@@ -27,9 +27,20 @@ from gcp_storage_emulator.handlers.objects import _checksums, _make_object_resou
 from gcp_storage_emulator.server import RequestHandler
 from gcp_storage_emulator.storage import Storage
 
-PAGE = 1000
+PAGE = 100
+"""Google's is 1,000; with fewer, more listings have several."""
 _lock = threading.Lock()
 _uploads: dict[str, dict[int, bytes]] = {}
+
+
+class MemoryStorage(Storage):
+    """Does not write all facts of all objects to a file, which nothing reads, with each change."""
+
+    def __init__(self) -> None:
+        super().__init__(use_memory_fs=True)
+
+    def _write_config_to_file(self) -> None:
+        pass
 
 
 class XmlApi(RequestHandler):
@@ -177,7 +188,7 @@ def _entry(name: str, resource: Mapping[str, str] | None) -> str:
 
 
 if __name__ == "__main__":
-    storage = Storage(use_memory_fs=True)
+    storage = MemoryStorage()
     buckets.create_bucket(sys.argv[2], storage)
     handler = partial(XmlApi, sys.argv[3] == "keeping", storage)
     ThreadingHTTPServer.request_queue_size = 512  # connections that wait to be accepted

@@ -26,7 +26,7 @@ def refused(
 
 def assert_helpful(error: conroi.ConroiError, kind: type[conroi.ConroiError], *mentions: str) -> None:
     """The very type, with a sentence of what happened and one of what to do, in words that are not Rust's."""
-    assert type(error) is kind, error
+    assert type(error) is kind, f"{type(error).__name__} instead of {kind.__name__}: {error}"
     assert error.message
     assert error.hint
     for mention in mentions:

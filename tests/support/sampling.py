@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 
 SEED = "CONROI_SAMPLE_SEED"
+SAMPLE, ALL = "CONROI_SAMPLE", "all"
+"""A variable and its value with which no case is left out."""
 
 
 def seed() -> str:
@@ -36,6 +38,8 @@ def sampled(
     if it need not cover all values; `label` gives each value its part of the test's id, which must tell values apart.
     """
     labels = [tuple(label(value) for value in case) for case in cases]
+    if os.environ.get(SAMPLE) == ALL:
+        least = len(cases)
     chosen = _covering(labels if covers else [()] * len(cases), random.Random(f"{seed()} {name}"), least)
     return [
         pytest.param(*case, id="-".join(labels[number]), marks=() if number in chosen else pytest.mark.soak)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.sampling import SEED, sampled
+from tests.support.sampling import ALL, SAMPLE, SEED, sampled
 
 LETTERS, NUMBERS = "abcdefg", (1, 2, 3)
 CASES = list(product(LETTERS, NUMBERS))
@@ -45,3 +45,8 @@ def test_a_sample_may_be_larger(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_sample_need_not_cover_all_values(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SEED, "1")
     assert len(chosen(sampled("t", CASES, least=4, covers=False))) == 4
+
+
+def test_all_cases_can_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SAMPLE, ALL)
+    assert chosen(sampled("t", CASES)) == chosen(sampled("t", CASES, least=2, covers=False)) == CASES

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import lance
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pytest
 
 import conroi
 from conroi import ExpectedVersionMismatch, ManifestNaming, NotFoundError, RetryableConflict, UnsupportedError
+from conroi.writer import Writer
 from tests.support.arrow import column_values
 from tests.support.instruments import interrupted
 from tests.support.refusals import refused
@@ -23,6 +25,10 @@ def table(uri: str) -> conroi.Table:
 
 def ids(table: conroi.Table) -> list[int]:
     return sorted(column_values(table.to_arrow(["id"])["id"]))
+
+
+def merged(table: conroi.Table, **how: Any) -> conroi.Table:
+    return table.merge([{"id": 1, "v": 11}], on="id").when_matched_update_all().execute(**how).table
 
 
 EVERY_VERB: dict[str, Callable[..., conroi.Table]] = {
@@ -43,7 +49,24 @@ EVERY_VERB: dict[str, Callable[..., conroi.Table]] = {
     "create_index": lambda t, **how: t.create_index("id", **how),
     "compact": lambda t, **how: t.compact("id", **how),
     "restore": lambda t, **how: t.restore(1, **how),
+    "merge": lambda t, **how: merged(t, **how),
 }
+
+
+ELSEWHERE = {
+    "declare_key": "tests/verbs/test_key_declaration.py",
+    "drop_index": "needs an index: tests/interop/test_indices.py",
+    "optimize_indices": "needs an index: tests/interop/test_optimize_indices.py",
+    "update_mem_wal_state": "tests/table/test_low_level_verbs.py",
+}
+"""Verbs that are tested with their options in another place."""
+
+
+def test_every_verb_is_here_or_elsewhere() -> None:
+    writing = {name for name in vars(Writer) if not name.startswith("_")}
+    assert writing == {verb.partition(" ")[0] for verb in EVERY_VERB} | ELSEWHERE.keys(), (
+        "add the new verb to EVERY_VERB"
+    )
 
 
 @pytest.mark.parametrize("verb", EVERY_VERB)

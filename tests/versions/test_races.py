@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from tests.support.cloud_servers import BucketServer
 from tests.support.racing import PROCESSES, Race, assert_one_winner_each, run_race
+from tests.support.sampling import sampled
 from tests.support.servers import S3Server
 
 pytestmark = pytest.mark.contract("T1", "V5")
@@ -19,10 +21,14 @@ def test_one_of_eight_processes_creates_a_version_on_local_disk(putter: str, tmp
     assert_one_winner_each(race, run_race(race))
 
 
-@pytest.mark.parametrize("putter", ["conditional", "rename", "locked"])
+STORES_AND_PUTTERS = list(product(("seaweedfs", "azurite", "gcs"), ("conditional", "rename", "locked")))
+
+
+@pytest.mark.parametrize(("service", "putter"), sampled("races", STORES_AND_PUTTERS))
 def test_one_of_eight_processes_creates_a_version_in_an_object_store(
-    putter: str, bucket: BucketServer, tmp_path: Path
+    service: str, putter: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
+    bucket: BucketServer = request.getfixturevalue(service)
     # SeaweedFS makes writers of one name wait for a second or so; hence many names at once.
     lanes = 1 if putter == "locked" else 40 if isinstance(bucket, S3Server) else 4
     race = Race(bucket.new_uri(), putter, bucket.options, str(tmp_path / "commit.lock"), lanes=lanes)

@@ -12,18 +12,20 @@ import conroi
 from conroi.storage import open_objects
 from conroi.storage.objects import Objects
 from conroi.versions.retention import (
-    Fate,
     Forgetting,
+    Retention,
     end_of_dead_collector,
-    fate,
     is_running,
     note_sweep,
     other_ages,
+    retention_of,
     swept_until_ns,
     watermark,
 )
 
 pytestmark = pytest.mark.contract("M3")
+
+RETAINED, EXPIRING, COLLECTED = Retention.RETAINED, Retention.EXPIRING, Retention.COLLECTED
 
 
 @pytest.fixture
@@ -38,16 +40,21 @@ def test_the_watermark_never_sinks(objects: Objects) -> None:
         assert watermark(objects) == 7
         note.done()
     assert watermark(objects) == 7
-    assert [fate(objects, version) for version in (2, 3, 7, 8)] == [Fate.GONE, Fate.STAYS, Fate.GONE, Fate.STAYS]
+    assert [retention_of(objects, version) for version in (2, 3, 7, 8)] == [
+        COLLECTED,
+        RETAINED,
+        COLLECTED,
+        RETAINED,
+    ]
 
 
 def test_versions_are_going_before_they_are_gone(objects: Objects) -> None:
     note = Forgetting(objects, [1, 2, 3], "a" * 32)
-    assert fate(objects, 2) is Fate.GOING
+    assert retention_of(objects, 2) is EXPIRING
     note.only([1, 3])
-    assert (fate(objects, 1), fate(objects, 2)) == (Fate.GOING, Fate.STAYS)
+    assert (retention_of(objects, 1), retention_of(objects, 2)) == (EXPIRING, RETAINED)
     note.done()
-    assert (fate(objects, 1), fate(objects, 2)) == (Fate.GONE, Fate.STAYS)
+    assert (retention_of(objects, 1), retention_of(objects, 2)) == (COLLECTED, RETAINED)
 
 
 def test_two_collectors_of_the_same_versions_forget_nothing_of_each_other(objects: Objects) -> None:
@@ -57,14 +64,18 @@ def test_two_collectors_of_the_same_versions_forget_nothing_of_each_other(object
         thread.start()
     for thread in threads:
         thread.join()
-    assert [version for version in range(6) if fate(objects, version) is Fate.GONE] == [1, 2, 4]
+    assert [version for version in range(6) if retention_of(objects, version) is COLLECTED] == [1, 2, 4]
 
 
 def test_many_runs_leave_one_note(objects: Objects) -> None:
     for version in range(1, 30):
         Forgetting(objects, [version], f"{version:032d}").done()
     assert len(list(objects.list_names("_conroi/forgotten"))) == 1
-    assert (fate(objects, 1), fate(objects, 29), watermark(objects)) == (Fate.GONE, Fate.GONE, 29)
+    assert (retention_of(objects, 1), retention_of(objects, 29), watermark(objects)) == (
+        COLLECTED,
+        COLLECTED,
+        29,
+    )
 
 
 def test_of_a_dead_collector_only_what_it_deleted_is_gone(objects: Objects) -> None:
@@ -72,14 +83,18 @@ def test_of_a_dead_collector_only_what_it_deleted_is_gone(objects: Objects) -> N
     path = next(iter(objects.list_names("_conroi/forgotten")))
     assert is_running(path)
     end_of_dead_collector(objects, path, there={2})
-    assert (watermark(objects), fate(objects, 1), fate(objects, 2)) == (2, Fate.GONE, Fate.STAYS)
+    assert (watermark(objects), retention_of(objects, 1), retention_of(objects, 2)) == (
+        2,
+        COLLECTED,
+        RETAINED,
+    )
 
 
 def test_a_note_that_cannot_be_read_is_an_error_and_no_guess(objects: Objects) -> None:
     objects.put("_conroi/forgotten/00000000000000000007.x", b"{")
-    assert fate(objects, 8) is Fate.STAYS
+    assert retention_of(objects, 8) is RETAINED
     with pytest.raises(conroi.CorruptionError):
-        fate(objects, 7)
+        retention_of(objects, 7)
 
 
 def test_the_sweep_never_goes_back(objects: Objects) -> None:
