@@ -122,6 +122,11 @@ class Transaction:
         for name, version in (expect or {}).items():
             self.expect(name, version)
 
+    @property
+    def catalog(self) -> Catalog:
+        """Internal interface for statements that Spark executes."""
+        return self._catalog
+
     def _name_for_errors(self, table: str | None) -> str | None:
         return self._catalog.name_for_errors(table)
 

@@ -20,8 +20,8 @@ from conroi.errors import (
     NotFoundError,
     UnsupportedError,
 )
+from conroi.spark.expressions import NotSimple, simple_condition
 from conroi.spark.sql import Statement
-from conroi.spark.sql.expressions import NotSimple, simple_condition
 from conroi.spark.sql.references import Reference, found_column, frame, narrow, parsed, references
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
+import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -122,11 +123,16 @@ def silence_pandas_warning() -> None:
 
 
 def to_spark(pinned: TableVersion, spark: SparkSession, columns: Wanted | None, where: str | None) -> DataFrame:
-    """The rows of this version."""
+    """The rows of this version; read by the connector, if the session has it."""
+    from conroi.spark.connector import driver  # tasks load this module, and do not need it
+
     register(spark)
     if isinstance(columns, str):
         raise InvalidInputError("columns is a list of names.", table=pinned.root, hint=f"Write [{columns!r}].")
     wanted = None if columns is None else _checked(columns, pinned.root)
+    plain = _plain_columns(pinned, wanted)
+    if plain is not None and driver.has_connector(spark):
+        return driver.version_frame(pinned, spark, plain, checked_filter(where, pinned.root))
     scan = Scan(PinnedVersion.of(pinned), wanted, checked_filter(where, pinned.root))
     reader = spark.read.format("conroi").schema(scan.schema()).option(PIN, scan.version.to_text())
     if wanted is not None:
@@ -134,6 +140,16 @@ def to_spark(pinned: TableVersion, spark: SparkSession, columns: Wanted | None, 
     if scan.filter is not None:
         reader = reader.option(FILTER, scan.filter)
     return reader.load()
+
+
+def _plain_columns(pinned: TableVersion, wanted: Wanted | None) -> pa.Schema | None:
+    """The columns that are wanted, if they are columns of the table as they are."""
+    if wanted is None:
+        return pinned.schema
+    is_plain = not isinstance(wanted, Mapping) and len(set(wanted)) == len(wanted)
+    if not is_plain or not set(wanted) <= set(pinned.schema.names):
+        return None
+    return pa.schema([pinned.schema.field(name) for name in wanted])
 
 
 def _checked(columns: Wanted, table: str) -> list[str] | dict[str, str]:

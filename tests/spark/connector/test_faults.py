@@ -41,6 +41,35 @@ def test_a_dead_helper_is_started_again(sql: SparkSession, many: str):
     assert not before & set(processes(sql, HELPER))
 
 
+def test_a_scan_that_fails_after_some_rows_is_a_typed_error(sql: SparkSession, lake: conroi.Lake):
+    """The task waited for ever for what the worker would send after the end of its rows."""
+    lake.create_table("torn", pa.table({"id": range(MANY), "text": ["x" * 50] * MANY})).append(
+        pa.table({"id": [-1], "text": ["y"]})
+    )
+    whole = lake.version
+    with lake.begin() as tx:
+        tx["torn"].append(pa.table({"id": [-2], "text": ["z"]}))
+    last = lake["torn"].to_lance().get_fragments()[-1].data_files()[0].path
+    os.remove(f"{lake['torn'].uri}/data/{last}")
+    workers = set(processes(sql, WORKER))
+    for query in ("SELECT id, text FROM lake.torn", "SELECT max(text) FROM lake.torn", "SELECT id FROM lake.torn"):
+        with pytest.raises(Exception, match=r"\[conroi\.\w+\]") as refused:
+            rows(sql, query)
+        assert isinstance(typed(refused.value), conroi.NotFoundError | conroi.CorruptionError), refused.value
+    assert rows(sql, f"SELECT count(text) FROM lake.torn VERSION AS OF {lake.at(whole)['torn'].version}") == [
+        (MANY + 1,)
+    ]
+    assert workers <= set(processes(sql, WORKER)), "an error in the rows costs no process"
+
+
+def test_a_value_that_spark_cannot_hold_is_a_typed_error(sql: SparkSession, lake: conroi.Lake):
+    moments = pa.array([0, 2**60], pa.timestamp("s"))
+    lake.create_table("late", pa.table({"id": [1, 2], "at": moments}))
+    with pytest.raises(Exception, match="Spark cannot hold"):
+        rows(sql, "SELECT id, at FROM lake.late")
+    assert rows(sql, "SELECT id FROM lake.late WHERE id = 2") == [(2,)]
+
+
 def test_the_transaction_of_a_dead_helper_fails_with_its_type(sql: SparkSession, lake: conroi.Lake):
     lake.create_table("lost", pa.table({"id": [1], "v": [0]}))
     before = lake.version

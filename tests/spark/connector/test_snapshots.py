@@ -91,7 +91,7 @@ def test_a_statement_that_writes_reads_all_its_tables_at_one_version(sql: SparkS
 @pytest.mark.usefixtures("pair")
 def test_without_the_rule_two_tables_are_of_two_versions(lake: conroi.Lake):
     """The negative control: tables that are loaded without an execution are loaded at the newest version."""
-    session = LakeSession("lake", {"uri": lake.uri})
+    session = LakeSession("lake", lake, {})
 
     def versions(execution: str | None) -> list[str]:
         found = [load(session, {"table": ["left"], "execution": execution})["version"]]

@@ -135,7 +135,7 @@ def stage(session: LakeSession, request: Request) -> dict[str, Any]:
     opened = session.transaction(request["transaction"])
     tx = opened.on(None)
     name, kind = _joined(request["table"]), request["kind"]
-    found = table_name(session, request["table"], tx)
+    found = table_name(request["table"], tx)
     if found is not None and kind == "create":
         return {"exists": True}
     if found is None and kind == "replace":
@@ -217,7 +217,7 @@ def _config(properties: Mapping[str, str], name: str) -> dict[str, str]:
 def drop(session: LakeSession, request: Request) -> dict[str, Any]:
     """DROP TABLE."""
     with session.changing(request.get("transaction"), f"drop {'.'.join(request['table'])}") as tx:
-        name = table_name(session, request["table"], tx)
+        name = table_name(request["table"], tx)
         if name is None or name.branch or name.tag:
             return {"dropped": False}
         tx.drop_table(name.table)
@@ -229,7 +229,7 @@ def rename(session: LakeSession, request: Request) -> dict[str, Any]:
     wanted = _joined(_without_catalog(session, request["to"]))
     try:
         with session.changing(request.get("transaction"), f"rename to {wanted}") as tx:
-            name = table_name(session, request["table"], tx)
+            name = table_name(request["table"], tx)
             if name is None or name.branch or name.tag:
                 return {"missing": True}
             tx.rename_table(name.table, wanted)
@@ -248,7 +248,7 @@ def alter(session: LakeSession, request: Request) -> dict[str, Any]:
     """ALTER TABLE: all changes of one statement are one version."""
     identity = request.get("transaction")
     source = session.snapshot(None) if identity is None else session.transaction(identity).on(None)
-    name = table_name(session, request["table"], source)
+    name = table_name(request["table"], source)
     if name is None or name.tag:
         return {"missing": True}
     with session.changing(request.get("transaction"), f"alter {name.table}", name.branch) as tx:

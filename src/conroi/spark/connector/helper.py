@@ -6,21 +6,33 @@ import logging
 import traceback
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from conroi.errors import ConroiError, InvalidInputError
 from conroi.spark.connector import definitions, jar, metadata_tables, procedures, scans, search, writes
 from conroi.spark.connector.errors import facts_of
-from conroi.spark.connector.lake_session import LakeSession
+from conroi.spark.connector.lake_session import LakeSession, opened_lake
 from conroi.spark.connector.wire import Frames, private_stdio
 from conroi.storage.parallel import Pool
 
 _log = logging.getLogger(__name__)
 _REQUESTS = Pool("conroi-helper", 16)
 
-Handler = Callable[[LakeSession, dict[str, Any]], dict[str, Any]]
+Request = dict[str, Any]
+Answer = dict[str, Any]
 
-HANDLERS: dict[str, Handler] = {
+PLANNING: dict[str, Callable[[Request], Answer]] = {
+    "filters": scans.filters,
+    "scan_filters": scans.scan_filters,
+    "runtime_filters": scans.runtime_filters,
+    "top": scans.top,
+    "aggregates": scans.aggregates,
+    "plan": scans.plan,
+    "plan_search": search.plan,
+}
+"""Requests about a version that they bring along: they need no lake."""
+
+HANDLERS: dict[str, Callable[[LakeSession, Request], Answer]] = {
     "load": metadata_tables.load,
     "metadata_rows": metadata_tables.rows,
     "procedure": procedures.load,
@@ -38,13 +50,6 @@ HANDLERS: dict[str, Handler] = {
     "alter": definitions.alter,
     "rename": definitions.rename,
     "drop": definitions.drop,
-    "filters": scans.filters,
-    "scan_filters": scans.scan_filters,
-    "runtime_filters": scans.runtime_filters,
-    "top": scans.top,
-    "aggregates": scans.aggregates,
-    "plan": scans.plan,
-    "plan_search": search.plan,
     "begin": writes.begin,
     "commit": writes.commit,
     "rollback": writes.rollback,
@@ -64,12 +69,39 @@ def check_sources(compiled: str) -> None:
         )
 
 
-class Helper:
-    """One lake; requests are answered as they are done, in any order."""
+class Sessions(Protocol):
+    """Where requests find their lake."""
 
-    def __init__(self, frames: Frames) -> None:
-        self._frames = frames
+    def open(self, request: Request) -> None:
+        """The first request of a catalog."""
+        ...
+
+    def of(self, request: Request) -> LakeSession:
+        """The lake of a request, with the transactions that are open."""
+        ...
+
+
+class OneLake:
+    """The lake of a helper process."""
+
+    def __init__(self) -> None:
         self._session: LakeSession | None = None
+
+    def open(self, request: Request) -> None:
+        self._session = LakeSession(request["catalog"], opened_lake(request["settings"]), request["settings"])
+
+    def of(self, request: Request) -> LakeSession:
+        del request
+        assert self._session is not None, "the first request opens the lake"
+        return self._session
+
+
+class Helper:
+    """Serves one connection; requests are answered as they are done, in any order."""
+
+    def __init__(self, frames: Frames, sessions: Sessions) -> None:
+        self._frames = frames
+        self._sessions = sessions
 
     def run(self) -> None:
         """Serve until the driver ends."""
@@ -80,7 +112,7 @@ class Helper:
             else:
                 _REQUESTS.start(partial(self._answer, request, data))
 
-    def _answer(self, request: dict[str, Any], data: bytes) -> None:
+    def _answer(self, request: Request, data: bytes) -> None:
         try:
             answer = self._done(request, data)
         except ConroiError as error:
@@ -90,21 +122,24 @@ class Helper:
             answer = {"error": facts_of(error)}
         self._frames.send({**answer, "id": request["id"]})
 
-    def _done(self, request: dict[str, Any], data: bytes) -> dict[str, Any]:
-        if request["op"] == "open":
+    def _done(self, request: Request, data: bytes) -> Answer:
+        name = request["op"]
+        if name == "open":
             check_sources(str(request.get("sources")))
-            self._session = LakeSession(request["catalog"], request["settings"])
+            self._sessions.open(request)
             return {}
-        assert self._session is not None, "the first request opens the lake"
-        if request["op"] == "add_parts":
-            return writes.add_parts(self._session, request, data)
-        handler = HANDLERS.get(request["op"])
+        if name in PLANNING:
+            return PLANNING[name](request)
+        session = self._sessions.of(request)
+        if name == "add_parts":
+            return writes.add_parts(session, request, data)
+        handler = HANDLERS.get(name)
         if handler is None:
             raise InvalidInputError(
-                f"The helper has no request {request['op']!r}.", hint="The jar is of another version of conroi."
+                f"The helper has no request {name!r}.", hint="The jar is of another version of conroi."
             )
-        return handler(self._session, request)
+        return handler(session, request)
 
 
 if __name__ == "__main__":
-    Helper(private_stdio()).run()
+    Helper(private_stdio(), OneLake()).run()

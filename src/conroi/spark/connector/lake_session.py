@@ -86,14 +86,25 @@ class Replaced:
     """Its name in the transaction until the statement ends; a statement that fails gives it back."""
 
 
+@dataclass
+class RowCounts:
+    """Rows that statements changed."""
+
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+
+
 class OpenTransaction:
     """One statement of Spark, or several: a transaction of the lake, and of the branches that it names."""
 
-    def __init__(self, lake: Lake, isolation: Isolation, message: str | None) -> None:
+    def __init__(self, lake: Lake, isolation: Isolation, message: str | None, begun: Transaction | None = None) -> None:
         self._lake = lake
         self._isolation: Isolation = isolation
         self._message = message
-        self._by_branch: dict[str | None, Transaction] = {None: self._begun(None)}
+        self._by_branch: dict[str | None, Transaction] = {None: begun or self._begun(None)}
+        self.changed = RowCounts()
+        """Rows that its statements changed."""
         self.writes: dict[str, Any] = {}
         """Planned writes, by their ids."""
         self.replaced: dict[str, Replaced] = {}
@@ -123,9 +134,9 @@ class OpenTransaction:
 class LakeSession:
     """One lake for the statements of a driver. Its methods may be called by several threads."""
 
-    def __init__(self, catalog: str, settings: Mapping[str, str]) -> None:
+    def __init__(self, catalog: str, lake: Lake, settings: Mapping[str, str]) -> None:
         self.catalog = catalog
-        self.lake = opened_lake(settings)
+        self.lake = lake
         self._isolation: Isolation = _isolation(settings)
         self._snapshots: OrderedDict[str, LakeSnapshot] = OrderedDict()
         self._transactions: OrderedDict[str, OpenTransaction] = OrderedDict()
@@ -167,6 +178,13 @@ class LakeSession:
         if oldest is not None:
             oldest.rollback()
         return begun
+
+    def join(self, identity: str, begun: Transaction) -> OpenTransaction:
+        """Take part in a transaction that this process has begun, and that it will end."""
+        joined = OpenTransaction(self.lake, self._isolation, None, begun)
+        with self._lock:
+            self._transactions[identity] = joined
+        return joined
 
     def transaction(self, identity: str) -> OpenTransaction:
         """The open transaction of this id."""

@@ -13,7 +13,7 @@ from pyspark.sql import types as st
 from sqlglot import exp
 
 from conroi.data.sql import quoted
-from conroi.spark.sql.expressions import Kind, NotSimple, column_kind, simple_condition
+from conroi.spark.expressions import Kind, NotSimple, column_kind, simple_condition
 from conroi.spark.types import spark_type
 
 Tree = Mapping[str, Any]

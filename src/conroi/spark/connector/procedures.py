@@ -82,7 +82,7 @@ def _table(session: LakeSession, text: str) -> tuple[Lake, Table]:
     parts = [part.strip("`") for part in text.split(".")]
     found = None
     for chosen in (parts, parts[1:] if parts[0] == session.catalog else []):
-        found = found or (table_name(session, chosen, session.lake) if chosen else None)
+        found = found or (table_name(chosen, session.lake) if chosen else None)
     if found is None or found.tag is not None:
         raise NotFoundError(f"The lake has no table {text!r}.", table=text, hint=f"SHOW TABLES IN {session.catalog}")
     lake = session.lake if found.branch is None else session.lake.branch(found.branch)

@@ -7,7 +7,6 @@ from typing import Any
 
 from conroi.data.arrow_types import row_width
 from conroi.data.rows import count_rows
-from conroi.spark.connector.lake_session import LakeSession
 from conroi.spark.connector.predicates import aggregate_plan, lance_filter, top_plan
 from conroi.spark.connector.tasks import schema_from_text, schema_to_text, struct_from_text
 from conroi.spark.pins import PinnedVersion
@@ -23,26 +22,24 @@ SMALLEST_TASK = 4 * 1024 * 1024
 """Bytes below which a scan is not split further, however many cores are free."""
 
 
-def filters(session: LakeSession, request: Request) -> dict[str, Any]:
+def filters(request: Request) -> dict[str, Any]:
     """For each predicate the filter of Lance; None for those that Spark evaluates."""
-    del session
     schema = schema_from_text(request["columns"])
     return {"filters": [lance_filter(tree, schema) for tree in request["predicates"]]}
 
 
-def scan_filters(session: LakeSession, request: Request) -> dict[str, Any]:
+def scan_filters(request: Request) -> dict[str, Any]:
     """The same for a scan, and whether Spark shall evaluate all of them again.
 
     It derives filters for the other tables of a join from those that it sees in its plan, so it sees those of a table
     that is small enough to be broadcast.
     """
     size = request["rows"] * row_width(schema_from_text(request["columns"]))
-    return filters(session, request) | {"repeated": size <= request["broadcastBytes"]}
+    return filters(request) | {"repeated": size <= request["broadcastBytes"]}
 
 
-def runtime_filters(session: LakeSession, request: Request) -> dict[str, Any]:
+def runtime_filters(request: Request) -> dict[str, Any]:
     """The filters of a join with a small table, in the same form; None for a list of values that is too long."""
-    del session
     schema = schema_from_text(request["columns"])
     return {
         "filters": [
@@ -52,22 +49,19 @@ def runtime_filters(session: LakeSession, request: Request) -> dict[str, Any]:
     }
 
 
-def top(session: LakeSession, request: Request) -> dict[str, Any]:
+def top(request: Request) -> dict[str, Any]:
     """The first rows in an order that workers sort their fragments in; None if they cannot."""
-    del session
     return {"plan": top_plan(request["keys"], request["rows"], schema_from_text(request["columns"]))}
 
 
-def aggregates(session: LakeSession, request: Request) -> dict[str, Any]:
+def aggregates(request: Request) -> dict[str, Any]:
     """The aggregates that workers compute for their fragments; Spark combines them."""
-    del session
     planned = aggregate_plan(request["functions"], schema_from_text(request["columns"]))
     return {"schema": None} if planned is None else {"plan": planned[0], "schema": planned[1].json()}
 
 
-def plan(session: LakeSession, request: Request) -> dict[str, Any]:
+def plan(request: Request) -> dict[str, Any]:
     """The tasks of a scan, and the request that they share."""
-    del session
     pinned = PinnedVersion.from_text(request["pin"]).opened()
     target = arrow_schema(struct_from_text(request["schema"]))
     fragments = pinned.manifest.fragments

@@ -18,7 +18,6 @@ from conroi.data.table_version import TableVersion
 from conroi.errors import InvalidInputError, UnsupportedError
 from conroi.format.json import parse_json, parse_object
 from conroi.snapshots.snapshot import load_snapshot
-from conroi.spark.connector.lake_session import LakeSession
 from conroi.spark.connector.tables import DISTANCE, ROW_ADDRESS, ROW_ID, SCORE, TABLE_VERSION
 from conroi.spark.connector.tasks import schema_to_text, struct_from_text
 from conroi.spark.pins import PinnedVersion
@@ -29,9 +28,8 @@ _KNOWN = {"search", "search_column", "search_limit", "search_filter", "search_op
 DEFAULT_LIMIT = 10
 
 
-def plan(session: LakeSession, request: Request) -> dict[str, Any]:
+def plan(request: Request) -> dict[str, Any]:
     """The one task of a search."""
-    del session
     options: dict[str, str] = {name.lower(): value for name, value in request["options"].items()}
     unknown = sorted(name for name in options if name.startswith("search") and name not in _KNOWN)
     if unknown:

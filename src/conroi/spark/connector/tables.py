@@ -13,14 +13,15 @@ from pyspark.sql import types as st
 
 from conroi.data.arrow_types import row_width
 from conroi.data.rows import count_rows
+from conroi.data.table_version import TableVersion
 from conroi.errors import InvalidInputError, NotFoundError
 from conroi.lake_snapshot import LakeReader
 from conroi.reader import Reader
 from conroi.spark.connector.lake_session import LakeSession
 from conroi.spark.connector.predicates import is_ordered
 from conroi.spark.connector.tasks import schema_to_text
+from conroi.spark.expressions import same_name
 from conroi.spark.pins import PinnedVersion
-from conroi.spark.sql.references import same_name
 from conroi.spark.types import spark_schema
 from conroi.transaction import Transaction
 
@@ -50,13 +51,13 @@ class Name:
     tag: str | None = None
 
 
-def table_name(session: LakeSession, parts: Sequence[str], of: LakeReader | Transaction) -> Name | None:
+def table_name(parts: Sequence[str], of: LakeReader | Transaction) -> Name | None:
     """The table that is meant; in any letters, if no table is called exactly so. None if there is none."""
-    found = _found(session, parts, of)
+    found = _found(parts, of)
     if found is not None:
         return Name(found)
     *table, suffix = parts
-    found = _found(session, table, of) if table else None
+    found = _found(table, of) if table else None
     if found is None:
         return None
     if suffix.startswith(_BRANCH):
@@ -64,15 +65,14 @@ def table_name(session: LakeSession, parts: Sequence[str], of: LakeReader | Tran
     return Name(found, tag=suffix.removeprefix(_TAG)) if suffix.startswith(_TAG) else None
 
 
-def _found(session: LakeSession, parts: Sequence[str], of: LakeReader | Transaction) -> str | None:
+def _found(parts: Sequence[str], of: LakeReader | Transaction) -> str | None:
     if not parts or any("." in part for part in parts):
         return None
     asked = ".".join(parts)
     with suppress(InvalidInputError):  # nothing that a table can be called
         if asked in of:
             return asked
-        similar = same_name(asked, session.lake.tables())
-        return similar if similar is not None and similar in of else None  # the transaction may have dropped it
+        return same_name(asked, of.tables())
     return None
 
 
@@ -92,7 +92,7 @@ def opened(session: LakeSession, request: dict[str, Any]) -> tuple[Name, Reader,
     """The table that is meant, at the version that is meant, and whether it is the newest; None if there is none."""
     identity, execution = request.get("transaction"), request.get("execution")
     source = session.snapshot(execution) if identity is None else session.transaction(identity).on(None)
-    name = table_name(session, request["table"], source)
+    name = table_name(request["table"], source)
     if name is None:
         return None
     if name.branch is not None:
@@ -143,23 +143,32 @@ def _tagged(session: LakeSession, source: LakeReader | Transaction, name: str, t
 
 
 def facts(session: LakeSession, name: Name, table: Reader, *, is_writable: bool) -> dict[str, Any]:
-    """What the JVM knows of a table."""
-    pinned = table.pinned
-    schema = pinned.schema
+    """What the JVM knows of a table of the lake."""
     whole = ".".join([session.catalog, name.table, *([f"{_BRANCH}{name.branch}"] if name.branch else [])])
     return {
-        "name": whole,
+        **version_facts(whole, table.pinned, table.pinned.schema),
         "target": {"name": name.table, "branch": name.branch},
-        "version": str(pinned.version),
-        "schema": _with_comments(spark_schema(schema, table=name.table), schema).json(),
         "metadata": METADATA.json(),
+        "properties": _properties(table),
+        "capabilities": list(_WRITABLE if is_writable else _WRITABLE[:1]),
+    }
+
+
+def version_facts(name: str, pinned: TableVersion, columns: pa.Schema) -> dict[str, Any]:
+    """What the JVM knows of some columns of a version: enough to read it."""
+    schema = pinned.schema
+    return {
+        "name": name,
+        "version": str(pinned.version),
+        "schema": _with_comments(spark_schema(columns, table=name), columns).json(),
+        "metadata": st.StructType([]).json(),
         "columns": schema_to_text(schema),
         "pin": PinnedVersion.of(pinned).to_text(),
         "rows": count_rows(pinned.manifest.fragments),
         "widths": {field.name: row_width(pa.schema([field])) for field in schema},
         "filterable": [field.name for field in schema if is_ordered(field.type)],
-        "properties": _properties(table),
-        "capabilities": list(_WRITABLE if is_writable else _WRITABLE[:1]),
+        "properties": {},
+        "capabilities": list(_WRITABLE[:1]),
     }
 
 

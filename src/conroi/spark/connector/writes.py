@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -19,7 +20,7 @@ from conroi.errors import RetryableConflict
 from conroi.format import lance_pb2 as pb
 from conroi.merge.verb import keep_row_ids
 from conroi.operations import Delete, Update
-from conroi.spark.connector.lake_session import LakeSession
+from conroi.spark.connector.lake_session import LakeSession, RowCounts
 from conroi.spark.connector.tables import Name, facts
 from conroi.spark.connector.tasks import part_from_text, schema_to_text, struct_from_text, write_task_to_text
 from conroi.spark.packets import Part
@@ -50,6 +51,8 @@ class PlannedWrite:
     """Updated rows that keep their ids."""
     updated_rows: list[Addresses] = field(default_factory=list[Addresses])
     deleted_rows: list[Addresses] = field(default_factory=list[Addresses])
+    updates: list[int] = field(default_factory=list[int])
+    """For each task, how many rows it updated."""
 
     def rows(self, parts: Sequence[Part]) -> WrittenRows:
         """What tasks wrote, as rows for a verb."""
@@ -128,6 +131,7 @@ def add_parts(session: LakeSession, request: Request, data: bytes) -> dict[str, 
         for found, text in ((planned.written, part.get("written")), (planned.updated, part.get("updated"))):
             if text is not None:
                 found.append(part_from_text(text))
+        planned.updates.append(part["updates"])
         for found, count in ((planned.updated_rows, part["updatedRows"]), (planned.deleted_rows, part["deletedRows"])):
             found.append(numbers[start : start + count])
             start += count
@@ -136,22 +140,38 @@ def add_parts(session: LakeSession, request: Request, data: bytes) -> dict[str, 
 
 def stage_write(session: LakeSession, request: Request) -> dict[str, Any]:
     """Stage what the tasks wrote, as one statement of the transaction."""
-    planned: PlannedWrite = session.transaction(request["transaction"]).writes.pop(request["write"])
+    opened = session.transaction(request["transaction"])
+    planned: PlannedWrite = opened.writes.pop(request["write"])
     table, mode = _target(session, request), request["mode"]
-    if mode == "append":
-        if planned.written:
-            table.append(cast("Any", planned.rows(planned.written)))
-    elif mode in ("overwrite", "dynamic"):
-        table.overwrite(cast("Any", planned.rows(planned.written)), _where(request["filters"]))
-    else:
-        table.do(RowChange(planned))
+    with _counted(opened.changed, table, planned):
+        if mode == "append":
+            if planned.written:
+                table.append(cast("Any", planned.rows(planned.written)))
+        elif mode in ("overwrite", "dynamic"):
+            table.overwrite(cast("Any", planned.rows(planned.written)), _where(request["filters"]))
+        else:
+            table.do(RowChange(planned))
     return {}
 
 
 def delete(session: LakeSession, request: Request) -> dict[str, Any]:
     """DELETE by a filter of Lance: no job."""
-    _target(session, request).delete(_where(request["filters"]) or _EVERYTHING)
+    table = _target(session, request)
+    with _counted(session.transaction(request["transaction"]).changed, table):
+        table.delete(_where(request["filters"]) or _EVERYTHING)
     return {}
+
+
+@contextmanager
+def _counted(counts: RowCounts, table: TransactionTable, planned: PlannedWrite | None = None) -> Generator[None]:
+    """Count what a statement does: rows that it wrote were inserted or updated; others that are gone were deleted."""
+    before = table.count_rows()
+    yield
+    updated = 0 if planned is None else sum(planned.updates)
+    inserted = 0 if planned is None else sum(part.rows for part in [*planned.written, *planned.updated]) - updated
+    counts.inserted += inserted
+    counts.updated += updated
+    counts.deleted += before + inserted - table.count_rows()
 
 
 def _where(filters: Sequence[str]) -> str | None:

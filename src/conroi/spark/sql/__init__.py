@@ -11,9 +11,11 @@ from conroi.errors import InvalidInputError, UnsupportedError
 from conroi.lake import Lake
 from conroi.lake_snapshot import LakeSnapshot
 from conroi.reader import Reader
+from conroi.spark.connector import driver
 from conroi.spark.sql.changes import Statement, delete, insert, update
 from conroi.spark.sql.merge_into import merge
-from conroi.spark.sql.references import frame, parsed
+from conroi.spark.sql.references import Tables, frame, parsed
+from conroi.spark.sql.statements import BY_SPARK, executed
 from conroi.transaction import Transaction
 
 if TYPE_CHECKING:
@@ -31,13 +33,15 @@ def lake_sql(lake: Lake, spark: SparkSession, query: str) -> DataFrame | Stateme
         return frame(spark, query, _LakeTables(lake.current()))
     text = " ".join(query.split())
     message = text if len(text) <= LONGEST_MESSAGE else text[: LONGEST_MESSAGE - 1] + "…"
-    return lake.run(lambda tx: _changed(tx, spark, tree), message=message)
+    return lake.run(lambda tx: _changed(tx, spark, query, tree), message=message)
 
 
 def transaction_sql(tx: Transaction, spark: SparkSession, query: str) -> DataFrame | Statement:
     """A query on what the transaction sees, or a change that becomes part of it."""
     tree = _checked(query)
-    return frame(spark, query, _TransactionTables(tx)) if isinstance(tree, exp.Query) else _changed(tx, spark, tree)
+    if isinstance(tree, exp.Query):
+        return frame(spark, query, _TransactionTables(tx))
+    return _changed(tx, spark, query, tree)
 
 
 def _checked(query: object) -> exp.Expr:
@@ -46,8 +50,18 @@ def _checked(query: object) -> exp.Expr:
     return parsed(query)
 
 
-def _changed(tx: Transaction, spark: SparkSession, tree: exp.Expr) -> Statement:
+def _changed(tx: Transaction, spark: SparkSession, query: str, tree: exp.Expr) -> Statement:
+    """By the tables' own verbs; what these cannot do, Spark does, if its session has the connector."""
     tables = _TransactionTables(tx)
+    try:
+        return _by_verbs(spark, tree, tables)
+    except UnsupportedError:
+        if not isinstance(tree, BY_SPARK) or not driver.has_connector(spark):
+            raise
+    return executed(tx, spark, query, tree, tables)
+
+
+def _by_verbs(spark: SparkSession, tree: exp.Expr, tables: Tables) -> Statement:
     if isinstance(tree, exp.Insert):
         return insert(spark, tree, tables)
     if isinstance(tree, exp.Update):

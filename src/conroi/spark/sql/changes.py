@@ -11,8 +11,8 @@ from sqlglot import exp
 
 from conroi.errors import InvalidInputError, NotFoundError, UnsupportedError
 from conroi.format.fields import key_columns
-from conroi.spark.sql.expressions import Kind, NotSimple, Resolve, column_kind, simple, simple_condition
-from conroi.spark.sql.references import DIALECT, Tables, found_column, frame, lake_name, same_name
+from conroi.spark.expressions import Kind, NotSimple, Resolve, column_kind, same_name, simple, simple_condition
+from conroi.spark.sql.references import DIALECT, Tables, found_column, lake_name, part_frame
 from conroi.spark.types import is_exact_in_spark, spark_schema
 from conroi.writer import Writer
 
@@ -112,7 +112,7 @@ def insert(spark: SparkSession, tree: exp.Insert, tables: Tables) -> Statement:
             "Tables have no partitions.", hint="Write INSERT INTO t REPLACE WHERE condition SELECT …."
         )
     target = Target.of(named, tables)
-    rows = frame(spark, _query_of(tree), tables)
+    rows = part_frame(spark, _query_of(tree), tables)
     fitted = _fitted(
         rows, target, [each.name for each in columns] if columns else None, by_name=bool(tree.args.get("by_name"))
     )
@@ -215,7 +215,7 @@ def _update_by_key(
     asked += [
         f"CAST({value.sql(DIALECT)} AS {types[name].simpleString()}) AS `new_{name}`" for name, value in values.items()
     ]
-    rows = frame(spark, _select(asked, target, where), tables)
+    rows = part_frame(spark, _select(asked, target, where), tables)
     assigned = {name: f"source.`new_{name}`" for name in values}
     done = target.table.merge(rows, on=key).when_matched_update(assigned).execute()
     return Statement("UPDATE", target.name, rows_updated=done.rows_updated)
@@ -231,7 +231,9 @@ def delete(spark: SparkSession, tree: exp.Delete, tables: Tables) -> Statement:
         target.table.delete(simple_condition(where, target.resolve))
     except NotSimple as why:
         key = target.key(why)
-        rows = frame(spark, _select([f"`{target.alias}`.`{name}` AS `{name}`" for name in key], target, where), tables)
+        rows = part_frame(
+            spark, _select([f"`{target.alias}`.`{name}` AS `{name}`" for name in key], target, where), tables
+        )
         target.table.merge(rows, on=key).when_matched_delete().execute()
     return Statement("DELETE", target.name, rows_deleted=before - target.table.count_rows())
 

@@ -22,9 +22,9 @@ from sqlglot import exp
 
 from conroi.errors import InvalidInputError, UnsupportedError
 from conroi.merge.builder import MergeBuilder
+from conroi.spark.expressions import NotSimple, same_name, simple, simple_condition
 from conroi.spark.sql.changes import Statement, Target
-from conroi.spark.sql.expressions import NotSimple, simple, simple_condition
-from conroi.spark.sql.references import DIALECT, Tables, frame, same_name
+from conroi.spark.sql.references import DIALECT, Tables, part_frame
 from conroi.spark.types import arrow_schema, is_exact_in_spark, spark_schema
 
 if TYPE_CHECKING:
@@ -73,10 +73,10 @@ def merge(spark: SparkSession, tree: exp.Merge, tables: Tables) -> Statement:
     target = Target.of(tree.this, tables)
     source = _source(spark, tree.args["using"], tables)
     merging = _Merge(target, source)
-    on = merging.on(tree.args["on"], lambda query: frame(spark, query, tables).schema)
+    on = merging.on(tree.args["on"], lambda query: part_frame(spark, query, tables).schema)
     _refuse_unreachable(tree.args["whens"].expressions, target)
     whens = [merging.clause(each) for each in tree.args["whens"].expressions]
-    rows: DataFrame = frame(spark, source.query(on), tables)
+    rows: DataFrame = part_frame(spark, source.query(on), tables)
     builder = target.table.merge(rows, on=list(on.columns))
     for when in whens:
         builder = when(builder)
@@ -89,7 +89,7 @@ def _source(spark: SparkSession, using: exp.Expr, tables: Tables) -> Source:
     alias = using.alias_or_name
     if not alias:
         raise InvalidInputError("The source of MERGE has no name.", hint="Write USING (SELECT …) AS s.")
-    return Source(alias, written, frame(spark, f"SELECT * FROM {written}", tables).schema)  # noqa: S608
+    return Source(alias, written, part_frame(spark, f"SELECT * FROM {written}", tables).schema)  # noqa: S608
 
 
 def _kind(when: exp.When) -> str:

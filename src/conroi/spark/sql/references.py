@@ -18,9 +18,9 @@ from sqlglot.optimizer.scope import traverse_scope
 from sqlglot.tokenizer_core import Token
 
 from conroi.data.sql import quoted
-from conroi.errors import InvalidInputError, NotFoundError
+from conroi.errors import InvalidInputError, NotFoundError, UnsupportedError
 from conroi.reader import Reader
-from conroi.spark.sql.expressions import NotSimple, simple_condition
+from conroi.spark.expressions import NotSimple, same_name, simple_condition
 from conroi.spark.types import spark_type
 
 if TYPE_CHECKING:
@@ -199,14 +199,6 @@ def found_column(column: exp.Column, schema: pa.Schema, alias: str) -> tuple[str
     return None if name is None else (quoted(name), schema.field(name).type)
 
 
-def same_name(name: str, names: Sequence[str]) -> str | None:
-    """The name as it is written in the table, found as Spark finds it: in any letters."""
-    if name in names:
-        return name
-    alike = [each for each in names if each.casefold() == name.casefold()]
-    return alike[0] if len(alike) == 1 else None
-
-
 def parsed(query: str) -> exp.Expr:
     """The one statement of a text."""
     try:
@@ -226,6 +218,15 @@ def parsed(query: str) -> exp.Expr:
     return found[0]
 
 
+def part_frame(spark: SparkSession, query: str, tables: Tables) -> DataFrame:
+    """The answer to a query that was made of parts of a statement."""
+    try:
+        parsed(query)
+    except InvalidInputError as error:  # the user's statement was read, so this is a limit of ours
+        raise UnsupportedError(f"A part of the statement is not understood: {query}", hint=error.hint) from error
+    return frame(spark, query, tables)
+
+
 def frame(spark: SparkSession, query: str, tables: Tables) -> DataFrame:
     """The answer to a query, in which every table of the lake is at the version it has in `tables`."""
     tree = parsed(query)
@@ -239,7 +240,7 @@ def frame(spark: SparkSession, query: str, tables: Tables) -> DataFrame:
     try:
         return spark.sql(text, **frames) if frames else spark.sql(query)
     except AnalysisException as error:
-        raise _told(error, tables) from error
+        raise told(error, tables) from error
 
 
 def _counted(tree: exp.Expr, found: Sequence[Reference]) -> str | None:
@@ -266,7 +267,8 @@ def _rows_of(spark: SparkSession, each: Reference) -> DataFrame:
     return each.table.to_spark(spark, each.columns or None, each.filter)
 
 
-def _told(error: AnalysisException, tables: Tables) -> Exception:
+def told(error: AnalysisException, tables: Tables) -> Exception:
+    """What Spark refuses, as an error of conroi."""
     condition = error.getCondition() or ""
     if condition.startswith("TABLE_OR_VIEW_NOT_FOUND"):
         name = (error.getMessageParameters() or {}).get("relationName", "")
@@ -294,14 +296,19 @@ def _with_frames(query: str, found: Sequence[Reference]) -> str:
 
 def _span(node: exp.Table, tokens: Sequence[Token], starts: dict[int, int]) -> tuple[int, int]:
     """Where the name stands in the text, with its VERSION AS OF if it has one."""
-    parts = node.parts
-    start, end = parts[0].meta["start"], parts[-1].meta["end"]
+    start, end = span(node)
     if node.args.get("version") is not None:
-        position = starts[parts[-1].meta["start"]]
+        position = starts[node.parts[-1].meta["start"]]
         while tokens[position].text.upper() != "OF":
             position += 1
-        end = tokens[position + 1].end
-    return start, end + 1
+        end = tokens[position + 1].end + 1
+    return start, end
+
+
+def span(node: exp.Table) -> tuple[int, int]:
+    """Where the name of a table stands in the text."""
+    parts = node.parts
+    return parts[0].meta["start"], parts[-1].meta["end"] + 1
 
 
 def _escaped(text: str) -> str:

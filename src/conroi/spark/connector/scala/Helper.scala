@@ -1,5 +1,9 @@
 package conroi.spark
 
+import java.io.{InputStream, OutputStream}
+import java.net.UnixDomainSocketAddress
+import java.nio.ByteBuffer
+import java.nio.channels.SocketChannel
 import java.util.concurrent.{CompletableFuture, ConcurrentHashMap, ExecutionException}
 import java.util.concurrent.atomic.AtomicLong
 
@@ -11,9 +15,49 @@ import com.fasterxml.jackson.databind.node.ObjectNode
 /** The helper ended before it answered. */
 private final class HelperLost(message: String) extends RuntimeException(message)
 
-/** One run of the helper process. Requests of several threads are under way at once, matched by their numbers. */
-private final class HelperProcess(process: Process) {
-  private val frames = new Frames(process.getInputStream, process.getOutputStream)
+/** Where a helper runs: in a process that the driver started, or in the Python process that started the driver. */
+private trait HelperHost {
+  def shown: String
+  def pid: Long
+  def isAlive: Boolean
+  def frames: Frames
+  def end(): Unit
+}
+
+private final class StartedHost(process: Process) extends HelperHost {
+  override val frames = new Frames(process.getInputStream, process.getOutputStream)
+  override def shown: String = s"The helper process ${process.pid()}"
+  override def pid: Long = process.pid()
+  override def isAlive: Boolean = process.isAlive
+  override def end(): Unit = { process.destroyForcibly(); () }
+}
+
+private final class SocketHost(path: String) extends HelperHost {
+  private val channel = SocketChannel.open(UnixDomainSocketAddress.of(path))
+  override val frames = new Frames(new ChannelInput(channel), new ChannelOutput(channel))
+  override def shown: String = "The Python process of the driver"
+  override def pid: Long = -1
+  override def isAlive: Boolean = channel.isOpen
+  override def end(): Unit = channel.close()
+}
+
+/** Streams over a channel. Those of java.nio hold one lock for both directions, so an answer could wait for a request. */
+private final class ChannelInput(channel: SocketChannel) extends InputStream {
+  override def read(): Int = { val one = new Array[Byte](1); if (read(one, 0, 1) < 0) -1 else one(0) & 0xff }
+  override def read(bytes: Array[Byte], from: Int, length: Int): Int = channel.read(ByteBuffer.wrap(bytes, from, length))
+}
+
+private final class ChannelOutput(channel: SocketChannel) extends OutputStream {
+  override def write(one: Int): Unit = write(Array(one.toByte), 0, 1)
+  override def write(bytes: Array[Byte], from: Int, length: Int): Unit = {
+    val left = ByteBuffer.wrap(bytes, from, length)
+    while (left.hasRemaining) channel.write(left)
+  }
+}
+
+/** A helper that runs. Requests of several threads are under way at once, matched by their numbers. */
+private final class RunningHelper(host: HelperHost) {
+  private val frames = host.frames
   private val waiting = new ConcurrentHashMap[Long, CompletableFuture[Message]]()
   private val numbers = new AtomicLong()
   @volatile private var ended = false
@@ -32,18 +76,18 @@ private final class HelperProcess(process: Process) {
     } catch {
       case _: Exception =>
         ended = true
-        process.destroy()
+        host.end()
         val lost = waiting.values().asScala.toSeq
         waiting.clear()
         lost.foreach(_.completeExceptionally(gone))
     }
   }
 
-  private def gone = new HelperLost(s"The helper process ${process.pid()} ended.")
+  private def gone = new HelperLost(s"${host.shown} ended.")
 
-  def isAlive: Boolean = !ended && process.isAlive
-  def pid: Long = process.pid()
-  def kill(): Unit = { process.destroyForcibly(); () }
+  def isAlive: Boolean = !ended && host.isAlive
+  def pid: Long = host.pid
+  def kill(): Unit = host.end()
 
   def ask(request: ObjectNode, bytes: Array[Byte]): Message = {
     val number = numbers.incrementAndGet()
@@ -62,11 +106,16 @@ private final class HelperProcess(process: Process) {
 
 /** The helper of one lake on the driver. A dead one is started again; transactions that it had open are lost with it. */
 private[spark] final class Helper(python: Python, opening: ObjectNode) {
-  private var current: HelperProcess = _
+  private var current: RunningHelper = _
 
-  private def running(): HelperProcess = synchronized {
+  private def host(): HelperHost = Option(opening.get("settings").get("socket")) match {
+    case Some(path) => new SocketHost(path.asText())
+    case None => new StartedHost(python.start("conroi.spark.connector.helper", Nil, Map.empty))
+  }
+
+  private def running(): RunningHelper = synchronized {
     if (current == null || !current.isAlive) {
-      val started = new HelperProcess(python.start("conroi.spark.connector.helper", Nil, Map.empty))
+      val started = new RunningHelper(host())
       try checked(started.ask(opening, Array.emptyByteArray))
       catch { case refused: Exception => started.kill(); throw refused }
       current = started
@@ -123,5 +172,5 @@ private[spark] object Helpers {
     all.computeIfAbsent((python, opening.toString), _ => new Helper(python, opening))
 
   /** The processes, for tests. */
-  def pids: java.util.List[Long] = all.values().asScala.map(_.pid).toSeq.asJava
+  def pids: java.util.List[Long] = all.values().asScala.map(_.pid).filter(_ > 0).toSeq.asJava
 }

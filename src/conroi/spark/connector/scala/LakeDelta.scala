@@ -66,10 +66,12 @@ private final class ChangeWriter(plan: WritePlan) extends DeltaWriter[InternalRo
   private var updated: Rows = _
   private val updatedRows = mutable.ArrayBuilder.make[Long]
   private val deletedRows = mutable.ArrayBuilder.make[Long]
+  private var updates = 0L
 
   override def delete(metadata: InternalRow, id: InternalRow): Unit = deletedRows += id.getLong(0)
 
-  override def update(metadata: InternalRow, id: InternalRow, row: InternalRow): Unit =
+  override def update(metadata: InternalRow, id: InternalRow, row: InternalRow): Unit = {
+    updates += 1
     if (plan.isSeparate) {
       if (updated == null) updated = new Rows(plan)
       updated.write(row)
@@ -78,6 +80,7 @@ private final class ChangeWriter(plan: WritePlan) extends DeltaWriter[InternalRo
       insert(row)
       deletedRows += id.getLong(0)
     }
+  }
 
   override def insert(row: InternalRow): Unit = {
     if (written == null) written = new Rows(plan)
@@ -86,7 +89,7 @@ private final class ChangeWriter(plan: WritePlan) extends DeltaWriter[InternalRo
 
   override def commit(): WriterCommitMessage =
     Wrote(if (written == null) null else written.end(), if (updated == null) null else updated.end(),
-      updatedRows.result(), deletedRows.result())
+      updatedRows.result(), deletedRows.result(), updates)
   override def abort(): Unit = ()
   override def close(): Unit = try { if (written != null) written.close() } finally if (updated != null) updated.close()
 }

@@ -31,7 +31,7 @@ private[spark] final class LakeScanBuilder(table: LakeTable)
     with SupportsPushDownLimit with SupportsPushDownTopN with SupportsPushDownAggregates {
   private var columns = table.schema()
   private var accepted = Array.empty[Predicate]
-  private var filters = Seq.empty[String]
+  private var filters = table.filter.toSeq
   private var limit: Option[Int] = None
   private var top: Option[String] = None
   private var aggregates: Option[(String, StructType)] = None
@@ -46,7 +46,7 @@ private[spark] final class LakeScanBuilder(table: LakeTable)
   override def pushPredicates(predicates: Array[Predicate]): Array[Predicate] = {
     val (texts, isRepeated) = table.scanFilters(predicates)
     accepted = predicates.zip(texts).collect { case (predicate, text) if text != null => predicate }
-    filters = texts.filter(_ != null)
+    filters = table.filter.toSeq ++ texts.filter(_ != null)
     if (isRepeated) predicates else predicates.zip(texts).collect { case (predicate, null) => predicate }
   }
   override def pushedPredicates(): Array[Predicate] = accepted

@@ -11,8 +11,8 @@ import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.{DataType, StructType}
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
-/** One table at one version, as the helper described it. */
-private[spark] class LakeTable(val session: LakeSession, val facts: JsonNode)
+/** One table at one version, as the helper described it; with a filter, only the rows that it leaves. */
+private[spark] class LakeTable(val session: LakeSession, val facts: JsonNode, val filter: Option[String] = None)
     extends Table with SupportsRead with SupportsWrite with SupportsMetadataColumns with SupportsRowLevelOperations {
   private val struct = DataType.fromJson(facts.get("schema").asText()).asInstanceOf[StructType]
   private val metadata = DataType.fromJson(facts.get("metadata").asText()).asInstanceOf[StructType]

@@ -7,12 +7,13 @@ import org.apache.spark.sql.connector.expressions.filter.Predicate
 import org.apache.spark.sql.connector.write._
 import org.apache.spark.sql.types.StructType
 
-/** What one task wrote: parts are opaque, addresses are those of rows that it changed or deleted. */
-private final case class Wrote(written: String, updated: String, updatedRows: Array[Long], deletedRows: Array[Long])
+/** What one task wrote: parts are opaque, addresses are those of rows that it changed or deleted, updates their count. */
+private final case class Wrote(
+    written: String, updated: String, updatedRows: Array[Long], deletedRows: Array[Long], updates: Long)
     extends WriterCommitMessage {
 
   /** In types of Java alone: with ADD JAR, tasks and driver load this class by different class loaders. */
-  def facts: Array[AnyRef] = Array(written, updated, updatedRows, deletedRows)
+  def facts: Array[AnyRef] = Array(written, updated, updatedRows, deletedRows, Long.box(updates))
 }
 
 private object Wrote {
@@ -21,7 +22,7 @@ private object Wrote {
     case other =>
       val facts = other.getClass.getMethod("facts").invoke(other).asInstanceOf[Array[AnyRef]]
       Wrote(facts(0).asInstanceOf[String], facts(1).asInstanceOf[String], facts(2).asInstanceOf[Array[Long]],
-        facts(3).asInstanceOf[Array[Long]])
+        facts(3).asInstanceOf[Array[Long]], facts(4).asInstanceOf[Long])
   }
 }
 
@@ -67,7 +68,7 @@ private final class WriteJob(table: LakeTable, schema: StructType, mode: String,
 
   private def send(wrote: Seq[Wrote]): Unit = {
     val parts = wrote.map(each => Json.obj("written" -> each.written, "updated" -> each.updated,
-      "updatedRows" -> each.updatedRows.length, "deletedRows" -> each.deletedRows.length))
+      "updatedRows" -> each.updatedRows.length, "deletedRows" -> each.deletedRows.length, "updates" -> each.updates))
     val request =
       Json.obj("op" -> "add_parts", "transaction" -> now.transaction.get, "write" -> id, "parts" -> parts)
     table.helper.ask(request, Portions.addresses(wrote))
@@ -128,7 +129,7 @@ private final class RowWriter(plan: WritePlan) extends DataWriter[InternalRow] {
     rows.write(row)
   }
   override def commit(): WriterCommitMessage =
-    Wrote(if (rows == null) null else rows.end(), null, Array.emptyLongArray, Array.emptyLongArray)
+    Wrote(if (rows == null) null else rows.end(), null, Array.emptyLongArray, Array.emptyLongArray, 0)
   override def abort(): Unit = ()
   override def close(): Unit = if (rows != null) rows.close()
 }

@@ -86,8 +86,8 @@ private final class ArrowReader(python: Python, request: com.fasterxml.jackson.d
       batch.setNumRows(reader.getVectorSchemaRoot.getRowCount)
       true
     } else {
+      ended = true // also if the worker says that its rows ended with an error: nothing more follows
       worker.receive()
-      ended = true
       false
     }
   }
@@ -96,7 +96,7 @@ private final class ArrowReader(python: Python, request: com.fasterxml.jackson.d
 
   override def close(): Unit = {
     try {
-      val isClean = ended || stopped()
+      val isClean = if (ended) worker.isAlive else stopped()
       if (reader != null) reader.close(false)
       if (worker != null) { if (isClean) Workers.giveBack(python, worker) else worker.kill() }
     } finally allocator.close()

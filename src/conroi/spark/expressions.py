@@ -7,7 +7,7 @@ scan before Spark filters again, and lets the tables' verbs run a statement with
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from enum import Enum
@@ -291,3 +291,11 @@ def _with_nan(text: str, value: Written, *, is_above: bool, node: Node) -> str:
 
 def _text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
+
+
+def same_name(name: str, names: Sequence[str]) -> str | None:
+    """The name as it is written in the table, found as Spark finds it: in any letters."""
+    if name in names:
+        return name
+    alike = [each for each in names if each.casefold() == name.casefold()]
+    return alike[0] if len(alike) == 1 else None

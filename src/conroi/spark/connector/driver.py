@@ -1,0 +1,147 @@
+"""The connector for DataFrames and transactions of this Python process: `to_spark`, `lake.sql`, `tx.sql`.
+
+The JVM of a classic Spark session is a child of this process, and asks it over a Unix socket instead of starting a
+helper. So Spark reads versions that only this process knows, and its statements become part of transactions that this
+process has begun.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+import conroi
+from conroi.data.table_version import TableVersion
+from conroi.environment import SYSTEM
+from conroi.errors import ClosedError
+from conroi.lake import Lake
+from conroi.spark.connector import jar
+from conroi.spark.connector.configuration import PACKAGE
+from conroi.spark.connector.helper import Helper, Request
+from conroi.spark.connector.lake_session import LakeSession, RowCounts
+from conroi.spark.connector.tables import version_facts
+from conroi.spark.connector.wire import Frames
+from conroi.storage.memory import process_folder
+from conroi.storage.parallel import ProcessLock
+from conroi.transaction import Transaction
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_PINNED = f"{PACKAGE}.PinnedSource"
+_CATALOG = f"{PACKAGE}.LakeCatalog"
+_JAR_SETTINGS = ("spark.jars", "spark.driver.extraClassPath")
+
+
+def has_connector(spark: SparkSession) -> bool:
+    """Whether this is a classic session that started with the jar; a Connect server is another machine's process."""
+    if not hasattr(spark, "_jsparkSession"):
+        return False
+    return any(jar.NAME in (spark.conf.get(setting, "") or "") for setting in _JAR_SETTINGS)
+
+
+def version_frame(pinned: TableVersion, spark: SparkSession, columns: pa.Schema, where: str | None) -> DataFrame:
+    """The rows of a version, read by the connector."""
+    facts = version_facts(pinned.root, pinned, columns)
+    reader = spark.read.format(_PINNED).options(**_settings()).option("facts", json.dumps(facts))
+    return (reader if where is None else reader.option("filter", f"({where})")).load()
+
+
+@contextmanager
+def joined(tx: Transaction, spark: SparkSession) -> Generator[tuple[str, RowCounts]]:
+    """A catalog whose tables are those that the transaction sees, and the rows that statements change there."""
+    with _names.leased(spark) as name:
+        identity = str(SYSTEM.new_uuid())
+        session = LakeSession(name, Lake(tx.catalog), {})
+        counts = session.join(identity, tx).changed
+        setting = f"spark.conroi.transaction.{name}"
+        _sessions[identity] = session
+        spark.conf.set(setting, identity)
+        try:
+            yield name, counts
+        finally:
+            spark.conf.unset(setting)
+            del _sessions[identity]
+
+
+class _Names:
+    """Names of catalogs. A session keeps a catalog for ever, so a name is used again, by one statement at a time."""
+
+    def __init__(self) -> None:
+        self._free: list[str] = []
+        self._made = 0
+        self._lock = ProcessLock()
+
+    @contextmanager
+    def leased(self, spark: SparkSession) -> Generator[str]:
+        with self._lock:
+            if not self._free:
+                self._made += 1
+                self._free.append(f"conroi_driver_{self._made}")
+            name = self._free.pop()
+        prefix = f"spark.sql.catalog.{name}"
+        for key, value in {
+            prefix: _CATALOG,
+            **{f"{prefix}.{key}": value for key, value in _settings().items()},
+        }.items():
+            spark.conf.set(key, value)
+        try:
+            yield name
+        finally:
+            with self._lock:
+                self._free.append(name)
+
+
+_names = _Names()
+_sessions: dict[str, LakeSession] = {}
+"""By transaction."""
+
+
+class _Transactions:
+    """Lakes of the transactions that statements are part of."""
+
+    def open(self, request: Request) -> None:
+        """A lake is found by the transaction of a request."""
+
+    def of(self, request: Request) -> LakeSession:
+        found = _sessions.get(str(request.get("transaction")))
+        if found is None:
+            raise ClosedError("The statement is part of no transaction.", hint="Call lake.sql or tx.sql.")
+        return found
+
+
+def _settings() -> dict[str, str]:
+    """Where the JVM finds this process, and the code for its workers."""
+    return {"socket": _served(os.getpid()), "pythonPath": str(Path(conroi.__file__).parent.parent)}
+
+
+@cache
+def _served(process: int) -> str:
+    """The address at which this process answers."""
+    del process  # a forked child has an address of its own
+    path = os.path.join(process_folder("conroi-driver-"), "helper")
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(path)
+    listening.listen()
+    threading.Thread(target=_accept, args=(listening,), name="conroi-driver", daemon=True).start()
+    return path
+
+
+def _accept(listening: socket.socket) -> None:
+    while True:
+        connection, _ = listening.accept()
+        threading.Thread(target=_serve, args=(connection,), name="conroi-driver", daemon=True).start()
+
+
+def _serve(connection: socket.socket) -> None:
+    with connection:
+        Helper(Frames(connection.fileno(), connection.fileno()), _Transactions()).run()
