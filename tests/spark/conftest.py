@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 import conroi.spark
 from conroi.spark.connector.configuration import connector_jar
 from conroi.spark.sessions import java_home
-from tests.spark.support import FAST_START, quiet
+from tests.spark.support import FAST_START, quiet, without_connector
 from tests.support.source import REPOSITORY
 
 
@@ -36,3 +36,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 def uri(tmp_path: Path) -> str:
     """A place for a table."""
     return str(tmp_path / "table.lance")
+
+
+@pytest.fixture(params=["connector", "python"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """With the connector, and as in a session that started without its jar: results are the same."""
+    if request.param == "python":
+        without_connector(monkeypatch)
+    return request.param

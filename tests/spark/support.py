@@ -28,6 +28,11 @@ def quiet(session: SparkSession) -> None:
     session.sparkContext.setLogLevel("OFF")  # tasks fail here because they are made to
 
 
+def without_connector(patch: pytest.MonkeyPatch) -> None:
+    """As if the session had started without the connector's jar."""
+    patch.setattr("conroi.spark.connector.driver.has_connector", lambda _spark: False)
+
+
 def by_pylance(uri: str, version: int | None = None) -> pa.Table:
     """The rows, by software that is not ours."""
     return lance.dataset(uri, version=version).to_table()

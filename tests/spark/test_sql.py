@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,9 @@ from conroi.errors import (
 )
 from conroi.spark.expressions import NotSimple, simple_condition
 from conroi.spark.sql import Statement
+from conroi.spark.sql.changes import executed
 from conroi.spark.sql.references import Reference, found_column, frame, narrow, parsed, references
+from tests.spark.support import without_connector
 
 
 @pytest.fixture
@@ -51,7 +54,8 @@ def seen_by_pylance(lake: conroi.Lake, name: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.contract("S1")
-def test_a_query_joins_tables_of_the_lake_and_views_of_spark(spark: SparkSession, lake: conroi.Lake) -> None:
+def test_a_query_joins_tables_of_the_lake_and_views_of_spark(spark: SparkSession, lake: conroi.Lake, way: str) -> None:
+    del way
     spark.createDataFrame([(1, "x"), (2, "y")], "id long, tag string").createOrReplaceTempView("tags_of_spark")
     answer = lake.sql(
         spark,
@@ -65,7 +69,8 @@ def test_a_query_joins_tables_of_the_lake_and_views_of_spark(spark: SparkSession
 
 
 @pytest.mark.contract("S1", "P2")
-def test_all_tables_of_a_query_are_at_one_version_of_the_lake(spark: SparkSession, lake: conroi.Lake) -> None:
+def test_all_tables_of_a_query_are_at_one_version_of_the_lake(spark: SparkSession, lake: conroi.Lake, way: str) -> None:
+    del way
     query = "SELECT (SELECT count(*) FROM orders), (SELECT count(*) FROM sales.items)"
     answer, before = lake.sql(spark, query), lake.version
     with lake.begin() as tx:
@@ -77,7 +82,8 @@ def test_all_tables_of_a_query_are_at_one_version_of_the_lake(spark: SparkSessio
 
 
 @pytest.mark.contract("S1")
-def test_a_table_can_be_asked_for_as_it_was(spark: SparkSession, lake: conroi.Lake) -> None:
+def test_a_table_can_be_asked_for_as_it_was(spark: SparkSession, lake: conroi.Lake, way: str) -> None:
+    del way
     lake["orders"].tags.create("first")
     lake["orders"].delete("id = 1")
     for clause in ("VERSION AS OF 1", "FOR VERSION AS OF 1", "VERSION AS OF 'first'"):
@@ -124,7 +130,8 @@ def test_a_query_reads_only_the_columns_and_rows_that_it_needs(lake: conroi.Lake
 
 
 @pytest.mark.contract("S1")
-def test_a_query_that_only_counts_reads_no_data(spark: SparkSession, lake: conroi.Lake) -> None:
+def test_a_query_that_only_counts_reads_no_data(spark: SparkSession, lake: conroi.Lake, way: str) -> None:
+    del way
     lake["orders"].delete("id = 1")
     for path in (Path(lake.uri) / "orders.lance" / "data").iterdir():
         path.unlink()
@@ -377,7 +384,7 @@ def test_a_statement_is_repeated_after_a_conflict(
             lake["orders"].update({"amount": "amount + 100"}, "id = 1")
         return answer
 
-    monkeypatch.setattr("conroi.spark.sql.changes.frame", met_by_another)
+    monkeypatch.setattr("conroi.spark.sql.changes.part_frame", met_by_another)
     lake.sql(spark, "UPDATE orders SET amount = abs(amount) + 1 WHERE id = 1")
     assert met
     assert lake["orders"].to_arrow(filter="id = 1")["amount"].to_pylist() == [106.0]
@@ -443,10 +450,88 @@ def test_a_query_in_a_serializable_transaction_expects_only_the_tables_it_names(
     ],
 )
 def test_what_cannot_be_done_says_why_and_changes_nothing(
-    spark: SparkSession, lake: conroi.Lake, query: Any, error: type[conroi.ConroiError], says: str
+    spark: SparkSession,
+    lake: conroi.Lake,
+    monkeypatch: pytest.MonkeyPatch,
+    query: Any,
+    error: type[conroi.ConroiError],
+    says: str,
 ) -> None:
+    without_connector(monkeypatch)
     before = lake.version
     with pytest.raises(error, match=says) as caught:
         lake.sql(spark, query)
     assert caught.value.hint
     assert lake.version == before
+
+
+@pytest.mark.contract("S19")
+@pytest.mark.parametrize(
+    ("statement", "done", "left"),
+    [
+        ("UPDATE orders SET id = abs(id) + 10", Statement("UPDATE", "orders", rows_updated=3), [11, 12, 13]),
+        ("DELETE FROM Orders AS o WHERE abs(o.id) = 1", Statement("DELETE", "orders", rows_deleted=1), [2, 3]),
+        (
+            "DELETE FROM orders WHERE EXISTS (SELECT 1 FROM sales.items i WHERE i.order_id = orders.id)",
+            Statement("DELETE", "orders", rows_deleted=2),
+            [3],
+        ),
+        (
+            "MERGE INTO orders t USING (WITH orders AS (SELECT 2L AS id UNION ALL SELECT 7L) SELECT * FROM orders) s "
+            "ON t.id <= s.id AND t.id + 1 > s.id WHEN MATCHED THEN UPDATE SET name = upper(t.name) "
+            "WHEN NOT MATCHED THEN INSERT (id, name) VALUES (s.id, 'new') WHEN NOT MATCHED BY SOURCE AND t.id = 3 "
+            "THEN DELETE",
+            Statement("MERGE", "orders", rows_inserted=1, rows_updated=1, rows_deleted=1),
+            [1, 2, 7],
+        ),
+    ],
+)
+def test_with_the_connector_spark_executes_what_the_verbs_cannot(
+    spark: SparkSession, lake: conroi.Lake, statement: str, done: Statement, left: list[int]
+) -> None:
+    """In a transaction of this process, together with its other changes."""
+    lake.create_table("log", [{"n": 0}])
+    before = lake.version
+    with lake.begin("both") as tx:
+        tx["log"].append([{"n": 1}])
+        assert tx.sql(spark, statement) == done
+        assert sorted(row[0] for row in rows(tx.sql(spark, "SELECT id FROM orders"))) == left
+        assert lake.version == before, "nothing is visible before the commit"
+    assert lake.version == before + 1
+    assert sorted(row["id"] for row in seen_by_pylance(lake, "orders")) == left
+    assert len(seen_by_pylance(lake, "log")) == 2
+
+
+@pytest.mark.contract("S19")
+def test_a_conflict_of_a_statement_of_spark_is_retried(
+    spark: SparkSession, lake: conroi.Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[int] = []
+
+    def executed_beside_another(*arguments: Any) -> Statement:
+        answer = executed(*arguments)
+        tried.append(1)
+        if len(tried) == 1:
+            lake["sales.items"].update({"n": "n + 100"}, "order_id = 2")
+        return answer
+
+    monkeypatch.setattr("conroi.spark.sql.executed", executed_beside_another)
+    done = lake.sql(spark, "UPDATE sales.items SET n = abs(n) + 1")
+    assert (done, len(tried)) == (Statement("UPDATE", "sales.items", rows_updated=3), 2)
+    assert sorted(row["n"] for row in seen_by_pylance(lake, "sales.items")) == [2, 3, 104]
+
+
+@pytest.mark.contract("S19")
+def test_statements_of_several_threads_join_their_own_transactions(spark: SparkSession, lake: conroi.Lake) -> None:
+    names = [f"t{number}" for number in range(4)]
+    for name in names:
+        lake.create_table(name, [{"v": name}])
+
+    def change(name: str) -> None:
+        with lake.begin(name) as tx:
+            for _ in range(3):
+                tx.sql(spark, f"UPDATE {name} SET v = concat(v, '.')")
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(change, names))
+    assert [seen_by_pylance(lake, name) for name in names] == [[{"v": f"{name}..."}] for name in names]

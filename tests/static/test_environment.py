@@ -54,6 +54,7 @@ EXCEPTIONS: dict[str, tuple[set[str], str]] = {
     "conroi.export.clickhouse_runs": ({"getpid"}, "names the worker in the journal"),
     "conroi.doctor.subject": ({"ThreadPoolExecutor"}, "not moved to conroi.storage.parallel yet"),
     "conroi.maintenance.collection": ({"ThreadPoolExecutor"}, "not moved to conroi.storage.parallel yet"),
+    "conroi.spark.connector.driver": ({"Thread"}, "serves the JVM, and must not keep the process from ending"),
     "conroi.spark.fragment_jobs": ({"ThreadPoolExecutor"}, "jobs of one driver, by the driver's threads"),
     "conroi.spark.transactions": ({"uuid4"}, "names a transaction of a driver that has no environment"),
     "conroi.spark.writer": ({"uuid4"}, "names a save of a driver that has no environment"),

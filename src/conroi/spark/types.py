@@ -74,10 +74,14 @@ def spark_type(type_: pa.DataType) -> st.DataType | None:
 
 
 def is_exact_in_spark(type_: pa.DataType) -> bool:
-    """Whether Spark reads every value of a plain column as it is: it has no parts of microseconds."""
+    """Whether Spark reads every value of a column as it is: it has no parts of microseconds."""
     if pa.types.is_timestamp(type_) or pa.types.is_time(type_) or pa.types.is_duration(type_):
         return type_.unit != "ns"
-    return True
+    if isinstance(type_, pa.BaseExtensionType):
+        return is_exact_in_spark(type_.storage_type)
+    if pa.types.is_dictionary(type_):
+        return is_exact_in_spark(type_.value_type)
+    return all(is_exact_in_spark(type_.field(number).type) for number in range(type_.num_fields))
 
 
 def _nested(type_: pa.DataType) -> st.DataType | None:

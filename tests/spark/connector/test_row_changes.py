@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import lance
 import pyarrow as pa
 import pytest
 from pyspark.errors import IllegalArgumentException
@@ -12,7 +13,9 @@ from pyspark.sql import SparkSession
 import conroi
 from conroi.spark.connector.configuration import catalog_settings
 from conroi.spark.connector.errors import typed
+from conroi.spark.types import is_exact_in_spark, spark_type
 from tests.spark.connector.support import rows
+from tests.support.arrow_types import TYPES
 
 pytestmark = pytest.mark.contract("S17")
 
@@ -224,3 +227,66 @@ def test_a_merge_after_a_shuffle_leaves_few_fragments(sql: SparkSession, lake: c
     counts = rows(sql, "SELECT v, count(*) FROM lake.wide GROUP BY v ORDER BY v")
     assert counts == [(0, 10_000), (1, 10_000), (2, 10_000)]
     assert len(lake["wide"].pinned.manifest.fragments) <= 3
+
+
+# ---------------------------------------------------------------------------- values that a statement leaves alone
+
+EXACT = [each for each in TYPES if each.stored is None and spark_type(each.type) and is_exact_in_spark(each.type)]
+CHANGES = (
+    "UPDATE {t} SET v = upper(v)",
+    "MERGE INTO {t} t USING {t} s ON t.i = s.i WHEN MATCHED THEN UPDATE SET v = 'z'",
+)
+
+
+@pytest.mark.parametrize("statement", CHANGES, ids=["update", "merge"])
+def test_other_columns_of_a_changed_row_keep_their_values_in_every_type(
+    sql: SparkSession, lake: conroi.Lake, statement: str
+):
+    columns = {f"c{number}": pa.array(each.values, each.type) for number, each in enumerate(EXACT)}
+    fields = [pa.field(f"c{number}", each.type, metadata=each.metadata) for number, each in enumerate(EXACT)]
+    given = pa.table(
+        {"i": range(6), "v": ["a"] * 6, **columns},
+        schema=pa.schema([pa.field("i", pa.int64()), pa.field("v", pa.string()), *fields]),
+    )
+    table = lake.create_table(f"all_types_{len(lake.tables())}", given)
+    before = lance.dataset(table.uri).to_table().sort_by("i")
+    sql.sql(statement.replace("{t}", f"lake.{table.name}"))
+    dataset = lance.dataset(table.uri)
+    after = dataset.to_table().sort_by("i")
+    assert dataset.version == table.version + 1
+    assert set(after["v"].to_pylist()) <= {"A", "z"}
+    assert len(EXACT) > 40
+    for name, each in zip(columns, EXACT, strict=True):
+        assert repr(after[name].to_pylist()) == repr(before[name].to_pylist()), each.name
+
+
+NANOSECONDS = {
+    "timestamp": pa.timestamp("ns"),
+    "time": pa.time64("ns"),
+    "duration": pa.duration("ns"),
+    "inside a list of structs": pa.list_(pa.struct([("at", pa.timestamp("ns", "UTC"))])),
+}
+
+
+@pytest.mark.parametrize("kind", NANOSECONDS)
+@pytest.mark.parametrize("statement", CHANGES, ids=["update", "merge"])
+def test_an_update_never_cuts_nanoseconds_of_columns_that_it_does_not_name(
+    sql: SparkSession, lake: conroi.Lake, statement: str, kind: str
+):
+    """Rows that Spark writes again go through its types, which end at microseconds."""
+    plain = pa.array([1001], pa.int64())
+    nested = pa.ListArray.from_arrays(
+        [0, 1], pa.StructArray.from_arrays([plain.cast(pa.timestamp("ns", "UTC"))], ["at"])
+    )
+    values = nested if kind.startswith("inside") else plain.cast(NANOSECONDS[kind])
+    table = lake.create_table(f"nanoseconds_{len(lake.tables())}", pa.table({"i": [1], "v": ["a"], "at": values}))
+    with pytest.raises(IllegalArgumentException) as refused:
+        sql.sql(statement.replace("{t}", f"lake.{table.name}"))
+    error = typed(refused.value)
+    assert isinstance(error, conroi.UnsupportedError), refused.value
+    assert "nanoseconds" in error.message
+    assert lake[table.name].version == table.version
+    merge = f"MERGE INTO lake.{table.name} t USING (SELECT 2L i) s ON t.i = s.i"
+    sql.sql(f"{merge} WHEN NOT MATCHED THEN INSERT (i, v) VALUES (2, 'b')")
+    sql.sql(f"DELETE FROM lake.{table.name} WHERE length(v) + i = 3")
+    assert lance.dataset(table.uri).to_table()["at"].combine_chunks().equals(values)

@@ -21,7 +21,6 @@ import pyarrow as pa
 
 import conroi
 from conroi.data.table_version import TableVersion
-from conroi.environment import SYSTEM
 from conroi.errors import ClosedError
 from conroi.lake import Lake
 from conroi.spark.connector import jar
@@ -60,7 +59,7 @@ def version_frame(pinned: TableVersion, spark: SparkSession, columns: pa.Schema,
 def joined(tx: Transaction, spark: SparkSession) -> Generator[tuple[str, RowCounts]]:
     """A catalog whose tables are those that the transaction sees, and the rows that statements change there."""
     with _names.leased(spark) as name:
-        identity = str(SYSTEM.new_uuid())
+        identity = str(tx.catalog.environment.new_uuid())
         session = LakeSession(name, Lake(tx.catalog), {})
         counts = session.join(identity, tx).changed
         setting = f"spark.conroi.transaction.{name}"
@@ -121,13 +120,12 @@ class _Transactions:
 
 def _settings() -> dict[str, str]:
     """Where the JVM finds this process, and the code for its workers."""
-    return {"socket": _served(os.getpid()), "pythonPath": str(Path(conroi.__file__).parent.parent)}
+    return {"socket": _served(), "pythonPath": str(Path(conroi.__file__).parent.parent)}
 
 
 @cache
-def _served(process: int) -> str:
+def _served() -> str:
     """The address at which this process answers."""
-    del process  # a forked child has an address of its own
     path = os.path.join(process_folder("conroi-driver-"), "helper")
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(path)

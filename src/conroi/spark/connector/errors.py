@@ -53,7 +53,7 @@ def error_of(facts: Mapping[str, Any]) -> ConroiError:
 
 def typed(error: BaseException) -> ConroiError | None:
     """Our error inside one of PySpark's; None if there is none."""
-    origin: Any = getattr(error, "_origin", None)
+    origin: Any = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
     for _ in range(20):
         if origin is None:
             break

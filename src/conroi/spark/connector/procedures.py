@@ -11,8 +11,7 @@ from pyspark.sql import types as st
 from conroi.errors import NotFoundError
 from conroi.lake import Lake
 from conroi.spark.connector.lake_session import LakeSession
-from conroi.spark.connector.local_rows import answer, columns
-from conroi.spark.connector.metadata_tables import SYSTEM_NAMESPACE
+from conroi.spark.connector.metadata_tables import SYSTEM_NAMESPACE, answer, columns
 from conroi.spark.connector.tables import table_name
 from conroi.table import Table
 

@@ -16,7 +16,7 @@ from conroi.data.incoming import KeysSeen
 from conroi.data.rows import addresses_in, offsets_by_fragment, take_out
 from conroi.data.table_version import TableVersion
 from conroi.environment import Moment, moment
-from conroi.errors import RetryableConflict
+from conroi.errors import RetryableConflict, UnsupportedError
 from conroi.format import lance_pb2 as pb
 from conroi.merge.verb import keep_row_ids
 from conroi.operations import Delete, Update
@@ -24,7 +24,7 @@ from conroi.spark.connector.lake_session import LakeSession, RowCounts
 from conroi.spark.connector.tables import Name, facts
 from conroi.spark.connector.tasks import part_from_text, schema_to_text, struct_from_text, write_task_to_text
 from conroi.spark.packets import Part
-from conroi.spark.types import arrow_schema, table_schema
+from conroi.spark.types import arrow_schema, is_exact_in_spark, table_schema
 from conroi.spark.write_task import WriteTask, WrittenRows
 from conroi.spark.writer import planned_task
 from conroi.staged_table import TransactionTable
@@ -109,6 +109,8 @@ def plan_write(session: LakeSession, request: Request) -> dict[str, Any]:
             base_version=int(request["version"]),
             hint="Run the statement again.",
         )
+    if request["mode"] == "update":
+        _refuse_inexact(table)
     struct = struct_from_text(request["schema"])
     schema, arrow = table_schema(struct), arrow_schema(struct)
     task = planned_task(cast("Any", table), schema, replaces_all=False) if schema.names else None
@@ -120,6 +122,17 @@ def plan_write(session: LakeSession, request: Request) -> dict[str, Any]:
         "batchRows": BATCH_ROWS,
         "separate": pinned.manifest.has_stable_row_ids,
     }
+
+
+def _refuse_inexact(table: TransactionTable) -> None:
+    """UnsupportedError if rows that Spark writes again would lose a part of values that the statement leaves alone."""
+    found = [field.name for field in table.schema if not is_exact_in_spark(field.type)]
+    if found:
+        raise UnsupportedError(
+            f"Spark has no nanoseconds, so an update would cut those of {', '.join(found)}.",
+            table=table.name,
+            hint="Use table.update(…) or table.merge(…), which keep them; or retype the columns to microseconds.",
+        )
 
 
 def add_parts(session: LakeSession, request: Request, data: bytes) -> dict[str, Any]:
@@ -143,6 +156,8 @@ def stage_write(session: LakeSession, request: Request) -> dict[str, Any]:
     opened = session.transaction(request["transaction"])
     planned: PlannedWrite = opened.writes.pop(request["write"])
     table, mode = _target(session, request), request["mode"]
+    if sum(planned.updates):
+        _refuse_inexact(table)
     with _counted(opened.changed, table, planned):
         if mode == "append":
             if planned.written:
@@ -156,9 +171,8 @@ def stage_write(session: LakeSession, request: Request) -> dict[str, Any]:
 
 def delete(session: LakeSession, request: Request) -> dict[str, Any]:
     """DELETE by a filter of Lance: no job."""
-    table = _target(session, request)
-    with _counted(session.transaction(request["transaction"]).changed, table):
-        table.delete(_where(request["filters"]) or _EVERYTHING)
+    with _counted(session.transaction(request["transaction"]).changed, _target(session, request)):
+        _target(session, request).delete(_where(request["filters"]) or _EVERYTHING)
     return {}
 
 

@@ -12,10 +12,9 @@ from conroi.lake import Lake
 from conroi.lake_snapshot import LakeSnapshot
 from conroi.reader import Reader
 from conroi.spark.connector import driver
-from conroi.spark.sql.changes import Statement, delete, insert, update
+from conroi.spark.sql.changes import BY_SPARK, SparkRefuses, Statement, delete, executed, insert, update
 from conroi.spark.sql.merge_into import merge
 from conroi.spark.sql.references import Tables, frame, parsed
-from conroi.spark.sql.statements import BY_SPARK, executed
 from conroi.transaction import Transaction
 
 if TYPE_CHECKING:
@@ -55,10 +54,13 @@ def _changed(tx: Transaction, spark: SparkSession, query: str, tree: exp.Expr) -
     tables = _TransactionTables(tx)
     try:
         return _by_verbs(spark, tree, tables)
-    except UnsupportedError:
+    except UnsupportedError as refused:
         if not isinstance(tree, BY_SPARK) or not driver.has_connector(spark):
             raise
-    return executed(tx, spark, query, tree, tables)
+        try:
+            return executed(tx, spark, query, tree, tables)
+        except SparkRefuses:  # neither of them can do it
+            raise refused from None
 
 
 def _by_verbs(spark: SparkSession, tree: exp.Expr, tables: Tables) -> Statement:

@@ -1,19 +1,23 @@
-"""INSERT, UPDATE and DELETE, executed by the tables' own verbs."""
+"""INSERT, UPDATE and DELETE, executed by the tables' own verbs; what these cannot do, Spark does by the connector."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import functions
 from sqlglot import exp
 
 from conroi.errors import InvalidInputError, NotFoundError, UnsupportedError
 from conroi.format.fields import key_columns
+from conroi.spark.connector.driver import joined
 from conroi.spark.expressions import Kind, NotSimple, Resolve, column_kind, same_name, simple, simple_condition
-from conroi.spark.sql.references import DIALECT, Tables, found_column, lake_name, part_frame
+from conroi.spark.sql.references import DIALECT, Tables, found_column, lake_name, part_frame, span
+from conroi.spark.transactions import typed_errors
 from conroi.spark.types import is_exact_in_spark, spark_schema
+from conroi.transaction import Transaction
 from conroi.writer import Writer
 
 if TYPE_CHECKING:
@@ -259,3 +263,46 @@ def _refuse(tree: exp.Expr, *parts: str) -> None:
         if given:
             text = given.sql(DIALECT) if isinstance(given, exp.Expr) else part.strip("_").upper()
             raise UnsupportedError(f"{text} is not understood in this statement.", hint="docs/spark.md says what is.")
+
+
+# ---------------------------------------------------------------------------- what Spark executes itself
+
+BY_SPARK = (exp.Update, exp.Delete, exp.Merge)
+"""Of an INSERT the tables' verbs can do what Spark can."""
+
+
+class SparkRefuses(Exception):
+    """Spark does not understand the statement."""
+
+
+def executed(tx: Transaction, spark: SparkSession, query: str, tree: exp.Expr, tables: Tables) -> Statement:
+    """Let Spark execute a change; its rows are staged in the transaction."""
+    with joined(tx, spark) as (catalog, counts), typed_errors():
+        try:
+            spark.sql(_qualified(query, tree, tables, catalog))
+        except AnalysisException as error:
+            raise SparkRefuses from error
+    target = lake_name(tree.this, tables)
+    assert target is not None, "the verbs of the table refused the statement"
+    return Statement(tree.key.upper(), target, counts.inserted, counts.updated, counts.deleted)
+
+
+def _qualified(query: str, tree: exp.Expr, tables: Tables, catalog: str) -> str:
+    """The text as it was written, with the names of the lake's tables as names of the catalog."""
+    pieces: list[str] = []
+    done = 0
+    for start, end, name in sorted(_table_spans(tree, tables)):
+        parts = ".".join(f"`{part}`" for part in (catalog, *name.split(".")))
+        pieces += [query[done:start], parts]
+        done = end
+    return "".join([*pieces, query[done:]])
+
+
+def _table_spans(tree: exp.Expr, tables: Tables) -> Iterator[tuple[int, int, str]]:
+    """Where the text names tables of the lake; names of its own WITH parts are none."""
+    own = {each.alias.casefold() for each in tree.find_all(exp.CTE)}
+    for node in tree.find_all(exp.Table):
+        is_own = node is not tree.this and len(node.parts) == 1 and node.name.casefold() in own
+        name = None if is_own or not isinstance(node.this, exp.Identifier) else lake_name(node, tables)
+        if name is not None:
+            yield *span(node), name

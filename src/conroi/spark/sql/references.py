@@ -240,7 +240,7 @@ def frame(spark: SparkSession, query: str, tables: Tables) -> DataFrame:
     try:
         return spark.sql(text, **frames) if frames else spark.sql(query)
     except AnalysisException as error:
-        raise told(error, tables) from error
+        raise _told(error, tables) from error
 
 
 def _counted(tree: exp.Expr, found: Sequence[Reference]) -> str | None:
@@ -267,8 +267,7 @@ def _rows_of(spark: SparkSession, each: Reference) -> DataFrame:
     return each.table.to_spark(spark, each.columns or None, each.filter)
 
 
-def told(error: AnalysisException, tables: Tables) -> Exception:
-    """What Spark refuses, as an error of conroi."""
+def _told(error: AnalysisException, tables: Tables) -> Exception:
     condition = error.getCondition() or ""
     if condition.startswith("TABLE_OR_VIEW_NOT_FOUND"):
         name = (error.getMessageParameters() or {}).get("relationName", "")

@@ -14,7 +14,7 @@ import org.apache.spark.sql.types._
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 import org.apache.spark.unsafe.types.UTF8String
 
-/** Rows that the helper computed, from JSON. `local_rows.py` has the types. */
+/** Rows that the helper computed, from JSON. `metadata_tables.py` has the types. */
 private[spark] object LocalRows {
   def of(answer: JsonNode): Array[InternalRow] = {
     val schema = struct(answer)
