@@ -71,7 +71,8 @@ private final class ArrowReader(python: Python, request: com.fasterxml.jackson.d
   private def begin(): Unit = {
     worker = Workers.borrow(python)
     worker.send(request)
-    worker.receive()
+    try worker.receive()
+    catch { case refused: LakeException => ended = true; throw refused } // no rows follow
     reader = new ArrowStreamReader(worker.source, allocator)
     val vectors = reader.getVectorSchemaRoot.getFieldVectors
     columns = schema.fields.indices.map(i => Vectors.of(vectors.get(i), schema(i).dataType)).toArray
