@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import cast
 
 import lance
 import pyarrow as pa
@@ -57,11 +58,20 @@ def overwrite(uri: str, meet: Meet) -> int:
     return mine
 
 
+def holders(postgres: PostgresServer, pid: int) -> set[int]:
+    """The server processes that hold an insert lock for this process."""
+    sql = """SELECT a.pid FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+        WHERE l.locktype = 'advisory' AND l.granted AND a.application_name LIKE %s"""
+    with postgres.connect() as connection:
+        found = connection.execute(sql, (f"conroi %:{pid} %",)).fetchall()
+    return {cast("int", row[0]) for row in found}
+
+
 def connections(postgres: PostgresServer, pid: int) -> int:
     """On how many connections a process has, or waits for, the lock of `shared`."""
     with postgres.connect() as connection:
         sql = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE %s"
-        ((count,),) = connection.execute(sql, (f"conroi %:{pid} shared",)).fetchall()
+        ((count,),) = connection.execute(sql, (f"conroi %:{pid} shared@%",)).fetchall()
     assert isinstance(count, int)
     return count
 
@@ -123,6 +133,40 @@ def test_a_lock_is_held_for_one_insert_on_a_connection_of_its_own(lake: conroi.L
     assert lake.locks() == []
     with pytest.raises(ValueError, match="oops"), lake.insert_lock("shared"):
         raise ValueError("oops")
+    assert lake.locks() == []
+
+
+@pytest.mark.contract("L5")
+def test_one_connection_serves_all_locks_of_a_process_one_after_the_other(
+    lake: conroi.Lake, postgres: PostgresServer
+) -> None:
+    backends: set[int] = set()
+    for _ in range(3):
+        with lake.insert_lock("shared"):
+            backends |= holders(postgres, os.getpid())
+    assert len(backends) == 1
+    assert holders(postgres, os.getpid()) == set(), "between two inserts it holds no lock"
+
+
+@pytest.mark.contract("L5")
+def test_a_free_connection_that_the_server_ended_is_replaced(lake: conroi.Lake, postgres: PostgresServer) -> None:
+    with lake.insert_lock("shared"):
+        (first,) = holders(postgres, os.getpid())
+    with postgres.connect() as connection:
+        connection.execute("SELECT pg_terminate_backend(%s, 5000)", (first,))
+    with lake.insert_lock("shared"):
+        (second,) = holders(postgres, os.getpid())
+        lake.insert("shared", ROWS)
+    assert first != second
+
+
+@pytest.mark.contract("L5")
+def test_a_connection_is_never_shared_while_it_holds_a_lock(lake: conroi.Lake, postgres: PostgresServer) -> None:
+    lake.create_table("another", [{"n": 1}])
+    with lake.insert_lock("shared"):
+        with lake.insert_lock("another"):
+            assert len(holders(postgres, os.getpid())) == 2
+        assert [info.table for info in lake.locks()] == ["shared"]
     assert lake.locks() == []
 
 

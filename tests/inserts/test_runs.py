@@ -182,7 +182,7 @@ def end_backend(postgres: PostgresServer, pid: int) -> None:
     with postgres.connect() as connection:
         ended = connection.execute(
             "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name LIKE %s",
-            (f"conroi %:{pid} %shared",),
+            (f"conroi %:{pid} %shared@%",),
         ).fetchall()
     assert ended == [(True,)]
 

@@ -17,6 +17,7 @@ from conroi.environment import Environment
 from conroi.errors import ConroiError, InsertInterrupted, LockTimeout, StoreUnavailable, TooMuchContention
 from conroi.locks.file import FileLock
 from conroi.storage.local_folders import LocalFolder, store_error
+from conroi.storage.parallel import ProcessLock
 from conroi.storage.postgres import PostgresDatabase, Row, is_ended
 
 if TYPE_CHECKING:
@@ -184,6 +185,8 @@ class FileLocks:
 
 
 STATEMENT_S = 60.0
+MOST_IDLE = 1
+"""Free connections that a process keeps. A server has few, and a worker mostly inserts into one table at a time."""
 TURN_S = 30.0
 """Seconds that the server is asked to wait at a time; a longer wait asks again."""
 KEEPALIVE = {
@@ -194,19 +197,23 @@ KEEPALIVE = {
     "tcp_user_timeout": 25_000,
 }
 _LONGEST_NAME = 63
-_SIGNED = re.compile(r"conroi (\S+):(\d+)(?: .*)?", re.DOTALL)
+_SECONDS_DIGITS = 12
+_SIGNED = re.compile(r"conroi (\S+):(\d+)(?: .*?)?(?:@(\d+))?", re.DOTALL)
 _TAKE = (
-    "WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', %s, false) AS set) "
-    "SELECT pg_advisory_lock(%s) FROM patience WHERE set IS NOT NULL"
+    "WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', %s, false) AS set, "
+    "set_config('application_name', coalesce(%s::text || floor(extract(epoch FROM now()))::bigint, "
+    "current_setting('application_name')), false) AS name) "
+    "SELECT pg_advisory_lock(%s) FROM patience WHERE set IS NOT NULL AND name IS NOT NULL"
 )
 # So that the server ends the wait of a client that died; older servers do not know the setting.
 _NOTICE_THE_DEAD = (
     "SELECT set_config(name, '1000', false) FROM pg_settings WHERE name = 'client_connection_check_interval'"
 )
-# A holder's connection does nothing after it got the lock, so that is when its state changed last. A waiter's is new.
+# A holder's connection does nothing after it got the lock, so that is when its state changed last. A waiter says in its
+# name since when it waits, because it asks several times.
 _LIST = """
 SELECT (l.classid::bigint << 32) | l.objid::bigint, a.application_name, l.granted,
-       CASE WHEN l.granted THEN a.state_change ELSE a.backend_start END
+       CASE WHEN l.granted THEN a.state_change ELSE a.query_start END
 FROM pg_locks l JOIN pg_stat_activity a USING (pid)
 WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND a.application_name LIKE 'conroi %%'
   AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
@@ -215,14 +222,18 @@ ORDER BY 1, l.granted DESC, 4
 """
 
 
+_FREE = "SELECT pg_advisory_unlock_all(), set_config('application_name', 'conroi idle', false)"
+
+
 class HeldInPostgres:
     """Held for as long as the server has our connection."""
 
-    def __init__(self, database: PostgresDatabase, connection: psycopg.Connection[Row], table: str) -> None:
-        self._database = database
+    def __init__(self, pool: LockConnections, connection: psycopg.Connection[Row], table: str) -> None:
+        self._pool = pool
         self._connection = connection
         self._table = table
         self._owner = os.getpid()
+        self._is_released = False
 
     def confirm(self) -> None:
         if is_ended(self._connection):
@@ -233,14 +244,67 @@ class HeldInPostgres:
             )
 
     def release(self) -> None:
-        if self._owner != os.getpid() or self._connection.closed:
+        if self._owner != os.getpid() or self._is_released:
+            return
+        self._is_released = True
+        self._pool.give_back(self._connection)
+
+
+class LockConnections:
+    """Connections that hold locks, one lock at a time; one that is free is kept for the next lock.
+
+    A connection is given to one holder, belongs to one process, and is closed unless the server has said that it holds
+    no lock any more. The end of a connection releases its lock, so a killed holder blocks no other worker.
+    """
+
+    def __init__(self, database: PostgresDatabase) -> None:
+        self._database = database
+        self._idle: list[psycopg.Connection[Row]] = []
+        self._owner = os.getpid()
+        self._lock = ProcessLock()
+
+    def taken(self) -> tuple[psycopg.Connection[Row], bool]:
+        """A connection, and whether it was used before: then the server may have ended it unnoticed."""
+        with self._lock:
+            self._forget_those_of_a_parent()
+            while self._idle:
+                connection = self._idle.pop()
+                if not is_ended(connection):
+                    return connection, True
+                connection.close()
+        return self.new(), False
+
+    def new(self) -> psycopg.Connection[Row]:
+        connection = self._database.connect(**KEEPALIVE)
+        try:
+            self._database.run(connection, _NOTICE_THE_DEAD)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def give_back(self, connection: psycopg.Connection[Row]) -> None:
+        """Release what it holds. It is free when this returns, also if the connection must be closed."""
+        if connection.closed:
             return
         try:
-            # The end of the connection would do, a moment later; so it is free when we say that it is.
-            with contextlib.suppress(ConroiError):
-                self._database.run(self._connection, "SELECT pg_advisory_unlock_all()")
-        finally:
-            self._connection.close()
+            self._database.run(connection, _FREE)
+        except BaseException as error:
+            connection.close()
+            if not isinstance(error, ConroiError):
+                raise
+            return
+        with self._lock:
+            self._forget_those_of_a_parent()
+            is_kept = len(self._idle) < MOST_IDLE
+            if is_kept:
+                self._idle.append(connection)
+        if not is_kept:
+            connection.close()
+
+    def _forget_those_of_a_parent(self) -> None:
+        if self._owner != os.getpid():  # psycopg closes a connection in the process that opened it only
+            self._idle, self._owner = [], os.getpid()
 
 
 class PostgresLocks:
@@ -248,21 +312,39 @@ class PostgresLocks:
 
     def __init__(self, address: str) -> None:
         self._database = PostgresDatabase(address, timeout_s=STATEMENT_S)
+        self._pool = LockConnections(self._database)
 
     def __repr__(self) -> str:
         return f"PostgresLocks({self._database.place!r})"
 
     def hold(self, lock: int, table: str, wait_s: float | None, cancellation: Cancellation) -> HeldInPostgres:
-        connection = self._database.connect(**KEEPALIVE, application_name=signature(table))
+        until = None if wait_s is None else time.monotonic() + wait_s
+        connection, was_used = self._pool.taken()
         try:
-            self._database.run(connection, _NOTICE_THE_DEAD)
+            return self._held(connection, lock, table, wait_s, until, cancellation)
+        except StoreUnavailable:
+            if not was_used or not connection.closed or cancellation.is_cancelled:
+                raise
+        # The server ended the idle connection meanwhile; the lock cannot have been acquired on it.
+        return self._held(self._pool.new(), lock, table, wait_s, until, cancellation)
+
+    def _held(
+        self,
+        connection: psycopg.Connection[Row],
+        lock: int,
+        table: str,
+        wait_s: float | None,
+        until: float | None,
+        cancellation: Cancellation,
+    ) -> HeldInPostgres:
+        try:
             cancellation.when_cancelled(connection.cancel)
-            self._wait(connection, lock, table, wait_s, cancellation)
+            self._wait(connection, lock, table, wait_s, until, cancellation)
             cancellation.when_cancelled(None)
         except BaseException:
             connection.close()  # which also releases the lock
             raise
-        return HeldInPostgres(self._database, connection, table)
+        return HeldInPostgres(self._pool, connection, table)
 
     def _wait(
         self,
@@ -270,21 +352,30 @@ class PostgresLocks:
         lock: int,
         table: str,
         wait_s: float | None,
+        until: float | None,
         cancellation: Cancellation,
     ) -> None:
-        until = None if wait_s is None else time.monotonic() + wait_s
+        name: str | None = signature(table)
         while True:
             left_s = TURN_S if until is None else min(TURN_S, until - time.monotonic())
-            if self._got(connection, lock, left_s, cancellation):
+            if self._got(connection, lock, name, left_s, cancellation):
                 return
+            name = None  # it has a name, with the time at which it began to wait
             if until is not None and time.monotonic() >= until:
                 raise self._too_long(lock, table, wait_s or 0.0)
 
-    def _got(self, connection: psycopg.Connection[Row], lock: int, left_s: float, cancellation: Cancellation) -> bool:
+    def _got(
+        self,
+        connection: psycopg.Connection[Row],
+        lock: int,
+        name: str | None,
+        left_s: float,
+        cancellation: Cancellation,
+    ) -> bool:
         # A lock_timeout of 0 would be none at all.
         patience = f"{max(1, round(left_s * 1000))}ms"
         try:
-            self._database.run(connection, _TAKE, (patience, lock))
+            self._database.run(connection, _TAKE, (patience, name, lock))
         except StoreUnavailable:
             if connection.closed or cancellation.is_cancelled:
                 raise
@@ -311,13 +402,15 @@ class PostgresLocks:
 
 
 def signature(table: str) -> str:
-    """How the server shows this client: `conroi host:pid table`."""
+    """How the server shows this client: `conroi host:pid table@`, to which the server adds since when it waits."""
     host = re.sub(r"[^\w.\-]", "_", socket.gethostname())[:24]
-    signed = f"conroi {host}:{os.getpid()} {table}"
-    return signed.encode("ascii", "replace")[:_LONGEST_NAME].decode()
+    signed = f"conroi {host}:{os.getpid()} {table}".encode("ascii", "replace")
+    return signed[: _LONGEST_NAME - _SECONDS_DIGITS].decode() + "@"
 
 
 def _info(table: str, name: str, is_granted: bool, since: datetime) -> LockInfo:
     signed = _SIGNED.fullmatch(name)
     host, pid = (signed[1], int(signed[2])) if signed else ("unknown", 0)
+    if signed and signed[3] and not is_granted:
+        since = datetime.fromtimestamp(int(signed[3]), UTC)
     return LockInfo(table, host, pid, since.astimezone(UTC), is_waiting=not is_granted)
