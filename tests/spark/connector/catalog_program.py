@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import urllib.request
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from pyspark.errors import IllegalArgumentException
@@ -46,6 +47,14 @@ if __name__ == "__main__":
         spark.sql(f"INSERT INTO lake.orders VALUES (1, '{control}')")
     assert isinstance(typed(refused.value), conroi.DuplicateKeyError), refused
     shown.append(str(refused.value))
+
+    # ------------------------------------------------------------------------ DataFrames and SQL of this process
+    own = conroi.connect(f"{root}/lake", store=store, storage_options={"note": secret})
+    frame = own["orders"].to_spark(spark, filter=f"v = '{control}' OR id = 99")
+    assert sorted(row.id for row in frame.collect()) == [0, 1, 2, 3, 4, 99]
+    own.sql(spark, "UPDATE orders SET v = upper(v) WHERE length(v) * id = 3 * 99")
+    query = cast("Any", frame)._jdf.queryExecution()
+    shown += [query.toString(), query.logical().toJSON(), query.optimizedPlan().toJSON()]
 
     # ------------------------------------------------------------------------ what is shown
     for statement in (

@@ -7,12 +7,14 @@ process has begun.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import socket
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +31,8 @@ from conroi.spark.connector.helper import Helper, Request
 from conroi.spark.connector.lake_session import LakeSession, RowCounts
 from conroi.spark.connector.tables import version_facts
 from conroi.spark.connector.wire import Frames
+from conroi.spark.pins import PinnedVersion
+from conroi.storage.cloud_options import StorageOptions
 from conroi.storage.memory import process_folder
 from conroi.storage.parallel import ProcessLock
 from conroi.transaction import Transaction
@@ -50,9 +54,31 @@ def has_connector(spark: SparkSession) -> bool:
 
 def version_frame(pinned: TableVersion, spark: SparkSession, columns: pa.Schema, where: str | None) -> DataFrame:
     """The rows of a version, read by the connector."""
-    facts = version_facts(pinned.root, pinned, columns)
+    facts = version_facts(pinned.root, pinned, columns, _without_credentials(PinnedVersion.of(pinned)))
     reader = spark.read.format(_PINNED).options(**_settings()).option("facts", json.dumps(facts))
     return (reader if where is None else reader.option("filter", f"({where})")).load()
+
+
+_credentials: dict[str, StorageOptions] = {}
+"""Storage options that a DataFrame refers to by their hash: options of a DataFrame are shown, and outlive it."""
+
+
+def _without_credentials(version: PinnedVersion) -> str:
+    options = version.place.storage_options
+    if not options:
+        return version.to_text()
+    key = hashlib.sha256(json.dumps(sorted(options.items())).encode()).hexdigest()
+    _credentials[key] = options
+    place = replace(version.place, storage_options=StorageOptions({}))
+    return f"{key}:{replace(version, place=place).to_text()}"
+
+
+def _with_credentials(text: str) -> str:
+    key, _, bare = text.rpartition(":")
+    if not key:
+        return bare
+    version = PinnedVersion.from_text(bare)
+    return replace(version, place=replace(version.place, storage_options=_credentials[key])).to_text()
 
 
 @contextmanager
@@ -116,6 +142,9 @@ class _Transactions:
         if found is None:
             raise ClosedError("The statement is part of no transaction.", hint="Call lake.sql or tx.sql.")
         return found
+
+    def pin(self, text: str) -> str:
+        return _with_credentials(text)
 
 
 def _settings() -> dict[str, str]:

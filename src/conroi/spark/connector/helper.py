@@ -80,6 +80,10 @@ class Sessions(Protocol):
         """The lake of a request, with the transactions that are open."""
         ...
 
+    def pin(self, text: str) -> str:
+        """The version that a request brings along, with all that workers need."""
+        ...
+
 
 class OneLake:
     """The lake of a helper process."""
@@ -94,6 +98,9 @@ class OneLake:
         del request
         assert self._session is not None, "the first request opens the lake"
         return self._session
+
+    def pin(self, text: str) -> str:
+        return text
 
 
 class Helper:
@@ -128,6 +135,8 @@ class Helper:
             check_sources(str(request.get("sources")))
             self._sessions.open(request)
             return {}
+        if "pin" in request:
+            request["pin"] = self._sessions.pin(request["pin"])
         if name in PLANNING:
             return PLANNING[name](request)
         session = self._sessions.of(request)

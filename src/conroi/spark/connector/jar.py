@@ -89,7 +89,7 @@ def _compile(java: str, jars: Sequence[Path], chosen: Sequence[Path], classes: P
     try:
         subprocess.run(command, check=True, capture_output=True, text=True, timeout=600)  # noqa: S603
     except subprocess.CalledProcessError as error:
-        raise CompilationError(f"The Scala sources do not compile: {error.stdout}{error.stderr}") from error
+        raise CompilationError(f"The Scala sources do not compile: {error.stdout}{error.stderr}") from None
     except (OSError, subprocess.TimeoutExpired) as error:
         raise CompilationError(f"The Scala compiler did not run: {error}") from error
 

@@ -183,8 +183,10 @@ def _step(function: Tree, schema: pa.Schema) -> tuple[str | list[str], st.DataTy
     if name == "count":
         return ["count", path[0]], st.LongType()
     found = spark_type(type_)
-    if name == "sum":  # of others Spark rounds, or adds in a type that partial sums may not fit
-        return (["sum", path[0]], st.LongType()) if isinstance(found, _WHOLE_NUMBERS) else None
+    if name == "sum":  # decimals: Spark adds in a type that partial sums may not fit
+        if isinstance(found, _WHOLE_NUMBERS):
+            return ["sum", path[0]], st.LongType()
+        return (["sum", path[0]], st.DoubleType()) if type_ in (pa.float32(), pa.float64()) else None
     if name not in ("min", "max") or found is None or column_kind(type_) not in _ORDERED:
         return None
     return [name, path[0]], found

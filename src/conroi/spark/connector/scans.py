@@ -16,6 +16,8 @@ from conroi.spark.types import arrow_schema
 Request = Mapping[str, Any]
 BYTES_PER_TASK = 256 * 1024 * 1024
 """Approximate number of bytes of the requested columns that a task reads. They are streamed: none waits in memory."""
+AGGREGATED_ROWS = 256 * 1024
+"""Rows that a worker aggregates at once: more than it would send, since they stay where they are."""
 MOST_RUNTIME_VALUES = 1_000
 """Values of a filter that comes from a join; a longer list costs more than the rows that it leaves out."""
 SMALLEST_TASK = 4 * 1024 * 1024
@@ -79,7 +81,7 @@ def plan(request: Request) -> dict[str, Any]:
         "limit": request.get("limit"),
         "top": request.get("top"),
         "aggregates": request.get("aggregates"),
-        "batchRows": batch_rows(target),
+        "batchRows": AGGREGATED_ROWS if kind == "aggregate" else batch_rows(target),
     }
     condition = " AND ".join(request["filters"]) or None  # Spark plans again with the filters of a join
     return {"common": common, "tasks": [{"fragments": group, "filter": condition} for group in groups]}

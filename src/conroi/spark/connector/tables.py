@@ -146,7 +146,7 @@ def facts(session: LakeSession, name: Name, table: Reader, *, is_writable: bool)
     """What the JVM knows of a table of the lake."""
     whole = ".".join([session.catalog, name.table, *([f"{_BRANCH}{name.branch}"] if name.branch else [])])
     return {
-        **version_facts(whole, table.pinned, table.pinned.schema),
+        **version_facts(whole, table.pinned, table.pinned.schema, PinnedVersion.of(table.pinned).to_text()),
         "target": {"name": name.table, "branch": name.branch},
         "metadata": METADATA.json(),
         "properties": _properties(table),
@@ -154,8 +154,8 @@ def facts(session: LakeSession, name: Name, table: Reader, *, is_writable: bool)
     }
 
 
-def version_facts(name: str, pinned: TableVersion, columns: pa.Schema) -> dict[str, Any]:
-    """What the JVM knows of some columns of a version: enough to read it."""
+def version_facts(name: str, pinned: TableVersion, columns: pa.Schema, pin: str) -> dict[str, Any]:
+    """What the JVM knows of some columns of a version: enough to read it. It hands `pin` back when it plans a scan."""
     schema = pinned.schema
     return {
         "name": name,
@@ -163,7 +163,7 @@ def version_facts(name: str, pinned: TableVersion, columns: pa.Schema) -> dict[s
         "schema": _with_comments(spark_schema(columns, table=name), columns).json(),
         "metadata": st.StructType([]).json(),
         "columns": schema_to_text(schema),
-        "pin": PinnedVersion.of(pinned).to_text(),
+        "pin": pin,
         "rows": count_rows(pinned.manifest.fragments),
         "widths": {field.name: row_width(pa.schema([field])) for field in schema},
         "filterable": [field.name for field in schema if is_ordered(field.type)],

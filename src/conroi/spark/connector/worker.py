@@ -105,14 +105,9 @@ class Worker:
 
     def _scan(self, request: Request) -> dict[str, Any]:
         target = schema_from_text(request["schema"])
-        pinned = _pinned(request)
-        batches = _batches(pinned, request, target.names)
-        if request.get("top") is not None:
-            batches = _top(batches, parse_json(request["top"], "The order"))
-        elif request.get("filter") is not None:
-            batches = _gathered(batches, request["batchRows"])
+        found = scanned(request, target)
         self._frames.send({"ok": True})
-        return self._sent(target, (cast_for_spark(batch, target, pinned.root) for batch in batches))
+        return self._sent(target, found)
 
     def _search(self, request: Request) -> dict[str, Any]:
         target, pinned = schema_from_text(request["schema"]), _pinned(request)
@@ -171,6 +166,17 @@ class Worker:
 
 def _pinned(request: Request) -> TableVersion:
     return PinnedVersion.from_text(request["pin"]).opened()
+
+
+def scanned(request: Request, target: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows that a task reads, in Spark's types."""
+    pinned = _pinned(request)
+    batches = _batches(pinned, request, target.names)
+    if request.get("top") is not None:
+        batches = _top(batches, parse_json(request["top"], "The order"))
+    elif request.get("filter") is not None:
+        batches = _gathered(batches, request["batchRows"])
+    return (cast_for_spark(batch, target, pinned.root) for batch in batches)
 
 
 def _scanner(pinned: TableVersion, request: Request, **more: Any) -> Any:
@@ -283,7 +289,7 @@ class _Aggregates:
 
     def _column(self, number: int) -> list[Any]:
         value = self._values[number]
-        if value is None or self._steps[number][0] != "sum":
+        if value is None or self._steps[number][0] != "sum" or isinstance(value, float):
             return [value]
         parts: list[int] = []
         while not _LEAST <= value <= _MOST:
@@ -300,6 +306,8 @@ def _next(name: str, before: Any, column: Any) -> Any:
         return before
     if name == "count":
         return before + len(column) - column.null_count
+    if name == "sum" and pa.types.is_floating(column.type):
+        return _added(before, column)
     found = _total(column) if name == "sum" else cast("Any", pc).min_max(column)[name].as_py()
     if before is None or found is None:
         return found if before is None else before
@@ -308,6 +316,17 @@ def _next(name: str, before: Any, column: Any) -> Any:
     if isinstance(found, str):  # Spark compares the bytes of texts
         return (min if name == "min" else max)(before, found, key=str.encode)
     return min(before, found) if name == "min" else max(before, found)
+
+
+def _added(before: float | None, column: Any) -> float | None:
+    """Floating-point numbers, added one after the other as Spark adds the rows of a task: the sum has the same bits."""
+    values = column.drop_null().to_numpy(zero_copy_only=False)
+    if not len(values):
+        return before
+    with np.errstate(all="ignore"):  # infinities and NaN are sums, too
+        return float(
+            np.add.accumulate(np.concatenate([[0.0 if before is None else before], values], dtype=np.float64))[-1]
+        )
 
 
 def _total(column: Any) -> int | None:
