@@ -24,8 +24,7 @@ from conroi.format.naming import ManifestNaming
 from conroi.format.row_ids import decode_row_ids, encode_row_ids
 from conroi.operations import Append, Delete, Operation, Overwrite, Step, Update, folded
 from conroi.operations.update import REWRITE_ROWS
-from conroi.snapshots.snapshot import Snapshot
-from conroi.snapshots.table_storage import TableStorage
+from conroi.snapshots.snapshot import Snapshot, TableStorage
 from conroi.version import WRITER
 from conroi.versions.folder import ManifestRef
 

@@ -11,8 +11,7 @@ from itertools import islice
 from conroi.environment import utc_time
 from conroi.errors import InvalidInputError, NotFoundError
 from conroi.format.naming import is_detached
-from conroi.snapshots.snapshot import Snapshot, load_snapshot, load_transaction
-from conroi.snapshots.table_storage import TableStorage, expired
+from conroi.snapshots.snapshot import Snapshot, TableStorage, expired, load_snapshot, load_transaction
 from conroi.snapshots.tags import Tags
 from conroi.storage.objects import Objects
 from conroi.versions.folder import ManifestRef

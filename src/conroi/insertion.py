@@ -32,8 +32,7 @@ from conroi.errors import (
 from conroi.format.on_disk import INSERT_PROPERTY
 from conroi.inserts.fence import Fence, InsertNote, Removal, note_of
 from conroi.inserts.insert_locks import Holding, check_wait, locks_of
-from conroi.snapshots.snapshot import Snapshot
-from conroi.snapshots.table_storage import TableStorage
+from conroi.snapshots.snapshot import Snapshot, TableStorage
 from conroi.transaction import Transaction
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ from conroi.maintenance.lake_expiry import expire_lake
 from conroi.maintenance.repair import mend
 from conroi.maintenance.reports import Collected, Duration, Expired
 from conroi.retry_policy import Budget, pause_s
-from conroi.snapshots.table_storage import TableStorage
+from conroi.snapshots.snapshot import TableStorage
 from conroi.table import Table, table_of
 from conroi.transaction import Isolation, Transaction
 from conroi.verbs.create import DEFAULT_DATA_FORMAT, check_same_table

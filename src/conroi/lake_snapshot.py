@@ -28,7 +28,7 @@ from conroi.maintenance.reports import Duration, lease_seconds
 from conroi.query import QueryParams, QueryResult, query
 from conroi.refusals import PAST_LAKE, refuses
 from conroi.snapshots.branch_storage import holder_of
-from conroi.snapshots.table_storage import TableStorage, expired
+from conroi.snapshots.snapshot import TableStorage, expired
 from conroi.snapshots.tags import Tags
 from conroi.storage.objects import Objects
 from conroi.table import Table

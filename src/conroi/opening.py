@@ -24,7 +24,7 @@ from conroi.history import find
 from conroi.lake import Lake
 from conroi.retry_policy import COMMIT_RETRIES, checked_retries
 from conroi.snapshots.deletions import affected_rows
-from conroi.snapshots.table_storage import TableStorage
+from conroi.snapshots.snapshot import TableStorage
 from conroi.table import Table
 from conroi.table_location import Bases, Store, Uri, lake_around, open_lake, refuse_lake_commit, table_storage
 from conroi.verbs.create import DEFAULT_DATA_FORMAT, check_same_table, create

@@ -30,8 +30,7 @@ from conroi.maintenance.expiry import live_leases
 from conroi.maintenance.reports import Duration, lease_seconds
 from conroi.operations.indices import is_system, unindexed
 from conroi.snapshots.branch_storage import holder_of
-from conroi.snapshots.snapshot import Snapshot
-from conroi.snapshots.table_storage import TableStorage, expired, version_in_use
+from conroi.snapshots.snapshot import Snapshot, TableStorage, expired, version_in_use
 from conroi.snapshots.tags import Tags
 from conroi.versions.retention import Lease, LeaseInfo
 

@@ -19,7 +19,7 @@ from conroi.format.naming import check_relative_path
 from conroi.format.on_disk import INSERTS_SETTING, LAKE_MANIFEST
 from conroi.inserts import Mode
 from conroi.inserts.insert_locks import checked_mode
-from conroi.snapshots.table_storage import TableStorage
+from conroi.snapshots.snapshot import TableStorage
 from conroi.transaction import Transaction
 
 

@@ -21,8 +21,7 @@ from conroi.history import Commit, TableHistory
 from conroi.maintenance.reports import Duration
 from conroi.reader import Reader
 from conroi.refusals import IN_TRANSACTION, PAST_IN_TRANSACTION, refuses
-from conroi.snapshots.snapshot import Snapshot
-from conroi.snapshots.table_storage import TableStorage
+from conroi.snapshots.snapshot import Snapshot, TableStorage
 from conroi.snapshots.tags import Tags
 from conroi.storage.parallel import stays_in_process
 from conroi.transaction_tables import Handle

@@ -31,8 +31,7 @@ from conroi.maintenance.expiry import KEEP, OLDER_THAN, expire_table
 from conroi.maintenance.naming_migration import migrate_manifest_names
 from conroi.maintenance.reports import Collected, Duration, Expired
 from conroi.registration import register
-from conroi.snapshots.snapshot import Snapshot
-from conroi.snapshots.table_storage import TableStorage
+from conroi.snapshots.snapshot import Snapshot, TableStorage
 from conroi.table_location import LakeAddress, Reduced, Store, clone_target, opened_table, table_address
 from conroi.table_transaction import TableTransaction
 from conroi.verbs.compact import lost_by

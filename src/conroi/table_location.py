@@ -27,8 +27,7 @@ from conroi.history import find
 from conroi.inserts import locks_of
 from conroi.inserts.insert_locks import checked_address
 from conroi.snapshots.branch_names import MAIN
-from conroi.snapshots.snapshot import Snapshot
-from conroi.snapshots.table_storage import TableStorage
+from conroi.snapshots.snapshot import Snapshot, TableStorage
 from conroi.storage import open_objects
 from conroi.storage.base_paths import allow_bases as name_bases
 from conroi.versions import open_records, split_uri

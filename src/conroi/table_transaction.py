@@ -17,8 +17,7 @@ from conroi.format.naming import is_detached
 from conroi.format.on_disk import COMMIT_MESSAGE_PROPERTY, IDEMPOTENCY_PROPERTY
 from conroi.maintenance.auto_compaction import compact_after
 from conroi.retry_policy import COMMIT_RETRIES, checked_retries
-from conroi.snapshots.snapshot import Snapshot
-from conroi.snapshots.table_storage import TableStorage
+from conroi.snapshots.snapshot import Snapshot, TableStorage
 from conroi.staged_table import StagedTable
 from conroi.transaction_tables import Handle, TransactionState, VersionsUpTo
 from conroi.versions.retention import Lease

@@ -26,8 +26,7 @@ from conroi.errors import AlreadyExistsError, ClosedError, ConroiError, NotFound
 from conroi.folding import Statements, Verb
 from conroi.format.fields import key_columns
 from conroi.format.naming import ManifestNaming, is_detached
-from conroi.snapshots.snapshot import Snapshot
-from conroi.snapshots.table_storage import TableStorage, version_in_use
+from conroi.snapshots.snapshot import Snapshot, TableStorage, version_in_use
 from conroi.snapshots.tags import TagsAtBeginning
 from conroi.verbs import Appending
 from conroi.versions.folder import ManifestRef, VersionStore

@@ -22,7 +22,7 @@ from conroi.format.manifest_file import (
     encode_manifest_file,
     transaction_at_front,
 )
-from conroi.format.naming import check_relative_path, parse_manifest_name, parse_staged_name
+from conroi.format.naming import check_path, check_relative_path, parse_manifest_name, parse_staged_name
 from conroi.format.on_disk import LAYOUT_PROPERTY, RECORDS_PROPERTY
 from conroi.format.roaring import decode_bitmap, encode_bitmap
 from conroi.format.row_ids import (
@@ -37,7 +37,6 @@ from conroi.format.schema import schema_from_fields
 from conroi.format.transaction import Transaction, decode_transaction, encode_transaction
 from conroi.inserts.fence import note_of
 from conroi.storage.location import parse_location
-from conroi.storage.objects import check_path
 
 ROWS = 20
 _HEAD = [

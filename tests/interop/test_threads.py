@@ -14,7 +14,7 @@ import pytest
 
 import conroi
 from conroi.environment import SYSTEM
-from conroi.snapshots.table_storage import TableStorage
+from conroi.snapshots.snapshot import TableStorage
 from conroi.storage import open_objects
 from conroi.testing import FaultyObjects, call_before
 from conroi.versions.folder import FolderVersions, LockedPut

@@ -17,7 +17,7 @@ from deltalake import write_deltalake
 import conroi
 from conroi import opening
 from conroi.doctor import diagnose
-from conroi.snapshots.table_storage import TableStorage
+from conroi.snapshots.snapshot import TableStorage
 from conroi.versions.folder import ManifestRef, VersionStore
 from tests.support.servers import S3Server
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import conroi
 from conroi.environment import SYSTEM
-from conroi.snapshots.table_storage import TableStorage
+from conroi.snapshots.snapshot import TableStorage
 from conroi.storage import open_objects
 from conroi.storage.objects import Objects
 from conroi.table import Table

@@ -105,7 +105,7 @@ def test_on_an_object_store(bucket_of_the_day: BucketServer, hurried: None) -> N
 def test_the_requests_of_a_collection_follow_what_there_is(table: conroi.Table) -> None:
     """Listings, one read for each manifest, and deletions by the thousand."""
     from conroi.environment import SYSTEM
-    from conroi.snapshots.table_storage import TableStorage
+    from conroi.snapshots.snapshot import TableStorage
     from conroi.table import Table
     from conroi.versions.folder import FolderVersions
 

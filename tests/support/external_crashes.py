@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import conroi
 from conroi.environment import SYSTEM
-from conroi.snapshots.table_storage import TableStorage
+from conroi.snapshots.snapshot import TableStorage
 from conroi.storage import open_objects
 from conroi.table import Table
 from conroi.testing import Fault, FaultyObjects, FaultyRecords, Request, call_after, call_before

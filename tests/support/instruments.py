@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from conroi.environment import SYSTEM, Environment
-from conroi.snapshots.table_storage import TableStorage
+from conroi.snapshots.snapshot import TableStorage
 from conroi.storage.objects import ObjectInfo, Objects
 from conroi.table import Table
 from conroi.testing import FaultyObjects, WrappedObjects, call_before

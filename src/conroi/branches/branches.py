@@ -16,8 +16,7 @@ from conroi.data.table_version import TableVersion
 from conroi.errors import InvalidInputError, NotFoundError, about
 from conroi.format.on_disk import DELETED_SETTING, LINEAGE_KEY
 from conroi.snapshots.branch_names import MAIN, MAIN_BRANCH, Branch
-from conroi.snapshots.snapshot import Snapshot
-from conroi.snapshots.table_storage import TableStorage
+from conroi.snapshots.snapshot import Snapshot, TableStorage
 from conroi.snapshots.tags import Tags
 from conroi.storage.parallel import stays_in_process
 from conroi.verbs.settings import Values, set_config

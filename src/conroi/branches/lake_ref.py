@@ -17,7 +17,7 @@ from conroi.data.table_version import TableVersion
 from conroi.errors import InvalidInputError, NotFoundError, UnsupportedError, about
 from conroi.inserts import locks_of
 from conroi.snapshots.branch_names import MAIN_BRANCH
-from conroi.snapshots.table_storage import TableStorage
+from conroi.snapshots.snapshot import TableStorage
 from conroi.snapshots.tags import Tags
 
 

@@ -21,7 +21,7 @@ from conroi.format.naming import deletion_path, index_dir
 from conroi.format.row_ids import decode_versions, encode_versions
 from conroi.operations import Append
 from conroi.operations.folded import FoldedMerge, FoldedOverwrite
-from conroi.snapshots.table_storage import TableStorage
+from conroi.snapshots.snapshot import TableStorage
 from conroi.storage.base_paths import Copy, copies_of_data_file, objects_of_base
 from conroi.storage.objects import Objects
 from conroi.storage.parallel import together

@@ -16,7 +16,7 @@ from conroi.catalog.rows import Row
 from conroi.catalog.state import CommitMetadata, LakeState
 from conroi.format.naming import ManifestNaming
 from conroi.snapshots.external_manifest import read_final
-from conroi.snapshots.table_storage import TableStorage
+from conroi.snapshots.snapshot import TableStorage
 
 _log = logging.getLogger(__name__)
 

@@ -16,8 +16,7 @@ from conroi.errors import NotFoundError
 from conroi.format.on_disk import DELETED_SETTING, LAKE_MANIFEST
 from conroi.snapshots.branch_names import Branch, BranchNames, delete_lance_ref, new_branch, write_lance_ref
 from conroi.snapshots.branch_storage import Origin, branch_folder, forked_objects, write_fork
-from conroi.snapshots.snapshot import Snapshot
-from conroi.snapshots.table_storage import TableStorage
+from conroi.snapshots.snapshot import Snapshot, TableStorage
 from conroi.versions.folder import FolderVersions
 from conroi.versions.retention import Retention, retention_of
 

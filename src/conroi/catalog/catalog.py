@@ -27,8 +27,7 @@ from conroi.history import newest_at
 from conroi.snapshots.branch_names import MAIN_BRANCH, Branch, write_lance_ref
 from conroi.snapshots.branch_storage import Origin, forked_objects, write_fork
 from conroi.snapshots.pin import Pin, finalize, load_pinned, pin_of
-from conroi.snapshots.snapshot import Snapshot, load_snapshot, load_transaction
-from conroi.snapshots.table_storage import TableStorage
+from conroi.snapshots.snapshot import Snapshot, TableStorage, load_snapshot, load_transaction
 from conroi.storage import open_objects
 from conroi.storage.objects import Objects, reach_of
 from conroi.storage.parallel import ProcessLock, Running, ThreadQueue

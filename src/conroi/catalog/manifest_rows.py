@@ -24,8 +24,7 @@ from conroi.format.keyfilter import bloom_filter
 from conroi.format.manifest import Manifest
 from conroi.format.naming import deletion_path
 from conroi.format.on_disk import DATA_DIR
-from conroi.snapshots.snapshot import Snapshot
-from conroi.snapshots.table_storage import TableStorage
+from conroi.snapshots.snapshot import Snapshot, TableStorage
 from conroi.storage import open_objects
 from conroi.storage.memory import process_folder
 from conroi.storage.objects import Objects

@@ -29,8 +29,7 @@ from conroi.format.naming import version_after
 from conroi.format.on_disk import IDEMPOTENCY_DIR, TRANSACTIONS_DIR, WRITER_PROPERTY
 from conroi.format.transaction import Transaction, encode_transaction
 from conroi.operations import Step, Update
-from conroi.snapshots.snapshot import Snapshot, load_snapshot, load_transaction
-from conroi.snapshots.table_storage import TableStorage
+from conroi.snapshots.snapshot import Snapshot, TableStorage, load_snapshot, load_transaction
 from conroi.storage.parallel import ProcessLock, together
 from conroi.version import WRITER
 from conroi.versions.folder import ManifestRef

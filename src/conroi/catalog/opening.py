@@ -21,7 +21,7 @@ from conroi.data.table_version import TableVersion
 from conroi.environment import SYSTEM, Environment
 from conroi.errors import AlreadyExistsError, InvalidInputError, NotFoundError, about
 from conroi.format.on_disk import LAKE_MANIFEST
-from conroi.snapshots.table_storage import TableStorage
+from conroi.snapshots.snapshot import TableStorage
 from conroi.storage import open_objects
 from conroi.storage.base_paths import allow_bases as name_bases
 from conroi.storage.objects import Objects, reach_of

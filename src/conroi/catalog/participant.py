@@ -27,8 +27,7 @@ from conroi.errors import (
 from conroi.retry_policy import PUBLICATION_RETRIES, PUBLICATION_TIMEOUT_S
 from conroi.snapshots.external_manifest import ForeignManifest
 from conroi.snapshots.pin import Pin, finalize, forked, refuse_cleanup, staged_pin
-from conroi.snapshots.snapshot import Snapshot
-from conroi.snapshots.table_storage import TableStorage
+from conroi.snapshots.snapshot import Snapshot, TableStorage
 from conroi.versions.folder import ManifestRef
 from conroi.versions.retention import is_recent_for_files, is_recent_for_versions
 

@@ -15,8 +15,7 @@ from conroi.format import lance_pb2 as pb
 from conroi.format.fields import fields_by_path, key_columns
 from conroi.format.manifest import Manifest
 from conroi.snapshots.external_manifest import ForeignManifest
-from conroi.snapshots.snapshot import Snapshot
-from conroi.snapshots.table_storage import TableStorage
+from conroi.snapshots.snapshot import Snapshot, TableStorage
 from conroi.snapshots.tags import Tag, Tags
 from conroi.verbs.key_check import named, refuse_repeated
 

@@ -15,8 +15,7 @@ from conroi.commit.table_commit import ManagedStorage
 from conroi.environment import LONG_AGO, Moment
 from conroi.errors import InvalidInputError, NotFoundError
 from conroi.format.naming import ManifestNaming
-from conroi.snapshots.snapshot import Snapshot
-from conroi.snapshots.table_storage import TableStorage
+from conroi.snapshots.snapshot import Snapshot, TableStorage
 from conroi.versions.folder import ManifestRef
 
 

@@ -14,8 +14,7 @@ from conroi.errors import InvalidInputError, UnsupportedError
 from conroi.format.naming import DETACHED_BIT, ManifestNaming
 from conroi.format.transaction import Transaction
 from conroi.retry_policy import COMMIT_RETRIES
-from conroi.snapshots.snapshot import Snapshot
-from conroi.snapshots.table_storage import TableStorage
+from conroi.snapshots.snapshot import Snapshot, TableStorage
 
 Guard = Callable[[Snapshot, Sequence[ConcurrentCommit]], None]
 """Precondition: checks the newest version and the commits since our base just before a put; raises the conflict."""

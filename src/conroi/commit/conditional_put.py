@@ -21,8 +21,7 @@ from conroi.errors import (
 )
 from conroi.format.manifest_file import ManifestFile
 from conroi.format.on_disk import TRANSACTIONS_DIR
-from conroi.snapshots.snapshot import Snapshot, load_snapshot, load_transaction
-from conroi.snapshots.table_storage import TableStorage
+from conroi.snapshots.snapshot import Snapshot, TableStorage, load_snapshot, load_transaction
 from conroi.storage.objects import ObjectExists
 from conroi.versions.folder import ManifestRef
 from conroi.versions.retention import VersionCollected, ages

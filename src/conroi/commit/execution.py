@@ -14,8 +14,7 @@ from conroi.environment import Moment, moment
 from conroi.errors import ExpectedVersionMismatch, InvalidInputError, RetryableConflict
 from conroi.format.on_disk import COMMIT_MESSAGE_PROPERTY
 from conroi.retry_policy import COMMIT_RETRIES, DEFAULT_RETRIES, checked_retries
-from conroi.snapshots.snapshot import Snapshot, load_transaction
-from conroi.snapshots.table_storage import TableStorage, version_in_use
+from conroi.snapshots.snapshot import Snapshot, TableStorage, load_transaction, version_in_use
 
 _log = logging.getLogger(__name__)
 

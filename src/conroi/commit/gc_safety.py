@@ -17,8 +17,7 @@ from conroi.format.on_disk import DATA_DIR, RESTORING_DIR, TRANSACTIONS_DIR
 from conroi.format.references import Reference, name_of, names_in_manifest, references_in_transaction
 from conroi.format.transaction import Transaction, encode_transaction
 from conroi.snapshots.branch_storage import holder_of
-from conroi.snapshots.snapshot import Snapshot
-from conroi.snapshots.table_storage import TableStorage
+from conroi.snapshots.snapshot import Snapshot, TableStorage
 from conroi.storage.base_paths import base_objects
 from conroi.storage.objects import ObjectInfo
 from conroi.storage.parallel import in_parallel

@@ -14,8 +14,7 @@ import hashlib
 from conroi.errors import CommitStateUnknown, InvalidInputError, StoreError
 from conroi.format.on_disk import IDEMPOTENCY_DIR, IDEMPOTENCY_PROPERTY
 from conroi.format.transaction import Transaction
-from conroi.snapshots.snapshot import load_snapshot, load_transaction
-from conroi.snapshots.table_storage import TableStorage
+from conroi.snapshots.snapshot import TableStorage, load_snapshot, load_transaction
 from conroi.versions.folder import ManifestRef
 
 _TRIED, _LANDED = b'{"state":"tried"}', b'{"state":"landed"}'

@@ -38,8 +38,7 @@ from conroi.format.on_disk import BASE_PROPERTY, TRANSACTIONS_DIR, WRITER_PROPER
 from conroi.format.transaction import Transaction, encode_transaction
 from conroi.operations import Operation, Step
 from conroi.snapshots.deletions import load_deletions, write_deletions
-from conroi.snapshots.snapshot import Snapshot, load_only_transaction, load_snapshot, load_transaction
-from conroi.snapshots.table_storage import TableStorage
+from conroi.snapshots.snapshot import Snapshot, TableStorage, load_only_transaction, load_snapshot, load_transaction
 from conroi.storage.parallel import together
 from conroi.version import WRITER
 from conroi.versions.folder import ManifestRef

@@ -30,8 +30,7 @@ from conroi.errors import (
     VersionExpired,
 )
 from conroi.retry_policy import Budget
-from conroi.snapshots.snapshot import Snapshot, load_snapshot, load_transaction
-from conroi.snapshots.table_storage import TableStorage
+from conroi.snapshots.snapshot import Snapshot, TableStorage, load_snapshot, load_transaction
 
 _log = logging.getLogger(__name__)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
@@ -100,44 +99,6 @@ def table_of(columns: Mapping[str, pa.ChunkedArray[Any]]) -> pa.Table:
 
 _GUESS_BYTES = 32
 _GUESS_ITEMS = 8
-
-
-def with_offsets(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch, in which empty lists and texts inside of others have offsets.
-
-    Arrow allows an array without values to have none, and Arrow for Java leaves them out. pylance reads the first one
-    all the same: beyond the end of the buffer, where anything may be.
-    """
-    return pa.RecordBatch.from_arrays([_with_offsets(column) for column in batch.columns], schema=batch.schema)
-
-
-def _with_offsets(array: pa.Array[Any]) -> pa.Array[Any]:
-    type_, found = array.type, cast("Any", array)
-    if not len(array) and (pa.types.is_nested(type_) or _has_offsets(type_)):
-        return pa.array([], type_)
-    if pa.types.is_struct(type_):
-        before = [found.field(number) for number in range(type_.num_fields)]
-        after = [_with_offsets(field) for field in before]
-        is_same = all(map(operator.is_, before, after))
-        return array if is_same else pa.StructArray.from_arrays(after, fields=list(type_), mask=found.is_null())
-    if pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_map(type_):
-        inside = found.values if not pa.types.is_map(type_) else _pairs(found)
-        after = _with_offsets(inside)
-        if after is inside:
-            return array
-        own = array.buffers()[:2]
-        return pa.Array.from_buffers(type_, len(array), own, array.null_count, array.offset, cast("Any", [after]))
-    return array
-
-
-def _pairs(maps: Any) -> pa.Array[Any]:
-    """Keys and values of all maps, as structs."""
-    return pa.StructArray.from_arrays([maps.keys, maps.items], fields=[maps.type.key_field, maps.type.item_field])
-
-
-def _has_offsets(type_: pa.DataType) -> bool:
-    is_text = pa.types.is_string(type_) or pa.types.is_large_string(type_)
-    return is_text or pa.types.is_binary(type_) or pa.types.is_large_binary(type_)
 
 
 def row_width(schema: pa.Schema) -> int:

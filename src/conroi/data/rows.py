@@ -15,7 +15,7 @@ from conroi.errors import CorruptionError
 from conroi.format import lance_pb2 as pb
 from conroi.format.manifest import Manifest
 from conroi.snapshots.deletions import load_deletions, write_deletions
-from conroi.snapshots.table_storage import TableStorage
+from conroi.snapshots.snapshot import TableStorage
 
 Rows = Mapping[int, BitMap]
 """Physical offsets by fragment id."""

@@ -20,8 +20,7 @@ from conroi.data.sql import literal, quoted
 from conroi.data.table_version import TableVersion
 from conroi.errors import ConroiError, CorruptionError, InvalidInputError, UnsupportedError
 from conroi.format.json import parse_json
-from conroi.snapshots.snapshot import Snapshot
-from conroi.snapshots.table_storage import version_in_use
+from conroi.snapshots.snapshot import Snapshot, version_in_use
 from conroi.storage.objects import Objects
 
 if TYPE_CHECKING:

@@ -20,8 +20,7 @@ from conroi.format.fields import fields_by_path, key_columns, lineage
 from conroi.format.manifest import Manifest
 from conroi.format.schema import schema_from_fields
 from conroi.operations import Operation
-from conroi.snapshots.snapshot import Snapshot
-from conroi.snapshots.table_storage import TableStorage
+from conroi.snapshots.snapshot import Snapshot, TableStorage
 
 if TYPE_CHECKING:
     import lance

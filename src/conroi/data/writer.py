@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 
-from conroi.data.arrow_types import fragment_from_pylance, with_offsets
+from conroi.data.arrow_types import fragment_from_pylance
 from conroi.data.pylance import file_session, pylance_errors
 from conroi.environment import Environment
 from conroi.errors import ConroiError, InvalidInputError, StoreError
@@ -165,7 +166,7 @@ class OpenFile:
         """Some rows more."""
         with pylance_errors(self.of.objects.root):
             is_nested = any(map(pa.types.is_nested, batch.schema.types))
-            self.writer.write_batch(with_offsets(batch) if is_nested else batch)
+            self.writer.write_batch(_with_offsets(batch) if is_nested else batch)
         self.rows += batch.num_rows
 
     def end(self) -> tuple[pb.DataFile, int]:
@@ -205,7 +206,7 @@ class _Watched:
 
     def _watched(self) -> Iterator[pa.RecordBatch]:
         try:
-            yield from map(with_offsets, self._batches)
+            yield from map(_with_offsets, self._batches)
         except Exception as error:
             self._raised = error
             raise
@@ -252,3 +253,44 @@ def read_columns(objects: Objects, path: str, columns: Sequence[str]) -> pa.Tabl
     with pylance_errors(objects.root):
         reader = file_session(objects, path).open_reader(path, columns=list(columns))
         return reader.read_all().to_table()
+
+
+# ---------------------------------------------------------------------------- arrays as pylance expects them
+
+
+def _with_offsets(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch, in which empty lists and texts inside of others have offsets.
+
+    Arrow allows an array without values to have none, and Arrow for Java leaves them out. pylance reads the first one
+    all the same: beyond the end of the buffer, where anything may be.
+    """
+    return pa.RecordBatch.from_arrays([_array_with_offsets(column) for column in batch.columns], schema=batch.schema)
+
+
+def _array_with_offsets(array: pa.Array[Any]) -> pa.Array[Any]:
+    type_, found = array.type, cast("Any", array)
+    if not len(array) and (pa.types.is_nested(type_) or _has_offsets(type_)):
+        return pa.array([], type_)
+    if pa.types.is_struct(type_):
+        before = [found.field(number) for number in range(type_.num_fields)]
+        after = [_array_with_offsets(field) for field in before]
+        is_same = all(map(operator.is_, before, after))
+        return array if is_same else pa.StructArray.from_arrays(after, fields=list(type_), mask=found.is_null())
+    if pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_map(type_):
+        inside = found.values if not pa.types.is_map(type_) else _pairs(found)
+        after = _array_with_offsets(inside)
+        if after is inside:
+            return array
+        own = array.buffers()[:2]
+        return pa.Array.from_buffers(type_, len(array), own, array.null_count, array.offset, cast("Any", [after]))
+    return array
+
+
+def _pairs(maps: Any) -> pa.Array[Any]:
+    """Keys and values of all maps, as structs."""
+    return pa.StructArray.from_arrays([maps.keys, maps.items], fields=[maps.type.key_field, maps.type.item_field])
+
+
+def _has_offsets(type_: pa.DataType) -> bool:
+    is_text = pa.types.is_string(type_) or pa.types.is_large_string(type_)
+    return is_text or pa.types.is_binary(type_) or pa.types.is_large_binary(type_)

@@ -37,7 +37,7 @@ from conroi.errors import ConroiError, NotFoundError
 from conroi.format.on_disk import DELETED_SETTING, LAKE_MANIFEST, OWN_DIR, TREE_DIR
 from conroi.snapshots.branch_names import BranchNames
 from conroi.snapshots.pin import Pin
-from conroi.snapshots.table_storage import TableStorage
+from conroi.snapshots.snapshot import TableStorage
 from conroi.storage import open_objects
 from conroi.storage.base_paths import allow_bases as name_bases
 from conroi.versions.external import ExternalVersions

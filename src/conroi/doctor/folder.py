@@ -17,7 +17,7 @@ from conroi.format.on_disk import BRANCH_REFS_DIR, TAGS_DIR, TREE_DIR
 from conroi.maintenance.reachability import LAKE_BRANCH
 from conroi.snapshots.branch_names import lance_ref_path
 from conroi.snapshots.pin import Pin
-from conroi.snapshots.table_storage import TableStorage
+from conroi.snapshots.snapshot import TableStorage
 from conroi.storage import opened_below
 from conroi.storage.objects import Objects
 from conroi.versions.folder import FolderVersions

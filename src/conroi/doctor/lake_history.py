@@ -17,8 +17,7 @@ from conroi.doctor.versions import Line, VersionFacts
 from conroi.errors import ConroiError
 from conroi.format.on_disk import LAKE_MANIFEST
 from conroi.snapshots.pin import Pin
-from conroi.snapshots.snapshot import load_snapshot
-from conroi.snapshots.table_storage import TableStorage
+from conroi.snapshots.snapshot import TableStorage, load_snapshot
 from conroi.versions.listing import Listed
 
 Rows = dict[str, Row]

@@ -24,7 +24,7 @@ from conroi.environment import Environment
 from conroi.errors import ConroiError, InvalidInputError
 from conroi.format import lance_pb2 as pb
 from conroi.format.on_disk import DATA_DIR
-from conroi.snapshots.table_storage import TableStorage
+from conroi.snapshots.snapshot import TableStorage
 from conroi.storage.base_paths import base_objects
 from conroi.storage.cloud import keeps_conditions
 from conroi.storage.objects import ObjectInfo, Objects

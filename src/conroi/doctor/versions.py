@@ -24,8 +24,7 @@ from conroi.format.manifest_file import ManifestFile, decode_manifest_file
 from conroi.format.naming import transaction_path
 from conroi.format.transaction import Transaction, decode_transaction
 from conroi.snapshots.branch_storage import resolved
-from conroi.snapshots.snapshot import Snapshot
-from conroi.snapshots.table_storage import TableStorage
+from conroi.snapshots.snapshot import Snapshot, TableStorage
 from conroi.versions.folder import FolderVersions, ManifestRef
 from conroi.versions.retention import watermark
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from conroi.errors import CorruptionError, UnsupportedError
+from conroi.errors import CorruptionError, InvalidInputError, UnsupportedError
 from conroi.format import lance_pb2 as pb
 from conroi.format.on_disk import (
     DATA_DIR,
@@ -178,6 +178,14 @@ def deletion_path(fragment_id: int, file: pb.DeletionFile) -> str:
 def index_dir(index_id: uuid.UUID) -> str:
     """The folder of one index segment."""
     return f"{INDICES_DIR}/{index_id}"
+
+
+def check_path(path: str) -> None:
+    """Refuse a path that could leave the table's root, or that is no file name."""
+    if not path or path[0] == "/" or (".." in path and ".." in path.split("/")) or "\0" in path:
+        raise InvalidInputError(
+            f"{path!r} is not a path inside the table", hint="paths are relative to the table's root, without '..'"
+        )
 
 
 def check_relative_path(path: str) -> str:

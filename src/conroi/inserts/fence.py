@@ -13,8 +13,7 @@ from conroi.errors import CorruptionError, InsertInterrupted, RetryableConflict
 from conroi.format.json import parse_json
 from conroi.format.on_disk import INSERT_PROPERTY
 from conroi.history import snapshots
-from conroi.snapshots.snapshot import Snapshot, load_transaction
-from conroi.snapshots.table_storage import TableStorage
+from conroi.snapshots.snapshot import Snapshot, TableStorage, load_transaction
 
 REPLACING = ("Overwrite", "Restore", "Clone", "Unknown")
 """Operations after which earlier rows may be gone although the next row id is unchanged."""

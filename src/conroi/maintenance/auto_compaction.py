@@ -27,8 +27,7 @@ from conroi.format import lance_pb2 as pb
 from conroi.format.naming import is_detached
 from conroi.format.on_disk import AUTO_COMPACT_SETTING
 from conroi.operations import Append, Rewrite, Update
-from conroi.snapshots.snapshot import Snapshot
-from conroi.snapshots.table_storage import TableStorage
+from conroi.snapshots.snapshot import Snapshot, TableStorage
 from conroi.verbs.compact import CompactOptions, compact
 from conroi.verbs.settings import reserve_fragments
 

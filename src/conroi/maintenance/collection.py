@@ -37,8 +37,7 @@ from conroi.format.references import name_of
 from conroi.maintenance.expiry import BATCH, listed_versions, refuse_lake_table, store_now_ns
 from conroi.maintenance.reachability import AT_ONCE, Horizon, Names, Needs, Place, announced_names, needs_of
 from conroi.maintenance.reports import Collected, Duration, Garbage, seconds_of
-from conroi.snapshots.snapshot import Snapshot
-from conroi.snapshots.table_storage import TableStorage
+from conroi.snapshots.snapshot import Snapshot, TableStorage
 from conroi.storage import opened_below
 from conroi.storage.objects import ObjectInfo, Objects
 from conroi.verbs.settings import reserve_fragments

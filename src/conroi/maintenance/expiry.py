@@ -14,7 +14,7 @@ from conroi.format.json import decode_document
 from conroi.format.naming import ManifestNaming, parse_manifest_name
 from conroi.format.on_disk import BRANCH_REFS_DIR, CLOCK_PREFIX, REFS_DIR
 from conroi.maintenance.reports import Duration, Expired, seconds_of
-from conroi.snapshots.table_storage import TableStorage
+from conroi.snapshots.snapshot import TableStorage
 from conroi.snapshots.tags import Tags
 from conroi.storage.objects import Objects
 from conroi.versions.external import ExternalVersions

@@ -35,8 +35,7 @@ from conroi.maintenance.expiry import (
 from conroi.maintenance.reachability import AT_ONCE, LAKE_BRANCH, Line, Needed, lines_of, rows_of
 from conroi.maintenance.reports import Duration, Expired
 from conroi.snapshots.pin import is_made_by
-from conroi.snapshots.snapshot import load_snapshot
-from conroi.snapshots.table_storage import TableStorage
+from conroi.snapshots.snapshot import TableStorage, load_snapshot
 from conroi.snapshots.tags import LAKE_TAG_PREFIX
 from conroi.storage.objects import Objects
 from conroi.storage.parallel import in_parallel

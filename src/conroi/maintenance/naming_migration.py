@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from conroi.errors import CorruptionError, TooMuchContention
 from conroi.format.naming import ManifestNaming, parse_manifest_name
 from conroi.format.on_disk import VERSIONS_DIR
-from conroi.snapshots.table_storage import TableStorage
+from conroi.snapshots.snapshot import TableStorage
 from conroi.storage.objects import ObjectExists
 
 _log = logging.getLogger(__name__)

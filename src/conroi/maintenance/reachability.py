@@ -29,8 +29,7 @@ from conroi.maintenance.expiry import Aged, listed_versions
 from conroi.snapshots.branch_names import MAIN, BranchNames
 from conroi.snapshots.branch_storage import branch_folder
 from conroi.snapshots.pin import Pin
-from conroi.snapshots.snapshot import Snapshot, load_snapshot, load_transaction
-from conroi.snapshots.table_storage import TableStorage
+from conroi.snapshots.snapshot import Snapshot, TableStorage, load_snapshot, load_transaction
 from conroi.storage.objects import ObjectInfo, Objects
 from conroi.storage.parallel import in_parallel
 from conroi.versions.folder import FolderVersions

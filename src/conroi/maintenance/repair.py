@@ -32,8 +32,7 @@ from conroi.operations import Append, Delete, Operation, Overwrite, Restore, Upd
 from conroi.snapshots.deletions import affected_rows
 from conroi.snapshots.external_manifest import ForeignManifest, read_final
 from conroi.snapshots.pin import Pin, finalize, staged_pin
-from conroi.snapshots.snapshot import Snapshot, load_transaction
-from conroi.snapshots.table_storage import TableStorage
+from conroi.snapshots.snapshot import Snapshot, TableStorage, load_transaction
 
 _log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from conroi.format.manifest import Manifest
 from conroi.format.naming import deletion_path
 from conroi.operations import Delete, Operation, Update
 from conroi.operations.update import REWRITE_ROWS
-from conroi.snapshots.table_storage import TableStorage
+from conroi.snapshots.snapshot import TableStorage
 from conroi.storage.base_paths import objects_of_base
 from conroi.storage.cache import BoundedCache
 from conroi.storage.local_folders import LocalFolder

@@ -18,8 +18,7 @@ from conroi.errors import (
 from conroi.format.manifest import Manifest
 from conroi.format.naming import parse_manifest_name
 from conroi.format.on_disk import VERSIONS_DIR
-from conroi.snapshots.snapshot import Snapshot, load_snapshot, load_transaction
-from conroi.snapshots.table_storage import expired
+from conroi.snapshots.snapshot import Snapshot, expired, load_snapshot, load_transaction
 from conroi.storage.objects import ObjectExists, Objects
 from conroi.versions.external import FinalPut
 from conroi.versions.folder import ManifestRef

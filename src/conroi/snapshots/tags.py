@@ -27,7 +27,7 @@ from conroi.errors import (
 from conroi.format.json import decode_document, encode_document
 from conroi.format.on_disk import LAKE_TAG_PREFIX, TAG_CLAIMS_DIR, TAG_ID_KEY, TAGS_DIR
 from conroi.snapshots.branch_storage import write_fork
-from conroi.snapshots.table_storage import TableStorage
+from conroi.snapshots.snapshot import TableStorage
 from conroi.storage.objects import ObjectExists, Objects
 from conroi.storage.parallel import stays_in_process
 from conroi.versions.retention import Retention, retention_of

@@ -16,8 +16,7 @@ from conroi.errors import CorruptionError, InvalidInputError
 from conroi.format.json import parse_object
 from conroi.format.manifest import Manifest
 from conroi.format.naming import ManifestNaming
-from conroi.snapshots.snapshot import Snapshot
-from conroi.snapshots.table_storage import TableStorage
+from conroi.snapshots.snapshot import Snapshot, TableStorage
 from conroi.storage import open_objects
 from conroi.storage.cloud_options import StorageOptions
 from conroi.storage.objects import Objects, Reach, reach_of

@@ -18,7 +18,7 @@ from conroi.data.writer import DataWriter, Progress
 from conroi.environment import SYSTEM, Moment, moment
 from conroi.errors import InvalidInputError, RetryableConflict
 from conroi.format import lance_pb2 as pb
-from conroi.snapshots.table_storage import TableStorage
+from conroi.snapshots.snapshot import TableStorage
 from conroi.spark.packets import PART_SCHEMA, Part, as_batch, collected, joined, packed, parts_of, unpacked
 from conroi.spark.pins import Place
 from conroi.spark.types import table_schema

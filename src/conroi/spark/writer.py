@@ -20,7 +20,7 @@ from conroi.errors import NotFoundError
 from conroi.format.fields import key_columns
 from conroi.format.on_disk import SPARK_JOB_PROPERTY
 from conroi.history import history
-from conroi.snapshots.table_storage import TableStorage
+from conroi.snapshots.snapshot import TableStorage
 from conroi.spark.options import (
     AS_OF,
     FILTER,

@@ -13,6 +13,7 @@ from obstore.exceptions import BaseError
 
 from conroi.environment import SYSTEM, Environment
 from conroi.errors import ConroiError, InvalidInputError, NotFoundError, UnsupportedError
+from conroi.format.naming import check_path
 from conroi.format.on_disk import OWN_DIR
 from conroi.storage.cloud_options import (
     OBSTORE_ERRORS,
@@ -32,7 +33,6 @@ from conroi.storage.objects import (
     ObjectInfo,
     Objects,
     Reach,
-    check_path,
     own_reach,
     pieces,
     plain_objects,

@@ -56,17 +56,26 @@ class DynamoClient:
 
     def call(self, operation: str, **parameters: Any) -> Any:
         """One request about this table."""
-        client = self._ready()
-        return guarded(self.table.place, lambda: getattr(client, operation)(TableName=self.table.name, **parameters))
+        return self._asked(lambda client: getattr(client, operation)(TableName=self.table.name, **parameters))
 
     def transact(self, items: list[dict[str, Any]], token: str) -> None:
         """All of these writes and checks, or none; `token` makes the client's own retries idempotent."""
-        client = self._ready()
-        guarded(self.table.place, lambda: client.transact_write_items(TransactItems=items, ClientRequestToken=token))
+        self._asked(lambda client: client.transact_write_items(TransactItems=items, ClientRequestToken=token))
 
     def close(self) -> None:
         """Close the connections; the next request opens them again."""
         self._client = None
+
+    def _asked(self, request: Callable[[Any], T]) -> T:
+        """A request. An interrupt in its middle may leave a lock of the client's pool held, so it is not used again."""
+        client = self._ready()
+        try:
+            return guarded(self.table.place, lambda: request(client))
+        except Exception:
+            raise
+        except BaseException:
+            self.close()
+            raise
 
     def _ready(self) -> Any:
         with self._lock:

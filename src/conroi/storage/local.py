@@ -10,6 +10,7 @@ import stat
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 
 from conroi.errors import InvalidInputError, NotFoundError
+from conroi.format.naming import check_path
 from conroi.storage.cloud_options import StorageOptions, read_options
 from conroi.storage.local_folders import (
     CREATE,
@@ -22,7 +23,7 @@ from conroi.storage.local_folders import (
     irregular_kind,
     store_error,
 )
-from conroi.storage.objects import ObjectExists, ObjectInfo, Objects, Reach, check_path, own_reach, pieces, reach_of
+from conroi.storage.objects import ObjectExists, ObjectInfo, Objects, Reach, own_reach, pieces, reach_of
 
 _PIECE_BYTES = 1024 * 1024
 

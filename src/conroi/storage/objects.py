@@ -6,8 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
-from conroi.errors import InvalidInputError
-
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
@@ -136,14 +134,6 @@ class Objects(Protocol):
     def pylance_uri(self, path: str = "") -> str:
         """What to hand to pylance for this table, or for one file of it."""
         ...
-
-
-def check_path(path: str) -> None:
-    """Refuse a path that could leave the table's root, or that is no file name."""
-    if not path or path[0] == "/" or (".." in path and ".." in path.split("/")) or "\0" in path:
-        raise InvalidInputError(
-            f"{path!r} is not a path inside the table", hint="paths are relative to the table's root, without '..'"
-        )
 
 
 def plain_objects(objects: Objects) -> Objects:

@@ -25,8 +25,7 @@ from conroi.format.naming import ManifestNaming, deletion_path, index_dir
 from conroi.format.on_disk import ADDED_METADATA, RETYPED_METADATA
 from conroi.format.schema import fields_from_schema
 from conroi.operations import Clone, Overwrite
-from conroi.snapshots.snapshot import Snapshot
-from conroi.snapshots.table_storage import TableStorage
+from conroi.snapshots.snapshot import Snapshot, TableStorage
 from conroi.storage.base_paths import Copy, copies_of_data_file, copy_all, objects_of_base, share_reach
 from conroi.storage.objects import Objects
 from conroi.verbs.key_check import refuse_repeated

@@ -21,8 +21,7 @@ from conroi.format import lance_pb2 as pb
 from conroi.format.fields import fields_by_path, key_columns
 from conroi.format.manifest import Manifest
 from conroi.operations import Rewrite
-from conroi.snapshots.snapshot import Snapshot
-from conroi.snapshots.table_storage import TableStorage
+from conroi.snapshots.snapshot import Snapshot, TableStorage
 
 
 def refuse_repeated(keys: pa.Table | None, columns: Sequence[str], table: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 import conroi
 from conroi.environment import SYSTEM
 from conroi.errors import StoreError, StoreUnavailable
-from conroi.snapshots.table_storage import TableStorage
+from conroi.snapshots.snapshot import TableStorage
 from conroi.storage import open_objects
 from conroi.storage.objects import ObjectExists
 from conroi.testing.instruments import Request, WrappedObjects

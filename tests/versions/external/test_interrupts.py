@@ -5,11 +5,16 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from queue import LifoQueue
+from typing import Any
 
 import pytest
 
 import conroi
+from conroi.storage.dynamodb import DynamoClient, dynamo_table
+from tests.support.databases import aws_environment, dynamodb_address
 from tests.support.external_tables import rows
+from tests.support.servers import S3Server
 
 
 @pytest.fixture(autouse=True)
@@ -39,3 +44,30 @@ def test_a_table_works_after_interrupts_at_any_moment(store: str, tmp_path: Path
     for number in range(1, 4):
         table = table.append([{"row": number}])
     assert [row for row in rows(conroi.open_table(uri, store=store)) if row >= 0] == [0, 1, 2, 3]
+
+
+@pytest.mark.contract("X10")
+def test_a_lock_that_an_interrupt_left_held_in_the_pool_of_boto3_blocks_no_later_request(
+    moto: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """urllib3 returns a connection under a lock of a queue in Python, which an interrupt may leave held for ever."""
+    for name, value in aws_environment().items():
+        monkeypatch.setenv(name, value)
+    client = DynamoClient(dynamo_table(dynamodb_address(moto.endpoint)))
+    client.call("describe_table")
+    really_put = LifoQueue.put
+    interrupted: list[LifoQueue[object]] = []
+
+    def put(queue: LifoQueue[object], *arguments: Any, **more: Any) -> None:
+        if not interrupted:
+            interrupted.append(queue)
+            queue.mutex.acquire()
+            raise KeyboardInterrupt
+        really_put(queue, *arguments, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LifoQueue, "put", put)
+        with pytest.raises(KeyboardInterrupt):
+            client.call("describe_table")
+    assert interrupted[0].mutex.locked(), "the control"
+    assert client.call("describe_table")["Table"]["TableName"] == client.table.name

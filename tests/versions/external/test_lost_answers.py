@@ -11,7 +11,7 @@ import conroi
 from conroi.environment import SYSTEM
 from conroi.errors import CommitStateUnknown, StoreError, StoreUnavailable
 from conroi.history import find
-from conroi.snapshots.table_storage import TableStorage
+from conroi.snapshots.snapshot import TableStorage
 from conroi.storage import open_objects
 from conroi.testing import Fault, FaultyObjects, Request, call_after, call_before, fail, lose_answer
 from conroi.versions import open_records
