@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 from urllib.parse import parse_qsl, unquote
 
 from conroi.errors import ConroiError, InvalidInputError, StoreError, StoreUnavailable
+from conroi.storage.parallel import Pool
 from conroi.storage.sql_schema import missing_extra
 
 T = TypeVar("T")
@@ -67,15 +68,17 @@ class DynamoClient:
         self._client = None
 
     def _asked(self, request: Callable[[Any], T]) -> T:
-        """A request. An interrupt in its middle may leave a lock of the client's pool held, so it is not used again."""
-        client = self._ready()
-        try:
+        """A request. An interrupt in its middle could leave a lock of boto3's connection pool held for ever.
+
+        Only the main thread is interrupted, so there another thread makes the request.
+        """
+
+        def work() -> T:
+            client = self._ready()
             return guarded(self.table.place, lambda: request(client))
-        except Exception:
-            raise
-        except BaseException:
-            self.close()
-            raise
+
+        is_interruptible = threading.current_thread() is threading.main_thread()
+        return _REQUESTS.start(work).result() if is_interruptible else work()
 
     def _ready(self) -> Any:
         with self._lock:
@@ -108,6 +111,7 @@ class DynamoClient:
         )
 
 
+_REQUESTS = Pool("conroi-dynamodb", 16)
 _one_at_a_time = threading.Lock()
 _loader: Any = None
 
