@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,12 @@ settings.register_profile("conroi", deadline=None, print_blob=True)
 settings.load_profile("conroi")
 
 
+FAST_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Programs that tests start live for seconds: a Java that optimizes for hours would take most of the time."""
+
+
 def pytest_configure() -> None:
+    os.environ.setdefault("JAVA_TOOL_OPTIONS", FAST_JAVA)
     sampling.seed()  # before workers start, so that all collect the same tests
 
 

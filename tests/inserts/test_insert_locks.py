@@ -7,6 +7,7 @@ import os
 import resource
 import signal
 import socket
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
@@ -22,6 +23,7 @@ from conroi.catalog.participant import PublishRequest
 from conroi.catalog.publication import Publishing
 from conroi.inserts import Mode
 from conroi.inserts.insert_locks import locks_of, new_lock_id
+from conroi.inserts.lock_back_ends import Cancellation, PostgresLocks
 from conroi.stores import postgres_lock
 from tests.support.databases import PostgresServer, sqlite_address
 from tests.support.insert_workers import SCHEMA, end, hear, start
@@ -168,6 +170,36 @@ def test_a_connection_is_never_shared_while_it_holds_a_lock(lake: conroi.Lake, p
             assert len(holders(postgres, os.getpid())) == 2
         assert [info.table for info in lake.locks()] == ["shared"]
     assert lake.locks() == []
+
+
+@pytest.mark.contract("L5", "L10")
+def test_a_released_lock_is_not_confirmed(address: str) -> None:
+    """Its connection lives on, and may hold the lock of another insert."""
+    held = PostgresLocks(address).hold(7, "shared", 5.0, Cancellation())
+    held.confirm()
+    held.release()
+    held.release()
+    with pytest.raises(conroi.InsertInterrupted):
+        held.confirm()
+
+
+@pytest.mark.contract("L9")
+def test_a_waiter_keeps_its_name_over_several_turns(
+    lake: conroi.Lake, uri: str, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("conroi.inserts.lock_back_ends.TURN_S", 0.2)
+    with lake.insert_lock("shared"):
+        waiting = threading.Thread(
+            target=lambda: conroi.connect(uri, locks=address).insert("shared", ROWS, wait_s=60), daemon=True
+        )
+        waiting.start()
+        begun = datetime.now(UTC)
+        seen: list[tuple[int, datetime]] = []
+        while datetime.now(UTC) - begun < timedelta(seconds=2):
+            seen += [(info.pid, info.since) for info in lake.locks() if info.is_waiting]
+    waiting.join(60)
+    assert {pid for pid, _ in seen} == {os.getpid()}
+    assert max(since for _, since in seen) - begun < timedelta(seconds=1.5), "since it began to wait"
 
 
 @pytest.mark.contract("L5")

@@ -23,7 +23,7 @@ from conroi.errors import (
 )
 from conroi.spark.expressions import NotSimple, simple_condition
 from conroi.spark.sql import Statement
-from conroi.spark.sql.changes import executed
+from conroi.spark.sql.changes import _qualified, executed
 from conroi.spark.sql.references import Reference, found_column, frame, narrow, parsed, references
 from tests.spark.support import without_connector
 
@@ -535,3 +535,66 @@ def test_statements_of_several_threads_join_their_own_transactions(spark: SparkS
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(change, names))
     assert [seen_by_pylance(lake, name) for name in names] == [[{"v": f"{name}..."}] for name in names]
+
+
+@pytest.mark.contract("S19")
+@pytest.mark.parametrize(
+    ("statement", "expected"),
+    [
+        (
+            "DELETE FROM orders WHERE id IN (SELECT /*+ BROADCAST(other) */ id FROM other)",
+            "DELETE FROM `C`.`orders` WHERE id IN (SELECT /*+ BROADCAST(other) */ id FROM `C`.`other`)",
+        ),
+        (
+            "WITH other AS (SELECT * FROM other) MERGE INTO orders USING other ON orders.id = other.id "
+            "WHEN MATCHED THEN DELETE",
+            "WITH other AS (SELECT * FROM `C`.`other`) MERGE INTO `C`.`orders` USING other ON orders.id = other.id "
+            "WHEN MATCHED THEN DELETE",
+        ),
+        (
+            "DELETE FROM ORDERS WHERE id IN (WITH other AS (SELECT 1 id) SELECT id FROM other) "
+            "AND s <> 'FROM other' AND id IN (SELECT id FROM `Other` o)",
+            "DELETE FROM `C`.`orders` WHERE id IN (WITH other AS (SELECT 1 id) SELECT id FROM other) "
+            "AND s <> 'FROM other' AND id IN (SELECT id FROM `C`.`other` o)",
+        ),
+    ],
+)
+def test_only_names_of_tables_of_the_lake_become_names_of_the_catalog(statement: str, expected: str) -> None:
+    assert _qualified(statement, parsed(statement), _Named(), "C") == expected
+
+
+class _Named:
+    """The names of two tables."""
+
+    def names(self) -> list[str]:
+        return ["orders", "other"]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.names()
+
+    def open(self, name: str, *_: Any, **__: Any) -> Any:
+        raise AssertionError(name)
+
+
+@pytest.mark.contract("S19")
+def test_an_unknown_function_is_named_in_the_error(spark: SparkSession, lake: conroi.Lake) -> None:
+    with pytest.raises(InvalidInputError, match="uper"):
+        lake.sql(spark, "UPDATE sales.items SET n = uper(n)")
+
+
+@pytest.mark.contract("S19")
+def test_statements_of_one_transaction_that_change_the_same_rows_at_once_are_a_conflict(
+    spark: SparkSession, lake: conroi.Lake
+) -> None:
+    """Both computed new rows from the same old one, which then was there twice."""
+    tx = lake.begin()
+    with ThreadPoolExecutor(2) as threads:
+        both = [threads.submit(tx.sql, spark, "UPDATE sales.items SET n = abs(n) + 10") for _ in range(2)]
+        errors = [each.exception() for each in both]
+    found = sorted(row[0] for row in rows(tx.sql(spark, "SELECT n FROM sales.items")))
+    tx.rollback()
+    if any(errors):
+        assert isinstance(next(filter(None, errors)), conroi.RetryableConflict)
+        assert found == [11, 12, 13]
+    else:  # one after the other
+        assert found == [21, 22, 23]

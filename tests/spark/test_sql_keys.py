@@ -15,7 +15,6 @@ from pyspark.sql import SparkSession
 import conroi
 from conroi.errors import InvalidInputError, UnsupportedError
 from conroi.merge.plan_choice import Way
-from tests.spark.support import without_connector
 from tests.support.arrow import column_values
 from tests.support.sampling import sampled
 
@@ -125,10 +124,8 @@ def test_two_rows_of_the_source_that_equal_one_of_the_table_are_refused(spark: S
 
 
 @pytest.mark.contract("S8")
-def test_keys_that_spark_cannot_compare_or_hold_are_refused(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    without_connector(monkeypatch)
+@pytest.mark.usefixtures("way")
+def test_keys_that_spark_cannot_compare_or_hold_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     lake = conroi.connect(tmp_path / "lake")
     nanos = pa.array([1], pa.timestamp("ns"))
     lake.create_table("t", pa.table({"id": [True], "at": nanos, "v": ["old"]}))

@@ -180,6 +180,7 @@ TRANSACTION: dict[str, list[tuple[str, Read]]] = {
     "__getitem__": [("opened", lambda tx: tx["t"]), ("absent", absent(lambda tx: tx["new"]))],
     "__repr__": [("none", repr)],
     "base_version": [("none", lambda tx: tx.base_version)],
+    "catalog": [("none", lambda tx: tx.catalog)],
     "create_table": [("name", taken(lambda tx: tx.create_table("t", [{"x": 1}])))],
     "drop_table": [("absent", absent(lambda tx: tx.drop_table("new")))],
     "expect": [("absent", absent(lambda tx: tx.expect("new")))],

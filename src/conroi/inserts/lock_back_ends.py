@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import re
@@ -201,8 +202,7 @@ _SECONDS_DIGITS = 12
 _SIGNED = re.compile(r"conroi (\S+):(\d+)(?: .*?)?(?:@(\d+))?", re.DOTALL)
 _TAKE = (
     "WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', %s, false) AS set, "
-    "set_config('application_name', coalesce(%s::text || floor(extract(epoch FROM now()))::bigint, "
-    "current_setting('application_name')), false) AS name) "
+    "set_config('application_name', %s::text || floor(extract(epoch FROM now()) - %s)::bigint, false) AS name) "
     "SELECT pg_advisory_lock(%s) FROM patience WHERE set IS NOT NULL AND name IS NOT NULL"
 )
 # So that the server ends the wait of a client that died; older servers do not know the setting.
@@ -233,10 +233,11 @@ class HeldInPostgres:
         self._connection = connection
         self._table = table
         self._owner = os.getpid()
+        self._guard = threading.Lock()
         self._is_released = False
 
     def confirm(self) -> None:
-        if is_ended(self._connection):
+        if self._is_released or is_ended(self._connection):
             raise InsertInterrupted(
                 "The connection to PostgreSQL was lost, and the insert lock with it.",
                 table=self._table,
@@ -244,10 +245,12 @@ class HeldInPostgres:
             )
 
     def release(self) -> None:
-        if self._owner != os.getpid() or self._is_released:
+        if self._owner != os.getpid():
             return
-        self._is_released = True
-        self._pool.give_back(self._connection)
+        with self._guard:
+            was_released, self._is_released = self._is_released, True
+        if not was_released:
+            self._pool.give_back(self._connection)
 
 
 class LockConnections:
@@ -306,13 +309,32 @@ class LockConnections:
         if self._owner != os.getpid():  # psycopg closes a connection in the process that opened it only
             self._idle, self._owner = [], os.getpid()
 
+    def close_idle(self) -> None:
+        """Close the free connections: a forked child that has one open would keep its lock held when we are killed."""
+        if self._owner == os.getpid():
+            while self._idle:
+                self._idle.pop().close()
+
+
+_pools: dict[str, LockConnections] = {}
+"""By address, for all lakes of this process."""
+
+
+def _close_all_idle() -> None:
+    for pool in list(_pools.values()):
+        pool.close_idle()
+
+
+os.register_at_fork(before=_close_all_idle)
+atexit.register(_close_all_idle)
+
 
 class PostgresLocks:
     """The locks in the database at an address."""
 
     def __init__(self, address: str) -> None:
         self._database = PostgresDatabase(address, timeout_s=STATEMENT_S)
-        self._pool = LockConnections(self._database)
+        self._pool = _pools.setdefault(address, LockConnections(self._database))
 
     def __repr__(self) -> str:
         return f"PostgresLocks({self._database.place!r})"
@@ -355,12 +377,13 @@ class PostgresLocks:
         until: float | None,
         cancellation: Cancellation,
     ) -> None:
-        name: str | None = signature(table)
+        begun = time.monotonic()
         while True:
             left_s = TURN_S if until is None else min(TURN_S, until - time.monotonic())
-            if self._got(connection, lock, name, left_s, cancellation):
+            # Each turn sends the name, since a timeout undoes the settings of its statement.
+            signed = (signature(table), time.monotonic() - begun)
+            if self._got(connection, lock, signed, left_s, cancellation):
                 return
-            name = None  # it has a name, with the time at which it began to wait
             if until is not None and time.monotonic() >= until:
                 raise self._too_long(lock, table, wait_s or 0.0)
 
@@ -368,14 +391,14 @@ class PostgresLocks:
         self,
         connection: psycopg.Connection[Row],
         lock: int,
-        name: str | None,
+        signed: tuple[str, float],
         left_s: float,
         cancellation: Cancellation,
     ) -> bool:
         # A lock_timeout of 0 would be none at all.
         patience = f"{max(1, round(left_s * 1000))}ms"
         try:
-            self._database.run(connection, _TAKE, (patience, name, lock))
+            self._database.run(connection, _TAKE, (patience, *signed, lock))
         except StoreUnavailable:
             if connection.closed or cancellation.is_cancelled:
                 raise

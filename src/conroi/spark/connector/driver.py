@@ -165,10 +165,17 @@ def _served() -> str:
 
 def _accept(listening: socket.socket) -> None:
     while True:
-        connection, _ = listening.accept()
+        try:
+            connection, _ = listening.accept()
+        except OSError:  # no file descriptor is free
+            continue
         threading.Thread(target=_serve, args=(connection,), name="conroi-driver", daemon=True).start()
 
 
 def _serve(connection: socket.socket) -> None:
+    frames = Frames(connection.fileno(), connection.fileno())
     with connection:
-        Helper(Frames(connection.fileno(), connection.fileno()), _Transactions()).run()
+        try:
+            Helper(frames, _Transactions()).run()
+        finally:
+            frames.close()

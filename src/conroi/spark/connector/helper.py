@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol
 
@@ -127,7 +128,8 @@ class Helper:
         except Exception as error:  # noqa: BLE001 (it is raised where the request came from)
             _log.error("%s failed: %s", request["op"], traceback.format_exc())
             answer = {"error": facts_of(error)}
-        self._frames.send({**answer, "id": request["id"]})
+        with suppress(OSError):  # the driver has ended, or closed the connection
+            self._frames.send({**answer, "id": request["id"]})
 
     def _done(self, request: Request, data: bytes) -> Answer:
         name = request["op"]

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import pyarrow as pa
+
 from conroi.data.arrow_types import row_width
 from conroi.data.rows import count_rows
+from conroi.format.json import parse_json
 from conroi.spark.connector.predicates import aggregate_plan, lance_filter, top_plan
 from conroi.spark.connector.tasks import schema_from_text, schema_to_text, struct_from_text
 from conroi.spark.pins import PinnedVersion
@@ -17,7 +20,7 @@ Request = Mapping[str, Any]
 BYTES_PER_TASK = 256 * 1024 * 1024
 """Approximate number of bytes of the requested columns that a task reads. They are streamed: none waits in memory."""
 AGGREGATED_ROWS = 256 * 1024
-"""Rows that a worker aggregates at once: more than it would send, since they stay where they are."""
+"""Rows of numbers and dates that a worker aggregates at once."""
 MOST_RUNTIME_VALUES = 1_000
 """Values of a filter that comes from a join; a longer list costs more than the rows that it leaves out."""
 SMALLEST_TASK = 4 * 1024 * 1024
@@ -81,10 +84,18 @@ def plan(request: Request) -> dict[str, Any]:
         "limit": request.get("limit"),
         "top": request.get("top"),
         "aggregates": request.get("aggregates"),
-        "batchRows": AGGREGATED_ROWS if kind == "aggregate" else batch_rows(target),
+        "batchRows": _aggregated_rows(request, pinned.schema) if kind == "aggregate" else batch_rows(target),
     }
     condition = " AND ".join(request["filters"]) or None  # Spark plans again with the filters of a join
     return {"common": common, "tasks": [{"fragments": group, "filter": condition} for group in groups]}
+
+
+def _aggregated_rows(request: Request, schema: pa.Schema) -> int:
+    """Rows that a worker aggregates at once: more than it would send, if they are narrow, since they stay there."""
+    steps: Any = parse_json(request["aggregates"], "The aggregates")
+    read = pa.schema([schema.field(step[1]) for step in steps if not isinstance(step, str)])
+    is_narrow = all(pa.types.is_primitive(field.type) for field in read)
+    return AGGREGATED_ROWS if is_narrow else batch_rows(read)
 
 
 def bytes_per_task(total: int, parallelism: int) -> int:

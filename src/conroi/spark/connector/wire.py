@@ -45,6 +45,11 @@ class Frames:
             length -= len(part)
         return b"".join(parts)
 
+    def close(self) -> None:
+        """Send nothing more: the number of a closed descriptor may belong to another file soon."""
+        with self._lock:
+            self.sink = -1
+
     def send(self, message: Mapping[str, Any], data: bytes = b"") -> None:
         """Send a message."""
         text = json.dumps(message).encode()

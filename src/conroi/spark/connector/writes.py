@@ -10,6 +10,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from pyroaring import BitMap
 
 from conroi.commit.change import Plan
 from conroi.data.incoming import KeysSeen
@@ -20,6 +21,7 @@ from conroi.errors import RetryableConflict, UnsupportedError
 from conroi.format import lance_pb2 as pb
 from conroi.merge.verb import keep_row_ids
 from conroi.operations import Delete, Update
+from conroi.snapshots.deletions import load_deletions
 from conroi.spark.connector.lake_session import LakeSession, RowCounts
 from conroi.spark.connector.tables import Name, facts
 from conroi.spark.connector.tasks import part_from_text, schema_to_text, struct_from_text, write_task_to_text
@@ -209,6 +211,8 @@ class RowChange:
         leaving = offsets_by_fragment(np.concatenate([updated, deleted]))
         if not leaving and not self.planned.written:
             return None
+        if self.planned.written or self.planned.updated:
+            _refuse_gone(pinned, leaving)
         seen = KeysSeen(pinned.key)
         kept = self._files(pinned, self.planned.updated, seen)
         keep_row_ids(pinned, kept, updated)
@@ -233,6 +237,20 @@ class RowChange:
         written = self.planned.rows(parts).write(pinned.writer(), pinned.schema, pinned.key)
         seen.add(written.keys)
         return list(written.files.fragments)
+
+
+def _refuse_gone(pinned: TableVersion, leaving: Mapping[int, BitMap]) -> None:
+    """RetryableConflict if another statement of the transaction deleted rows while Spark computed their new values."""
+    for number, offsets in leaving.items():
+        fragment = pinned.manifest.fragments_by_id.get(number)
+        if fragment is None or load_deletions(pinned.files.objects, pinned.manifest, fragment) & offsets:
+            raise RetryableConflict(
+                "Another statement of this transaction changed the same rows at the same time.",
+                table=pinned.root,
+                version=pinned.version,
+                base_version=pinned.version,
+                hint="Run the statements of a transaction that change the same rows one after the other.",
+            )
 
 
 def _rows(fragments: Sequence[pb.DataFragment]) -> int:

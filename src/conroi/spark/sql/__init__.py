@@ -12,7 +12,7 @@ from conroi.lake import Lake
 from conroi.lake_snapshot import LakeSnapshot
 from conroi.reader import Reader
 from conroi.spark.connector import driver
-from conroi.spark.sql.changes import BY_SPARK, SparkRefuses, Statement, delete, executed, insert, update
+from conroi.spark.sql.changes import SparkRefuses, Statement, can_execute, delete, executed, insert, update
 from conroi.spark.sql.merge_into import merge
 from conroi.spark.sql.references import Tables, frame, parsed
 from conroi.transaction import Transaction
@@ -55,7 +55,7 @@ def _changed(tx: Transaction, spark: SparkSession, query: str, tree: exp.Expr) -
     try:
         return _by_verbs(spark, tree, tables)
     except UnsupportedError as refused:
-        if not isinstance(tree, BY_SPARK) or not driver.has_connector(spark):
+        if not can_execute(tree, tables) or not driver.has_connector(spark):
             raise
         try:
             return executed(tx, spark, query, tree, tables)

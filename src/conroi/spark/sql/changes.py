@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import functions
 from sqlglot import exp
 
@@ -14,7 +14,7 @@ from conroi.errors import InvalidInputError, NotFoundError, UnsupportedError
 from conroi.format.fields import key_columns
 from conroi.spark.connector.driver import joined
 from conroi.spark.expressions import Kind, NotSimple, Resolve, column_kind, same_name, simple, simple_condition
-from conroi.spark.sql.references import DIALECT, Tables, found_column, lake_name, part_frame, span
+from conroi.spark.sql.references import DIALECT, Tables, found_column, lake_name, part_frame, span, told
 from conroi.spark.transactions import typed_errors
 from conroi.spark.types import is_exact_in_spark, spark_schema
 from conroi.transaction import Transaction
@@ -267,7 +267,7 @@ def _refuse(tree: exp.Expr, *parts: str) -> None:
 
 # ---------------------------------------------------------------------------- what Spark executes itself
 
-BY_SPARK = (exp.Update, exp.Delete, exp.Merge)
+_BY_SPARK = (exp.Update, exp.Delete, exp.Merge)
 """Of an INSERT the tables' verbs can do what Spark can."""
 
 
@@ -275,13 +275,21 @@ class SparkRefuses(Exception):
     """Spark does not understand the statement."""
 
 
+def can_execute(tree: exp.Expr, tables: Tables) -> bool:
+    """Whether Spark may execute a statement. It compares what it can hold, tables with nanoseconds are left out."""
+    name = lake_name(tree.this, tables) if isinstance(tree, _BY_SPARK) else None
+    return name is not None and all(is_exact_in_spark(field.type) for field in tables.open(name).schema)
+
+
 def executed(tx: Transaction, spark: SparkSession, query: str, tree: exp.Expr, tables: Tables) -> Statement:
     """Let Spark execute a change; its rows are staged in the transaction."""
     with joined(tx, spark) as (catalog, counts), typed_errors():
         try:
             spark.sql(_qualified(query, tree, tables, catalog))
-        except AnalysisException as error:
+        except ParseException as error:
             raise SparkRefuses from error
+        except AnalysisException as error:
+            raise told(error, tables) from error
     target = lake_name(tree.this, tables)
     assert target is not None, "the verbs of the table refused the statement"
     return Statement(tree.key.upper(), target, counts.inserted, counts.updated, counts.deleted)
@@ -299,10 +307,28 @@ def _qualified(query: str, tree: exp.Expr, tables: Tables, catalog: str) -> str:
 
 
 def _table_spans(tree: exp.Expr, tables: Tables) -> Iterator[tuple[int, int, str]]:
-    """Where the text names tables of the lake; names of its own WITH parts are none."""
-    own = {each.alias.casefold() for each in tree.find_all(exp.CTE)}
+    """Where the text names tables of the lake; names of WITH parts and in hints are none."""
     for node in tree.find_all(exp.Table):
-        is_own = node is not tree.this and len(node.parts) == 1 and node.name.casefold() in own
-        name = None if is_own or not isinstance(node.this, exp.Identifier) else lake_name(node, tables)
+        if not isinstance(node.this, exp.Identifier) or node.find_ancestor(exp.Hint) or _is_part(node, tree):
+            continue
+        name = lake_name(node, tables)
         if name is not None:
             yield *span(node), name
+
+
+def _is_part(node: exp.Table, tree: exp.Expr) -> bool:
+    """Whether the name is that of a WITH part: one around the query that it stands in, but not the part itself."""
+    if len(node.parts) > 1 or node is tree.this:
+        return False
+    inside: exp.Expr | None = node
+    while inside is not None:
+        inside = inside.parent
+        shared: exp.With | None = None if inside is None else inside.args.get("with_") or inside.args.get("with")
+        if shared is not None and any(_names(part, node, shared) for part in shared.expressions):
+            return True
+    return False
+
+
+def _names(part: exp.CTE, node: exp.Table, shared: exp.With) -> bool:
+    is_itself = node.find_ancestor(exp.CTE) is part and not shared.args.get("recursive")
+    return part.alias.casefold() == node.name.casefold() and not is_itself

@@ -240,7 +240,7 @@ def frame(spark: SparkSession, query: str, tables: Tables) -> DataFrame:
     try:
         return spark.sql(text, **frames) if frames else spark.sql(query)
     except AnalysisException as error:
-        raise _told(error, tables) from error
+        raise told(error, tables) from error
 
 
 def _counted(tree: exp.Expr, found: Sequence[Reference]) -> str | None:
@@ -267,7 +267,8 @@ def _rows_of(spark: SparkSession, each: Reference) -> DataFrame:
     return each.table.to_spark(spark, each.columns or None, each.filter)
 
 
-def _told(error: AnalysisException, tables: Tables) -> Exception:
+def told(error: AnalysisException, tables: Tables) -> Exception:
+    """What Spark refuses, as an error of conroi."""
     condition = error.getCondition() or ""
     if condition.startswith("TABLE_OR_VIEW_NOT_FOUND"):
         name = (error.getMessageParameters() or {}).get("relationName", "")
