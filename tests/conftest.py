@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -93,3 +95,13 @@ def store(request: pytest.FixtureRequest) -> str:
 def uri() -> str:
     """A fresh place in memory. Folders whose tests need files define their own."""
     return f"memory://{uuid.uuid4().hex}"
+
+
+@pytest.fixture(scope="session")
+def chdb_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """One for all tests: a process can have one folder open. It stays open, since opening it takes long."""
+    import chdb  # 200 MB, which test processes that run other tests do not need
+
+    folder = tmp_path_factory.mktemp("chdb")
+    with contextlib.closing(chdb.connect(str(folder))):
+        yield folder

@@ -198,12 +198,12 @@ def test_a_stream_that_breaks_creates_no_table(lake: conroi.Lake, write: Callabl
     assert folders == {lake[name].uri.rpartition("/")[2] for name in ("t", "new")}
 
 
-def test_a_stream_that_breaks_leaves_no_row_in_clickhouse(tmp_path: Path) -> None:
-    target = f"chdb://{tmp_path}/clickhouse/db/t"
+def test_a_stream_that_breaks_leaves_no_row_in_clickhouse(chdb_folder: Path) -> None:
+    target = f"chdb://{chdb_folder}/broken/t"
     with pytest.raises(ZeroDivisionError):
         conroi.export.clickhouse(_broken(), target)
     with contextlib.closing(parse(target).engine()) as engine:
-        assert engine.ask("SELECT * FROM db.t") == []
+        assert engine.ask("SELECT * FROM broken.t") == []
     assert conroi.export.clickhouse(pa.table({"id": [7]}), target).rows == 1
 
 

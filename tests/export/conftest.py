@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -38,16 +37,6 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     folder = tmp_path_factory.mktemp("clickhouse")
     with clickhouse(folder, request.config.cache.mkdir("clickhouse")) as found:
         yield found
-
-
-@pytest.fixture(scope="session")
-def chdb_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """One for all tests: a process can have one folder open. It stays open, since opening it takes long."""
-    import chdb  # 200 MB, which test processes that run other tests do not need
-
-    folder = tmp_path_factory.mktemp("chdb")
-    with contextlib.closing(chdb.connect(str(folder))):
-        yield folder
 
 
 @pytest.fixture(params=["chdb", NEEDS_SERVER])
