@@ -6,8 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+import lance
 import pyarrow as pa
 import pytest
+from lance.file import LanceFileReader
 
 import conroi
 
@@ -92,3 +94,40 @@ def test_arrays_without_values_need_no_offsets(
     table = conroi.create_table(tmp_path / "t", rows, data_format=data_format)
     value = {"a": [], "b": []} if pa.types.is_struct(type_) else []
     assert table.to_arrow().to_pylist() == [{"id": number, "v": value} for number in range(start, 5)]
+
+
+def has_dictionary(path: Path, column: int) -> bool:
+    """Whether pylance wrote the column of the only data file with a dictionary."""
+    (file,) = (path / "data").glob("*.lance")
+    pages = LanceFileReader(str(file)).metadata().columns[column].pages
+    return any("dictionary: Some" in str(page.encoding) for page in pages)
+
+
+def test_narrow_integers_have_no_dictionary_and_the_table_says_nothing_of_it(tmp_path: Path) -> None:
+    """A dictionary of integers that fit two bytes is no smaller than their packed bits, and slower to read."""
+    rows = 100_000
+    columns = {
+        "narrow": [n % 100 for n in range(rows)],
+        "nulls": [n % 100 if n % 3 else None for n in range(rows)],
+        "wide": [n % 100 * 10**12 for n in range(rows)],
+        "negative": [n % 100 - 50 for n in range(rows)],
+        "own": [n % 100 for n in range(rows)],
+    }
+    own = pa.field("own", pa.int64(), metadata={"lance-encoding:dict-divisor": "2"})
+    schema = pa.schema([*(pa.field(name, pa.int64()) for name in list(columns)[:-1]), own])
+    table = conroi.create_table(tmp_path / "t", pa.table(columns, schema=schema))
+    assert [has_dictionary(tmp_path / "t", number) for number in range(5)] == [False, False, True, True, True]
+    found = lance.dataset(tmp_path / "t")
+    for read in (found.to_table(), table.to_arrow()):
+        assert read.to_pydict() == columns
+    assert table.schema.field("narrow").metadata is found.schema.field("narrow").metadata is None
+    assert found.schema.field("own").metadata == {b"lance-encoding:dict-divisor": b"2"}
+    assert table.append(pa.table({name: values[:2] for name, values in columns.items()})).count_rows() == rows + 2
+
+
+def test_integers_that_grow_after_the_first_rows_of_a_file_come_back(tmp_path: Path) -> None:
+    first = pa.record_batch({"n": pa.array(range(2_000), pa.int64())})
+    later = pa.record_batch({"n": pa.array([2**62, -1, None, 7], pa.int64())})
+    table = conroi.create_table(tmp_path / "t", pa.RecordBatchReader.from_batches(first.schema, [first, later]))
+    assert lance.dataset(tmp_path / "t").to_table()["n"].to_pylist() == [*range(2_000), 2**62, -1, None, 7]
+    assert table.to_arrow(filter="n > 1998")["n"].to_pylist() == [1_999, 2**62]
