@@ -33,6 +33,9 @@ PLANNING: dict[str, Callable[[Request], Answer]] = {
 }
 """Requests about a version that they bring along: they need no lake."""
 
+_AT_ONCE = {"open", "filters", "scan_filters", "runtime_filters", "top", "aggregates"}
+"""Requests that are answered before the next one is received: another thread would only take longer."""
+
 HANDLERS: dict[str, Callable[[LakeSession, Request], Answer]] = {
     "load": metadata_tables.load,
     "metadata_rows": metadata_tables.rows,
@@ -115,7 +118,7 @@ class Helper:
         """Serve until the driver ends."""
         while (message := self._frames.receive()) is not None:
             request, data = message
-            if request["op"] == "open":
+            if request["op"] in _AT_ONCE:
                 self._answer(request, data)
             else:
                 _REQUESTS.start(partial(self._answer, request, data))

@@ -73,10 +73,13 @@ def plan(request: Request) -> dict[str, Any]:
     given = request.get("bytesPerTask")
     total = count_rows(fragments) * max(1, row_width(target))
     size = int(given) if given is not None else bytes_per_task(total, int(request["parallelism"]))
-    groups = shared_out(fragments, target, size)
     kind = "scan" if target.names else "count"
     if request.get("aggregates") is not None:
-        kind, groups = "aggregate", groups or [[]]  # a sum over no row would be null
+        kind = "aggregate"
+        size = max(size, BYTES_PER_TASK) if given is None else size
+    groups = shared_out(fragments, target, size)
+    if kind == "aggregate":
+        groups = groups or [[]]  # a sum over no row would be null
     common = {
         "op": kind,
         "pin": request["pin"],

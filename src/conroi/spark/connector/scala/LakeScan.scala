@@ -78,14 +78,17 @@ private[spark] final class LakeScanBuilder(table: LakeTable)
     aggregates.isDefined
   }
 
-  /** What workers compute, and its columns; None if they cannot. */
+  /** What workers compute, and its columns; None if they cannot. Spark asks twice. */
   private def asked(aggregation: Aggregation): Option[(String, StructType)] = {
     if (aggregation.groupByExpressions().nonEmpty) return None
     val functions = Json.tree(aggregation.aggregateExpressions().toSeq.map(function => Expressions.of(function)))
-    val answer = table.helper.ask("op" -> "aggregates", "columns" -> table.columnTypes, "functions" -> functions)
-    if (answer.get("schema").isNull) None
-    else Some((answer.get("plan").asText(), DataType.fromJson(answer.get("schema").asText()).asInstanceOf[StructType]))
+    answers.getOrElseUpdate(functions.toString, {
+      val answer = table.helper.ask("op" -> "aggregates", "columns" -> table.columnTypes, "functions" -> functions)
+      if (answer.get("schema").isNull) None
+      else Some((answer.get("plan").asText(), DataType.fromJson(answer.get("schema").asText()).asInstanceOf[StructType]))
+    })
   }
+  private val answers = scala.collection.mutable.Map.empty[String, Option[(String, StructType)]]
 
   /** Every function counts rows, and all rows are wanted. */
   private def isAnsweredByMetadata(plan: String): Boolean =
