@@ -23,7 +23,8 @@ from conroi.catalog.participant import PublishRequest
 from conroi.catalog.publication import Publishing
 from conroi.inserts import Mode
 from conroi.inserts.insert_locks import locks_of, new_lock_id
-from conroi.inserts.lock_back_ends import Cancellation, PostgresLocks
+from conroi.inserts.lock_back_ends import Cancellation
+from conroi.inserts.postgres_locks import PostgresLocks
 from conroi.stores import postgres_lock
 from tests.support.databases import PostgresServer, sqlite_address
 from tests.support.insert_workers import SCHEMA, end, hear, start
@@ -187,7 +188,7 @@ def test_a_released_lock_is_not_confirmed(address: str) -> None:
 def test_a_waiter_keeps_its_name_over_several_turns(
     lake: conroi.Lake, uri: str, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("conroi.inserts.lock_back_ends.TURN_S", 0.2)
+    monkeypatch.setattr("conroi.inserts.postgres_locks.TURN_S", 0.2)
     with lake.insert_lock("shared"):
         waiting = threading.Thread(
             target=lambda: conroi.connect(uri, locks=address).insert("shared", ROWS, wait_s=60), daemon=True

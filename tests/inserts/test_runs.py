@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import conroi
-from conroi.inserts.lock_back_ends import HeldInPostgres
+from conroi.inserts.postgres_locks import HeldInPostgres
 from tests.inserts.conftest import new_lake
 from tests.support.databases import PostgresServer
 from tests.support.insert_workers import SCHEMA, end, hear, race, runs, start, tell

@@ -46,7 +46,7 @@ EXCEPTIONS: dict[str, tuple[set[str], str]] = {
         {"getpid", "monotonic", "sleep", "Thread"},
         "ends calls that have no timeout",
     ),
-    "conroi.inserts.lock_back_ends": ({"getpid", "monotonic"}, "a connection belongs to one process; waits for a lock"),
+    "conroi.inserts.postgres_locks": ({"getpid", "monotonic"}, "a connection belongs to one process; waits for a lock"),
     "conroi.inserts.insert_locks": (
         {"getpid", "Thread"},
         "a held lock belongs to one process; a thread waits for a lock and can be given up",

@@ -24,7 +24,8 @@ from conroi.catalog.rows import Row, new_lock_id
 from conroi.catalog.state import CommitMetadata, LakeState
 from conroi.errors import InvalidInputError, LocksRequired, RetryableConflict
 from conroi.format.on_disk import INSERTS_SETTING, LOCKS_DIR
-from conroi.inserts.lock_back_ends import Backend, Cancellation, FileLocks, Held, LockInfo, NoLocks, PostgresLocks
+from conroi.inserts.lock_back_ends import Backend, Cancellation, FileLocks, Held, LockInfo, NoLocks
+from conroi.inserts.postgres_locks import PostgresLocks
 from conroi.storage.parallel import stays_in_process
 
 Mode = Literal["postgresql", "file", "none"]
