@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from conroi import operations
 from conroi.arguments import checked_call, checked_table_call
-from conroi.commit.change import Change, CommitOptions, CommitResult, checked_texts
+from conroi.commit.change import Change, CommitResult, checked_texts
 from conroi.commit.table_commit import commit as commit_change
 from conroi.conflicts import Staged
 from conroi.data.incoming import Data
@@ -233,8 +233,7 @@ def commit(
     )
     with about(files.root):
         change = replace(_change_of(files, transaction), is_detached=detached)
-        options = CommitOptions(retries=checked_retries(retries))
-        return commit_change(files, change, options)
+        return commit_change(files, change, checked_retries(retries))
 
 
 def _change_of(files: TableStorage, transaction: Transaction) -> Change:

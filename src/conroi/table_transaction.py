@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 
 from conroi.arguments import checked_calls
-from conroi.commit.change import CommitOptions, checked_texts
+from conroi.commit.change import checked_texts
 from conroi.commit.idempotency import AlreadyCommitted, IdempotencyKey
 from conroi.commit.table_commit import commit
 from conroi.environment import moment
@@ -65,7 +65,7 @@ class TableTransaction(StagedTable):
     ) -> None:
         notes = {} if message is None else {COMMIT_MESSAGE_PROPERTY: message}
         self._properties = checked_texts({**(properties or {}), **notes})
-        self._options = CommitOptions(retries=COMMIT_RETRIES if retries is None else checked_retries(retries))
+        self._retries = COMMIT_RETRIES if retries is None else checked_retries(retries)
         self._strict = strict
         self._life = TransactionState("table.begin()", files.environment.now_ns())
         self._base = base
@@ -131,7 +131,7 @@ class TableTransaction(StagedTable):
         )
         change = replace(change, begun_at=self._begun_at, once=self._once)
         try:
-            done = commit(self._files, change, self._options)
+            done = commit(self._files, change, self._retries)
         except AlreadyCommitted as earlier:
             return TableTransactionResult(earlier.version, was_done_before=True)
         if self._once is not None:

@@ -8,9 +8,9 @@ import pytest
 
 import conroi
 from conroi import IncompatibleConflict, RetryableConflict, TooMuchContention
-from conroi.commit.change import CommitOptions
 from conroi.commit.fairness import TOKEN_PATH
-from conroi.commit.table_commit import commit
+from conroi.commit.loop import run
+from conroi.commit.table_commit import FolderCommit
 from conroi.retry_policy import FREE_RETRIES, LONGEST_S, MOST_DOUBLINGS, pause_s
 from conroi.testing import CountingObjects, FaultyObjects, SeededEnvironment, call_before
 from conroi.verbs import Appending
@@ -147,8 +147,10 @@ def test_time_runs_out_too(table: conroi.Table) -> None:
     plan = Appending([{"id": 3, "v": 30}])(writer._pinned)
     assert plan is not None
     change = plan.change(writer._pinned.snapshot, uuid=new_id(), properties={}, must_not_move=False)
+    attempts = FolderCommit(writer._files, change, retries=1000)
+    attempts.timeout_s = 30.0
     with pytest.raises(TooMuchContention) as caught:
-        commit(writer._files, change, CommitOptions(retries=1000, timeout_s=30.0))
+        run(attempts)
     assert 2 < caught.value.attempts < 31
 
 

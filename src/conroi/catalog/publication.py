@@ -20,7 +20,7 @@ from conroi.catalog.preconditions import Expectation
 from conroi.catalog.rows import NAMESPACE, Row
 from conroi.catalog.state import CommitMetadata, LakeState
 from conroi.catalog.store import Attempt, Published
-from conroi.commit.change import CommitOptions, CommitResult
+from conroi.commit.change import CommitResult
 from conroi.commit.fairness import RESERVED_S, PriorityToken
 from conroi.commit.loop import run
 from conroi.errors import (
@@ -55,7 +55,7 @@ class Publishing:
     def __init__(self, catalog: Catalog, order: PublishRequest) -> None:
         self.environment = catalog.environment
         self.turns = catalog.heads.turns
-        self.options = CommitOptions(order.retries, order.timeout_s)
+        self.retries, self.timeout_s = order.retries, order.timeout_s
         self.is_local = catalog.root.is_local
         self.checks = 0
         """How often the preconditions were checked."""

@@ -10,7 +10,7 @@ from conroi.catalog.participant import PublishRequest, TableChange
 from conroi.catalog.publication import Publishing
 from conroi.catalog.rows import Row
 from conroi.catalog.state import CommitMetadata, LakeState
-from conroi.commit.change import Change, CommitOptions
+from conroi.commit.change import Change
 from conroi.commit.table_commit import ManagedStorage
 from conroi.environment import LONG_AGO, Moment
 from conroi.errors import InvalidInputError, NotFoundError
@@ -124,12 +124,12 @@ class LakeTableStorage(ManagedStorage):
         versions = self.versions if row is None else LakeVersions(self.catalog, row)
         return replace(self, objects=home, versions=versions)
 
-    def committing(self, change: Change, options: CommitOptions) -> Publishing:
+    def committing(self, change: Change, retries: int) -> Publishing:
         assert self.catalog is not None
         base = self.catalog.known_state()
         wanted = TableChange(self.object_id, self.object_id, self, change, self.row(base))
         notes = CommitMetadata.of(change.properties)
-        return Publishing(self.catalog, PublishRequest(base, [wanted], notes=notes, retries=options.retries))
+        return Publishing(self.catalog, PublishRequest(base, [wanted], notes=notes, retries=retries))
 
     def row(self, state: LakeState) -> Row:
         """The row of this very table; NotFoundError if it was dropped, even if another table has its name now."""

@@ -13,7 +13,6 @@ from conroi.environment import Moment
 from conroi.errors import InvalidInputError, UnsupportedError
 from conroi.format.naming import DETACHED_BIT, ManifestNaming
 from conroi.format.transaction import Transaction
-from conroi.retry_policy import COMMIT_RETRIES
 from conroi.snapshots.snapshot import Snapshot, TableStorage
 
 Guard = Callable[[Snapshot, Sequence[ConcurrentCommit]], None]
@@ -78,18 +77,6 @@ class Plan:
             guard=self.guard,
             restored=self.restored,
         )
-
-
-@dataclass(frozen=True, slots=True)
-class CommitOptions:
-    """Retry limits of a commit."""
-
-    retries: int = COMMIT_RETRIES
-    timeout_s: float | None = None
-    """Time limit in seconds, however many retries are left."""
-
-
-DEFAULT_OPTIONS = CommitOptions()
 
 
 @dataclass(frozen=True)

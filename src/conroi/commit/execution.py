@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypedDict
 
-from conroi.commit.change import CommitOptions, CommitResult, Plan, checked_texts
+from conroi.commit.change import CommitResult, Plan, checked_texts
 from conroi.commit.fairness import PriorityToken, Turns
 from conroi.commit.table_commit import attribute, commit
 from conroi.environment import Moment, moment
@@ -148,7 +148,7 @@ def _execute(
     change = replace(
         change, uuid_is_fresh=True, is_detached=settings.is_detached, priority_token=token, begun_at=begun_at
     )
-    result = commit(files, change, settings.options)
+    result = commit(files, change, settings.commit_retries)
     return Done(result.snapshot, work, result)
 
 
@@ -172,7 +172,7 @@ def _check_expected(expected: int, head: Snapshot, files: TableStorage) -> None:
 @dataclass(frozen=True, slots=True)
 class _Settings:
     properties: dict[str, str]
-    options: CommitOptions
+    commit_retries: int
     executions: int
     strict: bool
     expect: int | None
@@ -188,7 +188,7 @@ def _settings(how: WriteOptions) -> _Settings:
     retries = None if retries is None else checked_retries(retries)
     return _Settings(
         properties=checked_texts(properties) if properties else {},
-        options=CommitOptions(retries=COMMIT_RETRIES if retries is None else retries),
+        commit_retries=COMMIT_RETRIES if retries is None else retries,
         executions=DEFAULT_RETRIES if retries is None else retries,
         strict=how.get("strict", False) or how.get("expect") is not None,
         expect=how.get("expect"),

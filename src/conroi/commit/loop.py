@@ -14,7 +14,6 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
-from conroi.commit.change import CommitOptions
 from conroi.commit.fairness import LONGEST_PAUSE_S, SLACK, PriorityToken, Turns
 from conroi.environment import Environment
 from conroi.errors import TooMuchContention, VersionExpired
@@ -39,7 +38,9 @@ class Commit(Protocol[Done, Result_co]):
 
     environment: Environment
     turns: Turns
-    options: CommitOptions
+    retries: int
+    timeout_s: float | None
+    """Time limit in seconds, however many retries are left."""
     is_local: bool
     may_skip_turns: bool
     """Whether a lost attempt costs less than waiting for a writer that is not running just now."""
@@ -105,7 +106,7 @@ class Commit(Protocol[Done, Result_co]):
 def run(commit: Commit[Done, Result_co]) -> Result_co:
     """Commit, or raise the conflict."""
     monotonic = commit.environment.monotonic
-    budget = Budget(commit.environment, commit.options.retries, commit.options.timeout_s)
+    budget = Budget(commit.environment, commit.retries, commit.timeout_s)
     done: Done | None = None
     try:
         while done is None:

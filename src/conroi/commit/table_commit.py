@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from conroi import operations
-from conroi.commit.change import DEFAULT_OPTIONS, Change, CommitOptions, CommitResult
+from conroi.commit.change import Change, CommitResult
 from conroi.commit.conditional_put import Putting
 from conroi.commit.fairness import PriorityToken
 from conroi.commit.loop import Commit, run
@@ -29,7 +29,7 @@ from conroi.errors import (
     TooMuchContention,
     VersionExpired,
 )
-from conroi.retry_policy import Budget
+from conroi.retry_policy import COMMIT_RETRIES, Budget
 from conroi.snapshots.snapshot import Snapshot, TableStorage, load_snapshot, load_transaction
 
 _log = logging.getLogger(__name__)
@@ -38,14 +38,15 @@ _log = logging.getLogger(__name__)
 class FolderCommit(Pending):
     """One commit: see conroi.commit.loop. The pending change of the table is the whole commit."""
 
+    timeout_s: float | None = None
     may_skip_turns = True
     in_turn = contextlib.nullcontext
 
-    def __init__(self, files: TableStorage, change: Change, options: CommitOptions) -> None:
+    def __init__(self, files: TableStorage, change: Change, retries: int) -> None:
         super().__init__(files, change)
         self.environment = files.environment
         self.token = change.priority_token or PriorityToken(files.objects, files.environment, self.turns.me)
-        self.options = options
+        self.retries = retries
         self.is_local = files.objects.is_local
         self._putting = Putting(files, change.uuid)
         self._built: Built | None = None
@@ -54,7 +55,7 @@ class FolderCommit(Pending):
         if self.seen is None or self.change.is_detached:
             return True  # a new table or a detached version has no line of versions to catch up with
         # Without retries a lost race would be an error where a rebase is possible, and on local disk to look is cheap.
-        may_lose = self.options.retries > 0 or not self.is_local
+        may_lose = self.retries > 0 or not self.is_local
         return self.change.base_is_fresh and may_lose and not self.turns.is_contended()
 
     def heads(self) -> Snapshot | None:
@@ -148,17 +149,17 @@ class ManagedStorage(TableStorage, ABC):
     object_id: str
 
     @abstractmethod
-    def committing(self, change: Change, options: CommitOptions) -> Commit[Any, TableResults]:
+    def committing(self, change: Change, retries: int) -> Commit[Any, TableResults]:
         """The commit of one change to this table alone."""
 
 
-def commit(files: TableStorage, change: Change, options: CommitOptions = DEFAULT_OPTIONS) -> CommitResult:
+def commit(files: TableStorage, change: Change, retries: int = COMMIT_RETRIES) -> CommitResult:
     """Commit the change as the table's next version, rebased over concurrent commits, or raise the conflict."""
     files.refuse_past()
     try:
         if isinstance(files, ManagedStorage) and not change.is_detached:
-            return run(files.committing(change, options)).tables[files.object_id]
-        return run(FolderCommit(files, change, options))
+            return run(files.committing(change, retries)).tables[files.object_id]
+        return run(FolderCommit(files, change, retries))
     except (ExpectedVersionMismatch, TooMuchContention) as error:
         attribute(files, error, change.staged.operation.name)
         raise
