@@ -31,7 +31,7 @@ from conroi.maintenance.collection import MIN_AGE
 from conroi.maintenance.expiry import KEEP, OLDER_THAN
 from conroi.maintenance.lake_collection import collect_lake
 from conroi.maintenance.lake_expiry import expire_lake
-from conroi.maintenance.repair import mend
+from conroi.maintenance.repair import repair
 from conroi.maintenance.reports import Collected, Duration, Expired
 from conroi.retry_policy import Budget, pause_s
 from conroi.snapshots.snapshot import TableStorage
@@ -137,7 +137,7 @@ class Lake(LakeReader):
         """
         self._check_writable()
         with about(name):
-            mend(self._catalog, object_id(name), discard=discard)
+            repair(self._catalog, object_id(name), discard=discard)
         return table_of(self._catalog, name)
 
     def doctor(self, *, fix: bool = False, deep: bool = False, progress: Progress | None = None) -> Diagnosis:

@@ -347,7 +347,7 @@ class Transaction:
         with self._lock:  # whatever another thread does from here on is refused
             self._life.end("has committed")
         try:
-            self._result = self._publish(self._order())
+            self._result = self._publish(self._request())
         except BaseException:
             self._life.ended = "failed to commit"
             raise
@@ -355,17 +355,17 @@ class Transaction:
             self._life.release()
         return self._result
 
-    def _publish(self, order: PublishRequest) -> TransactionResult:
+    def _publish(self, request: PublishRequest) -> TransactionResult:
         if self._earlier is not None:
             return _result_of(self._earlier)
-        if not (order.tables or order.rows or order.amendments):
-            return self._nothing_to_do(order)
-        outcome = Publishing(self._catalog, order).run()
+        if not (request.tables or request.rows or request.amendments):
+            return self._nothing_to_do(request)
+        outcome = Publishing(self._catalog, request).run()
         if outcome.earlier is not None:
             return _result_of(outcome.earlier)
         tables: dict[str, int] = {}
         rebased: dict[str, tuple[int, ...]] = {}
-        for wanted in order.tables:
+        for wanted in request.tables:
             name, result = shown(wanted.object_id), outcome.tables[wanted.object_id]
             if AUTO_COMPACT_SETTING in result.snapshot.manifest.head.config:
                 compact_after(wanted.files, result)
@@ -374,14 +374,14 @@ class Transaction:
                 rebased[name] = result.rebased_over
         return TransactionResult(outcome.version, tables, outcome.attempts, rebased)
 
-    def _nothing_to_do(self, order: PublishRequest) -> TransactionResult:
+    def _nothing_to_do(self, request: PublishRequest) -> TransactionResult:
         """A read-only transaction: its preconditions are checked all the same."""
-        publishing = Publishing(self._catalog, order)
-        is_expecting = order.expects or order.tags or order.listing is not None
+        publishing = Publishing(self._catalog, request)
+        is_expecting = request.expects or request.tags or request.listing is not None
         publishing.check_at(self._catalog.state() if is_expecting else self._began_with)
         return TransactionResult(self._base.version)
 
-    def _order(self) -> PublishRequest:
+    def _request(self) -> PublishRequest:
         properties = self._notes.to_properties()
         properties.pop(IDEMPOTENCY_PROPERTY, None)
         tables = self._tables.changes(properties, self._begun_at)

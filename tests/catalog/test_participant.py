@@ -21,7 +21,7 @@ def test_a_manifest_that_may_have_been_collected_is_not_used_after_a_failed_buil
     lake = connect_through(lake_with(tmp_path / "lake", "t").uri, lambda objects: objects, environment=environment)
     tx = lake.begin()
     tx["t"].append([{"n": 1}])
-    request = tx._order()
+    request = tx._request()
     part = Participant(lake.catalog, request.tables[0])
     part.catch_up(request.base)
     part.build()

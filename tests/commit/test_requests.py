@@ -32,7 +32,7 @@ def commit_on(store: str) -> Counts:
     There is no second look before the put: a newer version has the name that the put must find free.
     """
     counts = {("head", "manifest"): 1, ("put", "transaction"): 1, ("put_if_absent", "manifest"): 1}
-    return {**counts, ("jot", "hint"): 1} if store == "local" else counts
+    return {**counts, ("put_best_effort", "hint"): 1} if store == "local" else counts
 
 
 OPENING: dict[str, Counts] = {

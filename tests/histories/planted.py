@@ -38,7 +38,7 @@ def _separately() -> None:
     run = Publishing.run
 
     def run_separately(self: Publishing) -> PublishResult:
-        order = self._order
+        order = self._request
         if len(order.tables) < 2:
             return run(self)
         alone = [replace(order, tables=[wanted], expects=(), listing=None, uuid="") for wanted in order.tables]

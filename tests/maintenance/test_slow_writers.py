@@ -65,7 +65,7 @@ def test_a_transaction_whose_files_were_collected_is_told(lake: conroi.Lake, wor
 def test_control_one_that_does_not_look_publishes_a_version_without_its_file(
     lake: conroi.Lake, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys.modules["conroi.commit.pending"], "refuse_swept", lambda *_, **__: None)
+    monkeypatch.setattr(sys.modules["conroi.commit.pending"], "refuse_collected_files", lambda *_, **__: None)
     slow = conroi.connect(lake.uri, environment=world)
     tx = slow.begin()
     tx["t"].append([{"n": 6}])

@@ -55,7 +55,7 @@ class Noted(WrappedObjects):
         self._noted = noted
 
     def around(self, request: Request, call: Callable[[], T]) -> T:
-        if request.verb.startswith(("put", "jot", "copy", "rename")):
+        if request.verb.startswith(("put", "copy", "rename")):
             self._noted.add(f"file {alike(self._below + request.path)}")
         return super().around(request, call)
 

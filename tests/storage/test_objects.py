@@ -243,8 +243,8 @@ def test_pylance_takes_the_uri_of_one_file(objects: Objects) -> None:
     assert LanceFileReader(uri, storage_options=options).read_all().to_table().column("a").to_pylist() == [7]
 
 
-def test_a_jotted_file_is_replaced_whole(objects: Objects) -> None:
+def test_a_best_effort_write_replaces_the_whole_file(objects: Objects) -> None:
     objects.put("_versions/1.manifest", b"x")
-    objects.jot("_versions/hint", b'{"version":10}')
-    objects.jot("_versions/hint", b'{"version":9}')
+    objects.put_best_effort("_versions/hint", b'{"version":10}')
+    objects.put_best_effort("_versions/hint", b'{"version":9}')
     assert objects.get("_versions/hint") == b'{"version":9}'

@@ -284,8 +284,8 @@ def test_one_table_that_cannot_be_published_stops_all(lake: conroi.Lake, other: 
 def test_a_table_that_comes_twice_in_one_publication_is_refused(lake: conroi.Lake):
     tx = lake.begin()
     tx["orders"].append([{"id": 4, "n": 40}])
-    order = tx._order()
-    twice = replace(order, tables=[*order.tables, *order.tables])
+    request = tx._request()
+    twice = replace(request, tables=[*request.tables, *request.tables])
     with pytest.raises(conroi.InvalidInputError) as caught:
         Publishing(lake.catalog, twice).run()
     assert_helpful(caught.value, conroi.InvalidInputError, "orders")

@@ -14,12 +14,12 @@ from conroi.storage.objects import Objects
 from conroi.versions.retention import (
     Forgetting,
     Retention,
+    collected_until_ns,
     end_of_dead_collector,
     is_running,
     note_sweep,
     other_ages,
     retention_of,
-    swept_until_ns,
     watermark,
 )
 
@@ -98,10 +98,10 @@ def test_a_note_that_cannot_be_read_is_an_error_and_no_guess(objects: Objects) -
 
 
 def test_the_sweep_never_goes_back(objects: Objects) -> None:
-    assert swept_until_ns(objects) == 0
+    assert collected_until_ns(objects) == 0
     note_sweep(objects, 500)
     note_sweep(objects, 300)
-    assert swept_until_ns(objects) == 500
+    assert collected_until_ns(objects) == 500
     note_sweep(objects, 900)
     assert len(list(objects.list_names("_conroi/swept"))) == 1
 

@@ -26,7 +26,7 @@ from conroi.errors import (
     InvalidInputError,
     RetryableConflict,
 )
-from conroi.snapshots.external_manifest import ForeignManifest, without_gained_coverage
+from conroi.snapshots.external_manifest import ExternalManifest, without_gained_coverage
 from conroi.snapshots.pin import Pin, finalize
 from conroi.snapshots.snapshot import Snapshot
 from conroi.storage.objects import Objects
@@ -39,10 +39,10 @@ CREATIONS = ("Overwrite", "Clone")
 """Operations that create a table, when they are made on version 0."""
 
 
-class PrebuiltPart:
-    """A foreign manifest in a publication."""
+class ExternalParticipant:
+    """The table of an external manifest in a publication."""
 
-    def __init__(self, catalog: Catalog, wanted: TableChange, foreign: ForeignManifest) -> None:
+    def __init__(self, catalog: Catalog, wanted: TableChange, foreign: ExternalManifest) -> None:
         self.wanted = wanted
         self.is_taken = False
         self.moved = False
@@ -61,7 +61,7 @@ class PrebuiltPart:
     def name(self) -> str:
         return shown(self.wanted.object_id)
 
-    # ------------------------------------------------------------------------ what others did
+    # ------------------------------------------------------------------------ concurrent commits
 
     def catch_up(self, state: LakeState) -> None:
         """It must be the very next version of the table."""

@@ -172,7 +172,7 @@ class ManifestStore:
         head = self._snapshots.get(base.version) or self._remember(history.find(self._files, base.version))
         return ManifestAttempt(self, self._files, head, base, changes, notes, uuid)
 
-    def met(self, snapshot: Snapshot | None) -> None:
+    def lost_to(self, snapshot: Snapshot | None) -> None:
         """Cache a version that was committed before ours."""
         if snapshot is not None:
             self._remember(snapshot)
@@ -296,7 +296,7 @@ class ManifestAttempt:
         path = f"{TRANSACTIONS_DIR}/{self._transaction.file_name}"
         self.tasks: list[Task] = [partial(files.objects.put, path, encoded)]
         for path, data in writes:
-            self.tasks.append(partial(files.objects.put_unseen, path, data))
+            self.tasks.append(partial(files.objects.put_unique, path, data))
 
     def _operation(self) -> tuple[Update, list[tuple[str, bytes]]]:
         """The change of `__manifest`, and the files that are to be put before it."""
@@ -346,7 +346,7 @@ class ManifestAttempt:
             self._heads.look_anew()
             raise
         if snapshot is None:
-            self._heads.met(self._putting.taken)
+            self._heads.lost_to(self._putting.taken)
             return None
         self._heads.landed(snapshot, self._transaction)
         fragment = snapshot.manifest.head.max_fragment_id

@@ -25,7 +25,7 @@ from conroi.errors import (
     RetryableConflict,
 )
 from conroi.retry_policy import PUBLICATION_RETRIES, PUBLICATION_TIMEOUT_S
-from conroi.snapshots.external_manifest import ForeignManifest
+from conroi.snapshots.external_manifest import ExternalManifest
 from conroi.snapshots.pin import Pin, finalize, forked, refuse_cleanup, staged_pin
 from conroi.snapshots.snapshot import Snapshot, TableStorage
 from conroi.versions.folder import ManifestRef
@@ -47,7 +47,7 @@ class TableChange:
     """None if other software has already built the next manifest."""
     row: Row
     """Its row at the base, or the row that it is to get."""
-    foreign: ForeignManifest | None = None
+    foreign: ExternalManifest | None = None
     """The next manifest, if other software has built it."""
 
 
@@ -114,7 +114,7 @@ class Participant:
         self.moved = False
         """Whether a concurrent commit changed this table."""
 
-    # ------------------------------------------------------------------------ what others did
+    # ------------------------------------------------------------------------ concurrent commits
 
     def catch_up(self, state: LakeState) -> None:
         """Rebase over the version that the lake now has of this table, or raise the conflict."""
@@ -127,7 +127,7 @@ class Participant:
             return
         assert seen is not None, "only a new table has no base"
         if snapshot.version > seen.version:
-            self._refuse_mended(row, seen)
+            self._refuse_repaired(row, seen)
             self._pending.catch_up(snapshot.located, snapshot)
             self.moved = True
         elif row.pin is not None and snapshot.version == seen.version and _uuid_of(snapshot) != _uuid_of(seen):
@@ -141,7 +141,7 @@ class Participant:
                 hint="Run the work again in a new transaction.",
             )
 
-    def _refuse_mended(self, row: Row, seen: Snapshot) -> None:
+    def _refuse_repaired(self, row: Row, seen: Snapshot) -> None:
         """A repaired table cannot be rebased over: the version numbers in between belong to the out-of-band writer."""
         if seen.version < row.repaired_in:
             raise RetryableConflict(
@@ -223,7 +223,7 @@ class Participant:
             tasks.append(partial(self._finalize_before, seen))
         if not self._is_staged:
             built = self._built
-            tasks.append(partial(self._objects.put_unseen, self._pin.manifest, built.data))
+            tasks.append(partial(self._objects.put_unique, self._pin.manifest, built.data))
             tasks.append(partial(self._pending.write_transaction, built.transaction, built.encoded_transaction))
         return tasks
 

@@ -14,7 +14,7 @@ from conroi.errors import DuplicateKeyError, ExpectedVersionMismatch
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import fields_by_path, key_columns
 from conroi.format.manifest import Manifest
-from conroi.snapshots.external_manifest import ForeignManifest
+from conroi.snapshots.external_manifest import ExternalManifest
 from conroi.snapshots.snapshot import Snapshot, TableStorage
 from conroi.snapshots.tags import Tag, Tags
 from conroi.verbs.key_check import named, refuse_repeated
@@ -137,7 +137,7 @@ SAME_ROWS = frozenset({"Rewrite", "CreateIndex", "ReserveFragments", "UpdateMemW
 """Operations that leave the rows, and so the keys, unchanged."""
 
 
-def refuse_duplicate_keys(files: TableStorage, base: Snapshot | None, foreign: ForeignManifest) -> None:
+def refuse_duplicate_keys(files: TableStorage, base: Snapshot | None, foreign: ExternalManifest) -> None:
     """DuplicateKeyError if a row that the version adds has the key of another row."""
     after = foreign.snapshot.manifest
     columns = key_columns(after.fields)

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from conroi.catalog.adoption import adoption
 from conroi.catalog.catalog import Catalog
-from conroi.catalog.external_participant import PrebuiltPart
+from conroi.catalog.external_participant import ExternalParticipant
 from conroi.catalog.names import SEPARATOR, parents, shown
 from conroi.catalog.participant import Participant, PublishRequest, PublishResult
 from conroi.catalog.preconditions import Expectation
@@ -52,29 +52,30 @@ class Publishing:
     may_skip_turns = False
     """A lost attempt wastes the manifests that it staged, one for each table."""
 
-    def __init__(self, catalog: Catalog, order: PublishRequest) -> None:
+    def __init__(self, catalog: Catalog, request: PublishRequest) -> None:
         self.environment = catalog.environment
         self.turns = catalog.heads.turns
-        self.retries, self.timeout_s = order.retries, order.timeout_s
+        self.retries = request.retries
+        self.timeout_s: float | None = request.timeout_s
         self.is_local = catalog.root.is_local
         self.checks = 0
         """How often the preconditions were checked."""
         self._catalog = catalog
-        self._order = order
-        self._state = order.base
+        self._request = request
+        self._state = request.base
         """The newest state seen."""
-        self._parts: dict[str, Participant | PrebuiltPart] = {}
+        self._participants: dict[str, Participant | ExternalParticipant] = {}
         """The tables that get a new version, by their new names."""
         self._arriving: set[str] = set()
         """Names that must be free."""
-        self._leaving = set(order.leaving)
+        self._leaving = set(request.leaving)
         """Names that must exist, and are free afterwards."""
         self._longest_wait_s = RESERVED_S
         """Maximum wait for a client that builds manifests itself, and was refused."""
-        self._read_request(order)
-        self._uuid = order.uuid or str(catalog.environment.new_uuid())
+        self._read_request(request)
+        self._uuid = request.uuid or str(catalog.environment.new_uuid())
         self._pinned: dict[str, Row] = {}
-        self._checked = order.base
+        self._checked = request.base
         """The state with these rows, for which all preconditions hold."""
         self._attempt: Attempt | None = None
         self._has_adopted = False
@@ -88,26 +89,26 @@ class Publishing:
             self._token = self._catalog.heads.priority_token()
         return self._token
 
-    def _read_request(self, order: PublishRequest) -> None:
-        for wanted in order.tables:
+    def _read_request(self, request: PublishRequest) -> None:
+        for wanted in request.tables:
             object_id = wanted.object_id
-            if object_id in self._parts:
+            if object_id in self._participants:
                 raise InvalidInputError(
                     f"{shown(object_id)} comes twice in one publication, and a table gets one new version in it.",
                     table=shown(object_id),
                     hint="Fold the changes of a table into one.",
                 )
             if wanted.foreign is None:
-                self._parts[object_id] = Participant(self._catalog, wanted)
+                self._participants[object_id] = Participant(self._catalog, wanted)
             else:
-                self._parts[object_id] = PrebuiltPart(self._catalog, wanted, wanted.foreign)
+                self._participants[object_id] = ExternalParticipant(self._catalog, wanted, wanted.foreign)
                 self._longest_wait_s = FOREIGN_WAIT_S
             if wanted.was != object_id:
                 self._arriving.add(object_id)
-        for object_id, row in order.rows.items():
+        for object_id, row in request.rows.items():
             if row is None:
                 self._leaving.add(object_id)
-            elif object_id not in order.base.rows:
+            elif object_id not in request.base.rows:
                 self._arriving.add(object_id)
 
     def run(self) -> PublishResult:
@@ -120,7 +121,7 @@ class Publishing:
     def in_turn(self) -> Generator[None]:
         with self._catalog.queue.turn():
             self._has_adopted = False
-            self._catalog.reservations.let_pass(self._parts, self._longest_wait_s)
+            self._catalog.reservations.let_pass(self._participants, self._longest_wait_s)
             yield
 
     def is_head_known(self) -> bool:
@@ -134,15 +135,15 @@ class Publishing:
         """
         seen = self._catalog.refresh(self._state)
         self._state = seen.state
-        key = self._order.notes.idempotency_key
+        key = self._request.notes.idempotency_key
         for published in seen.commits:
             if published.uuid == self._uuid or (key is not None and published.notes.idempotency_key == key):
                 return published
         return None if seen.is_complete or key is None else self._catalog.heads.published_as(key)
 
     def get_ready(self) -> None:
-        for part in self._parts.values():
-            part.get_ready()
+        for participant in self._participants.values():
+            participant.get_ready()
 
     def has_moved(self, versions: int) -> bool:
         return self._catalog.heads.has_moved(self._state, versions)
@@ -168,7 +169,7 @@ class Publishing:
         The pins are published with the rest, so that the version that is checked is the version at the put, whatever is
         written out of band in between.
         """
-        expected = {each.object_id for each in self._order.expects if not each.is_presence}
+        expected = {each.object_id for each in self._request.expects if not each.is_presence}
         found = {key: self._catalog.pinned(state.rows[key]) for key in sorted(expected & state.unpinned)}
         self._pinned = {key: row for key, row in found.items() if row.pin is not None}
         self._checked = state.with_rows(self._pinned)
@@ -176,17 +177,17 @@ class Publishing:
     def check_at(self, state: LakeState) -> None:
         """Check all preconditions on this state."""
         self.checks += 1
-        for expectation in self._order.expects:
+        for expectation in self._request.expects:
             expectation.check(state, self._catalog.version_of, self._catalog.operations_between)
-        if self._order.listing is not None:
-            self._order.listing.check(state)
-        for tags in self._order.tags:
+        if self._request.listing is not None:
+            self._request.listing.check(state)
+        for tags in self._request.tags:
             tags.check()
-        for amendment in self._order.amendments:
+        for amendment in self._request.amendments:
             amendment.check(state.table(amendment.object_id))
         if self._leaving:
             self._check_leaving(self._leaving, state)
-        for object_id, row in self._order.unchanged.items():
+        for object_id, row in self._request.unchanged.items():
             if state.rows.get(object_id) != row:
                 raise RetryableConflict(
                     f"A concurrent publication changed {shown(object_id)!r}, on which this one depends.",
@@ -204,7 +205,7 @@ class Publishing:
                     table=shown(object_id),
                     hint="Open it with lake[name], or choose another name.",
                 )
-        rows = [self._order.rows.get(object_id) for object_id in arriving]
+        rows = [self._request.rows.get(object_id) for object_id in arriving]
         folders = {row.location for row in rows if row is not None and row.is_table}
         if folders:
             self._check_folders(folders, leaving, state)
@@ -212,7 +213,7 @@ class Publishing:
     def _check_leaving(self, leaving: Set[str], state: LakeState) -> None:
         """Names that are removed must exist."""
         for object_id in sorted(leaving):
-            now, then = state.rows.get(object_id), self._order.base.rows.get(object_id)
+            now, then = state.rows.get(object_id), self._request.base.rows.get(object_id)
             if then is None:
                 continue
             if now is None or (then.is_table and now.incarnation != then.incarnation):
@@ -241,19 +242,19 @@ class Publishing:
     # ------------------------------------------------------------------------ rebase, build, put
 
     def rebase(self) -> None:
-        for part in self._parts.values():
-            part.catch_up(self._checked)
+        for participant in self._participants.values():
+            participant.catch_up(self._checked)
 
     def build(self) -> list[Callable[[], object]]:
         tasks: list[Callable[[], object]] = []
-        for part in self._parts.values():
-            part.build()
-            tasks += part.tasks()
+        for participant in self._participants.values():
+            participant.build()
+            tasks += participant.tasks()
         state, heads = self._state, self._catalog.heads
         changes = {**self._pinned, **self._changes(self._checked)}
-        self._attempt = heads.build(state, changes, self._order.notes, self._uuid)
+        self._attempt = heads.build(state, changes, self._request.notes, self._uuid)
         tasks += self._attempt.tasks
-        key = self._order.notes.idempotency_key
+        key = self._request.notes.idempotency_key
         if key is not None:
             tasks.append(lambda: heads.will_try(key, state.version + 1))
         return tasks
@@ -261,29 +262,29 @@ class Publishing:
     def put(self) -> LakeState | None:
         assert self._attempt is not None, "build() comes first"
         is_taken = False
-        for part in self._parts.values():
-            part.staged()
-            is_taken = is_taken or part.is_taken
+        for participant in self._participants.values():
+            participant.staged()
+            is_taken = is_taken or participant.is_taken
         if is_taken:
             self._adopt(self._state)
             return None
         return self._attempt.put()
 
     def conflicts(self) -> int:
-        has_moved = self._has_expired or any(part.moved for part in self._parts.values())
+        has_moved = self._has_expired or any(participant.moved for participant in self._participants.values())
         return int(has_moved and not self._has_adopted)
 
     def _changes(self, state: LakeState) -> dict[str, Row | None]:
         changes: dict[str, Row | None] = {}
-        for object_id, row in self._order.rows.items():
-            is_fixed = object_id in self._order.as_they_are
+        for object_id, row in self._request.rows.items():
+            is_fixed = object_id in self._request.as_they_are
             changes[object_id] = row if row is None or is_fixed else self._moved_on(row, state)
-        for object_id, part in self._parts.items():
-            was = part.wanted.was
+        for object_id, participant in self._participants.items():
+            was = participant.wanted.was
             if was is not None and was != object_id:
                 changes.setdefault(was, None)
-            changes[object_id] = part.pinned_row()
-        for amendment in self._order.amendments:
+            changes[object_id] = participant.pinned_row()
+        for amendment in self._request.amendments:
             row = changes.get(amendment.object_id) or state.rows[amendment.object_id]
             changes[amendment.object_id] = amendment.amended(row)
         for object_id in list(changes):
@@ -309,11 +310,13 @@ class Publishing:
         """
         if self._catalog.refresh(state).state.version != state.version:
             return
-        for part in self._parts.values():
-            if not part.is_taken:
+        for participant in self._participants.values():
+            if not participant.is_taken:
                 continue
-            row, located = part.taken()
-            first = adoption(self._catalog.known_state(), row, part.wanted.files, located.version, located.naming)
+            row, located = participant.taken()
+            first = adoption(
+                self._catalog.known_state(), row, participant.wanted.files, located.version, located.naming
+            )
             if first is not None:
                 with contextlib.suppress(ExpectedVersionMismatch):  # concurrent publication: look again
                     Publishing(self._catalog, first).run()
@@ -331,7 +334,7 @@ class Publishing:
         except ConroiError as error:
             raise CommitStateUnknown(
                 f"It was published, but what became of it could not be read: {error.message}",
-                table=", ".join(part.name for part in self._parts.values()) or None,
+                table=", ".join(participant.name for participant in self._participants.values()) or None,
                 transaction_uuid=self._uuid,
                 hint="Look at lake.history() before doing the work again. No file was deleted.",
             ) from error
@@ -339,22 +342,22 @@ class Publishing:
     def _published(self, state: LakeState, attempts: int) -> PublishResult:
         self._catalog.saw(state)
         results: dict[str, CommitResult] = {}
-        for object_id, part in self._parts.items():
-            results[object_id] = part.published(attempts)
+        for object_id, participant in self._participants.items():
+            results[object_id] = participant.published(attempts)
         if not self.is_local:
-            for part in self._parts.values():
-                self._finalize_later(part)
+            for participant in self._participants.values():
+                self._finalize_later(participant)
         _log.debug("published version %d of %s in %d attempts", state.version, self._catalog.uri, attempts)
         return PublishResult(state.version, results, attempts)
 
-    def _finalize_later(self, part: Participant | PrebuiltPart) -> None:
+    def _finalize_later(self, participant: Participant | ExternalParticipant) -> None:
         finalizing = self._catalog.finalizing
-        finalizing[part.key] = running = later(part.finalize)
-        running.when_done(lambda: finalizing.pop(part.key, None))
+        finalizing[participant.key] = running = later(participant.finalize)
+        running.when_done(lambda: finalizing.pop(participant.key, None))
 
     def contention(self, budget: Budget) -> TooMuchContention:
         is_late = budget.timeout_s == 0.0
-        names = ", ".join(part.name for part in self._parts.values())
+        names = ", ".join(participant.name for participant in self._participants.values())
         return TooMuchContention(
             f"{budget.attempts} attempts in {budget.waited_s:.1f} s to publish {names or 'a change'} lost to other "
             "writers; nothing was committed.",

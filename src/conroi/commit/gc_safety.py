@@ -21,7 +21,7 @@ from conroi.snapshots.snapshot import Snapshot, TableStorage
 from conroi.storage.base_paths import base_objects
 from conroi.storage.objects import ObjectInfo
 from conroi.storage.parallel import in_parallel
-from conroi.versions.retention import Retention, is_recent_for_files, retention_of, swept_until_ns, watermark
+from conroi.versions.retention import Retention, collected_until_ns, is_recent_for_files, retention_of, watermark
 
 _AT_ONCE = 32
 
@@ -40,7 +40,7 @@ def refuse_collected_between(files: TableStorage, seen: Snapshot) -> None:
         )
 
 
-def refuse_forgotten(files: TableStorage, restored: Snapshot) -> None:
+def refuse_unless_retained(files: TableStorage, restored: Snapshot) -> None:
     """A version to restore must not have expired since it was read, nor be expiring.
 
     First the writer records that it must stay, then it checks; a collector does the same in the opposite order.
@@ -71,10 +71,10 @@ def confirm_written(files: TableStorage, fragments: Sequence[DataFragment], sinc
         operations.Append(fragments=tuple(fragments)), read_version=0, uuid=uuid, properties={}
     )
     files.objects.put(f"{TRANSACTIONS_DIR}/{named.file_name}", encode_transaction(named))
-    refuse_swept(files, named, None, (), is_given=False)
+    refuse_collected_files(files, named, None, (), is_given=False)
 
 
-def refuse_swept(
+def refuse_collected_files(
     files: TableStorage, transaction: Transaction, seen: Snapshot | None, bases: Sequence[BasePath], *, is_given: bool
 ) -> None:
     """The files that this change adds must exist, and be younger than the sweep watermark.
@@ -82,7 +82,7 @@ def refuse_swept(
     `bases` are those of the next version. Files under one of them belong to another table, which keeps them: those must
     only exist. `is_given` says that the caller wrote the files: if no collector ever ran, they never existed.
     """
-    swept_ns, references = swept_until_ns(files.objects), list(_staged(transaction, seen))
+    swept_ns, references = collected_until_ns(files.objects), list(_staged(transaction, seen))
     places = {base.id: base for base in bases}
     found = in_parallel(partial(_found, files, places), references, _AT_ONCE)
     for reference, info in zip(references, found, strict=True):

@@ -15,8 +15,8 @@ from conroi.commit.change import Change, CommitResult, detached_version
 from conroi.commit.fairness import Turns
 from conroi.commit.gc_safety import (
     refuse_collected_between,
-    refuse_forgotten,
-    refuse_swept,
+    refuse_collected_files,
+    refuse_unless_retained,
 )
 from conroi.conflicts import ConcurrentCommit, Outcome, Reason, Rebase, Verdict, are_unrelated, vector_key
 from conroi.environment import moment
@@ -73,10 +73,10 @@ class Pending:
         self.change = change
         self.seen = change.base
         self.base_version = 0 if change.base is None else change.base.version
-        self.met: list[int] = []
+        self.rebased_over: list[int] = []
         self._rebase = Rebase(change.staged)
         self._winners: list[ConcurrentCommit] = []
-        self._unmet: list[tuple[Snapshot, Transaction | None]] = []
+        self._not_rebased_over: list[tuple[Snapshot, Transaction | None]] = []
         """Versions that were read, but not rebased over yet."""
         self._made: tuple[Operation, Transaction, bytes] | None = None
         """The transaction as last written, with its operation."""
@@ -87,7 +87,7 @@ class Pending:
         self._confirmed_at = change.begun_at
         """Time up to which all our files are known to exist."""
 
-    # ------------------------------------------------------------------ what others did
+    # ------------------------------------------------------------------ concurrent commits
 
     def catch_up(self, newest: ManifestRef, known: Snapshot | None = None) -> None:
         """Check and rebase over every version up to this one; `known` is a version that was read already."""
@@ -98,7 +98,7 @@ class Pending:
     def read(self, newest: ManifestRef, known: Snapshot | None = None) -> Snapshot | None:
         """Read every version after `seen`; returns our own, if an earlier put of ours succeeded."""
         assert self.seen is not None
-        last = self._unmet[-1][0] if self._unmet else self.seen
+        last = self._not_rebased_over[-1][0] if self._not_rebased_over else self.seen
         new = range(last.version + 1, newest.version + 1)
         for first in new[::READ_AT_ONCE]:
             some = [
@@ -115,12 +115,12 @@ class Pending:
                     if transaction.uuid == self.change.uuid:
                         return snapshot
                     self.turns.saw(snapshot.version, transaction, snapshot.timestamp_ns)
-                self._unmet.append((snapshot, transaction))
+                self._not_rebased_over.append((snapshot, transaction))
         return None
 
     def check(self) -> None:
         """Preconditions on the versions that were read: strict and expect refuse any, an idempotency key its own."""
-        for snapshot, transaction in self._unmet:
+        for snapshot, transaction in self._not_rebased_over:
             if self.change.once is not None and transaction is not None:
                 self.change.once.refuse_repeated(snapshot.version, transaction)
             if self.change.must_not_move and transaction is not None:
@@ -128,13 +128,13 @@ class Pending:
 
     def rebase(self) -> None:
         """Rebase over the versions that were read, oldest first, or raise the conflict."""
-        if not self._unmet:
+        if not self._not_rebased_over:
             return
         assert self.seen is not None
         before = self.seen
-        for snapshot, transaction in self._unmet:
+        for snapshot, transaction in self._not_rebased_over:
             self.rebase_over(snapshot, transaction)
-        self._unmet.clear()
+        self._not_rebased_over.clear()
         if not is_recent_for_versions(self.files.environment, self.change.begun_at):
             refuse_collected_between(self.files, before)
 
@@ -165,7 +165,7 @@ class Pending:
                 version=snapshot.version,
                 hint="Start again from the newest version.",
             )
-        self.met.append(snapshot.version)
+        self.rebased_over.append(snapshot.version)
         mine = self.change.staged.operation.name
         if self.change.guard is not None or not are_unrelated(mine, transaction.operation_name):
             winner = ConcurrentCommit.of(snapshot.manifest, transaction, operations.of(transaction))
@@ -186,7 +186,7 @@ class Pending:
             return False
         if not are_unrelated(self.change.staged.operation.name, transaction.operation_name):
             return False
-        self.met.append(located.version)
+        self.rebased_over.append(located.version)
         self.turns.saw(located.version, transaction)
         return True
 
@@ -300,21 +300,21 @@ class Pending:
     def write_transaction(self, transaction: Transaction, encoded: bytes) -> None:
         """Write the transaction file, once."""
         if transaction.file_name not in self._written_transactions:
-            put = self.files.objects.put_unseen if self.change.uuid_is_fresh else self.files.objects.put
+            put = self.files.objects.put_unique if self.change.uuid_is_fresh else self.files.objects.put
             put(f"{TRANSACTIONS_DIR}/{transaction.file_name}", encoded)
             self._written_transactions.add(transaction.file_name)
 
     def confirm(self, built: Built) -> None:
         """Right before the put, after the transaction file was written: verify that nothing it needs was collected."""
         if self.change.restored is not None:
-            refuse_forgotten(self.files, self.change.restored)
+            refuse_unless_retained(self.files, self.change.restored)
         now = moment(self.files.environment)
         if is_recent_for_files(self.files.environment, self._confirmed_at):
             return
         self.files.objects.put(f"{TRANSACTIONS_DIR}/{built.transaction.file_name}", built.encoded_transaction)
         bases = built.file.manifest.head.base_paths
         is_given = self.change.begun_at is None
-        refuse_swept(self.files, built.transaction, self.seen, bases, is_given=is_given)
+        refuse_collected_files(self.files, built.transaction, self.seen, bases, is_given=is_given)
         self._confirmed_at = now
 
     def _transaction(self, operation: Operation, read_version: int) -> tuple[Transaction, bytes]:
@@ -368,7 +368,7 @@ class Pending:
                 writer_version=WRITER,
             )
         except InvalidInputError as error:
-            if not self.met:
+            if not self.rebased_over:
                 raise
             raise self._outdated(error) from error
         return lay_out(manifest, encoded)
@@ -408,7 +408,7 @@ class Pending:
             assert found is not None, "every version of ours has its transaction"
             transaction = found
         self.turns.saw(snapshot.version, transaction, snapshot.timestamp_ns)
-        return CommitResult(snapshot, transaction, attempts, tuple(sorted(self.met)), tuple(self._orphans))
+        return CommitResult(snapshot, transaction, attempts, tuple(sorted(self.rebased_over)), tuple(self._orphans))
 
 
 def _new_fragments(operation: Operation) -> Sequence[DataFragment]:

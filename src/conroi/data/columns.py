@@ -107,7 +107,7 @@ def _mapped(reader: pa.RecordBatchReader, function: BatchFunction, table: str) -
 
 def _checked(function: BatchFunction, batch: pa.RecordBatch, table: str) -> pa.RecordBatch:
     try:
-        result = cast("object", function(batch))  # who knows what it returns
+        result = cast("object", function(batch))  # it may return anything
     except Exception as error:
         raise InvalidInputError(
             f"The function that computes the new columns failed: {error!r}", table=table, hint="See the cause above."

@@ -24,7 +24,7 @@ from conroi.format.naming import check_relative_path, parse_staged_name
 from conroi.format.on_disk import LAKE_MANIFEST
 from conroi.inserts.fence import note_of
 from conroi.inserts.insert_locks import TEMPORARY, locks_of
-from conroi.maintenance.repair import mend
+from conroi.maintenance.repair import repair
 from conroi.snapshots.pin import CLEANUP_CONFIG, Pin, finalize, load_pinned
 from conroi.storage.base_paths import copies_of_data_file
 from conroi.versions.external import ExternalVersions
@@ -247,7 +247,7 @@ class PinChecks:
                 f"The lake published version {pin.version}, but its final name holds an out-of-band commit.",
                 version=pin.version,
                 path=pin.manifest,
-                fix=None if self._is_branch else lambda: mend(self._catalog, object_id),
+                fix=None if self._is_branch else lambda: repair(self._catalog, object_id),
             )
         return is_head  # an older divergence was repaired: both sides stay
 

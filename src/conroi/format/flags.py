@@ -63,7 +63,7 @@ class FeatureFlags:
 
 
 def require_readable(head: pb.ManifestHead) -> None:
-    """Refuse a table that needs a reader who knows more."""
+    """Refuse a table whose reader flags this version of conroi does not know."""
     if _is_ordinary(head):
         return
     _refuse_contradictions(head)
@@ -71,7 +71,7 @@ def require_readable(head: pb.ManifestHead) -> None:
 
 
 def require_writable(head: pb.ManifestHead) -> None:
-    """Refuse a table that needs a writer who knows more; the reader's word binds a writer too."""
+    """Refuse a table whose flags this version of conroi does not know; the reader flags bind a writer, too."""
     if not _is_ordinary(head):
         _refuse_unknown_to_writers(head)
     # Its manifest files also hold the values of dictionary columns, which a rewrite of ours would lose.

@@ -155,7 +155,7 @@ def decode_inline_transaction(data: bytes) -> bytes | None:
 def transaction_at_front(front: bytes) -> bytes | None:
     """The transaction of a manifest that conroi wrote, if it stands in these first bytes of the file.
 
-    A manifest of a thousand fragments is long, and who only passes over a version need not read it.
+    A manifest of a thousand fragments is long, and a rebase over a version need not read it.
     """
     start = SEAL_SIZE + _LENGTH.size
     if len(front) < start or not is_sealed_front(front):

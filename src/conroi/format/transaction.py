@@ -44,7 +44,7 @@ class Transaction:
 
     @property
     def author(self) -> str | None:
-        """Who committed, as they said."""
+        """The author of the commit, as given."""
         return self.wire.transaction_properties.get(AUTHOR_PROPERTY)
 
     @property

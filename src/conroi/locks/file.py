@@ -113,7 +113,7 @@ class FileLock:
         )
 
     def _sign(self, file: int) -> None:
-        # Only for people who wait: a failure to sign is no reason not to commit.
+        # The signature only informs waiting processes; a failure to write it must not fail the commit.
         # A file that has another name, too, is not ours alone.
         with contextlib.suppress(OSError):
             if os.fstat(file).st_nlink != 1:

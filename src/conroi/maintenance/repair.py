@@ -30,7 +30,7 @@ from conroi.errors import (
 from conroi.format.transaction import Transaction
 from conroi.operations import Append, Delete, Operation, Overwrite, Restore, Update, UpdateConfig
 from conroi.snapshots.deletions import affected_rows
-from conroi.snapshots.external_manifest import ForeignManifest, read_final
+from conroi.snapshots.external_manifest import ExternalManifest, read_final
 from conroi.snapshots.pin import Pin, finalize, staged_pin
 from conroi.snapshots.snapshot import Snapshot, TableStorage, load_transaction
 
@@ -40,14 +40,14 @@ ROUNDS = 10
 """Maximum number of attempts to repair a table under concurrent out-of-band writes."""
 
 
-def mend(catalog: Catalog, object_id: str, *, discard: bool = False) -> bool:
+def repair(catalog: Catalog, object_id: str, *, discard: bool = False) -> bool:
     """Repair a diverged table; False if it has not diverged. With `discard` only the lake's side continues."""
     for attempt in range(ROUNDS):
         row = catalog.row(object_id, catalog.state())
         if not _is_forked(catalog, row):
             return attempt > 0
         try:
-            _Mending(catalog, row).publish(discard=discard)
+            _Repair(catalog, row).publish(discard=discard)
         except ExpectedVersionMismatch:
             _log.info("%s was repaired concurrently by another process", shown(object_id))
     raise IncompatibleConflict(
@@ -69,7 +69,7 @@ def _is_forked(catalog: Catalog, row: Row) -> bool:
 
 
 @dataclass(frozen=True)
-class _Mending:
+class _Repair:
     catalog: Catalog
     row: Row
 
@@ -77,12 +77,12 @@ class _Mending:
         """Publish the version in which the two histories join, unless the lake has moved on."""
         mine, foreign = self.catalog.snapshot(self.row), self._foreign()
         merged = mine if discard else self._replayed(mine, foreign)
-        pending = self._meeting(merged, mine.version, foreign[-1].snapshot)
+        pending = self._next_version(merged, mine.version, foreign[-1].snapshot)
         built = pending.build_next()
         pin = self._stage(pending, built)
         if self._files.objects.head(built.located.path) is not None:
             return  # another out-of-band write: try again
-        Publishing(self.catalog, self._order(pin, foreign, discard=discard)).run()
+        Publishing(self.catalog, self._request(pin, foreign, discard=discard)).run()
         try:
             finalize(self._files.objects, pin, self.catalog.environment, built.data)
         except ForkedTableError:
@@ -90,9 +90,9 @@ class _Mending:
         except ConroiError as error:  # it is published: the next writer finalizes it
             _log.warning("%s is repaired, but not final yet: %s", shown(self.row.object_id), error)
 
-    def _foreign(self) -> list[ForeignManifest]:
+    def _foreign(self) -> list[ExternalManifest]:
         """The out-of-band commits, from the version that the lake has too."""
-        found: list[ForeignManifest] = []
+        found: list[ExternalManifest] = []
         pin = self._pin
         while (each := read_final(self._files.objects, pin.version + len(found), pin.final.naming)) is not None:
             found.append(each)
@@ -105,13 +105,13 @@ class _Mending:
             )
         return found
 
-    def _replayed(self, mine: Snapshot, foreign: list[ForeignManifest]) -> Snapshot:
+    def _replayed(self, mine: Snapshot, foreign: list[ExternalManifest]) -> Snapshot:
         transaction = load_transaction(self._files.objects, mine)
         assert transaction is not None, "every version of ours has its transaction"
         before = self.catalog.final_version(self.row, mine.version - 1)
         return Replay(self._files, mine, transaction, before).all(foreign)
 
-    def _meeting(self, merged: Snapshot, version: int, last: Snapshot) -> Pending:
+    def _next_version(self, merged: Snapshot, version: int, last: Snapshot) -> Pending:
         """The new version: the merged table, numbered above the last out-of-band version."""
         head = merged.manifest.editable_head()
         head.version = version
@@ -131,7 +131,7 @@ class _Mending:
         pending.write_transaction(built.transaction, built.encoded_transaction)
         return pin
 
-    def _order(self, pin: Pin, foreign: list[ForeignManifest], *, discard: bool) -> PublishRequest:
+    def _request(self, pin: Pin, foreign: list[ExternalManifest], *, discard: bool) -> PublishRequest:
         row = self.row.pinned_at(pin).repaired_at(pin.version)
         versions = ", ".join(str(each.version) for each in foreign)
         what = "leave out" if discard else "bring in"
@@ -162,7 +162,7 @@ class Replay:
         self._transaction = transaction
         self._before = before
 
-    def all(self, foreign: Sequence[ForeignManifest]) -> Snapshot:
+    def all(self, foreign: Sequence[ExternalManifest]) -> Snapshot:
         """The table with the changes of both sides; IncompatibleConflict if they are not compatible."""
         merged, base = self._mine, self._before
         for each in foreign:
@@ -170,7 +170,7 @@ class Replay:
             base = each.snapshot
         return merged
 
-    def _explained(self, foreign: ForeignManifest, base: Snapshot, merged: Snapshot, *, is_alone: bool) -> Snapshot:
+    def _explained(self, foreign: ExternalManifest, base: Snapshot, merged: Snapshot, *, is_alone: bool) -> Snapshot:
         operation = operations.of(foreign.transaction)
         if isinstance(operation, Overwrite | Restore):
             raise self._refusal(foreign, "It replaced all rows, so nothing of the lake's version would be left.")
@@ -181,7 +181,7 @@ class Replay:
         except (ConflictError, DuplicateKeyError) as error:
             raise self._refusal(foreign, error.message) from error
 
-    def _on_top(self, foreign: ForeignManifest, operation: Operation, base: Snapshot, merged: Snapshot) -> Snapshot:
+    def _on_top(self, foreign: ExternalManifest, operation: Operation, base: Snapshot, merged: Snapshot) -> Snapshot:
         affected = affected_rows(self._files.objects, operation, base.manifest)
         staged = Staged(operation, base.manifest, affected_rows=affected)
         change = Change(staged, base, uuid=str(self._files.environment.new_uuid()))
@@ -189,7 +189,7 @@ class Replay:
         pending.rebase_over(merged, self._transaction)
         built = pending.build_next()
         snapshot = Snapshot(built.file.manifest, built.located, built.file.transaction, is_final=False, is_private=True)
-        refuse_duplicate_keys(self._files, merged, ForeignManifest(snapshot, foreign.transaction, foreign.pin))
+        refuse_duplicate_keys(self._files, merged, ExternalManifest(snapshot, foreign.transaction, foreign.pin))
         return snapshot
 
     def _can_be_one_of_many(self, operation: Operation) -> bool:
@@ -203,7 +203,7 @@ class Replay:
             return True
         return facts.modified_fragments(operation) <= self._before.manifest.fragments_by_id.keys()
 
-    def _refusal(self, foreign: ForeignManifest, why: str) -> IncompatibleConflict:
+    def _refusal(self, foreign: ExternalManifest, why: str) -> IncompatibleConflict:
         version, mine = foreign.version, self._mine.version
         return IncompatibleConflict(
             f"{foreign.transaction.operation_name}, which was committed by path as version {version}, cannot be "

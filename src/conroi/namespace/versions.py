@@ -28,7 +28,7 @@ from conroi.format.on_disk import COMMIT_MESSAGE_PROPERTY, OWN_PREFIX
 from conroi.namespace.requests import Request
 from conroi.namespace.tables import declared, declared_row, deregistered, reserve
 from conroi.namespace.view import View, located, published_before
-from conroi.snapshots.external_manifest import ForeignManifest, delete_manifests, key_in_store, read_staged
+from conroi.snapshots.external_manifest import ExternalManifest, delete_manifests, key_in_store, read_staged
 from conroi.snapshots.tags import Tags
 from conroi.versions.folder import ManifestRef
 
@@ -202,7 +202,7 @@ def _message(tables: Sequence[TableChange]) -> str:
     return "; ".join(said)
 
 
-def _properties(foreign: Sequence[ForeignManifest]) -> dict[str, str]:
+def _properties(foreign: Sequence[ExternalManifest]) -> dict[str, str]:
     """The properties given by the writers; a batch has none of its own."""
     if len(foreign) != 1:
         return {}

@@ -138,7 +138,7 @@ def write_deletions(
             num_deleted_rows=len(gone),
         )
         path = deletion_path(fragment_id, file)
-        files.objects.put_unseen(path, data)
+        files.objects.put_unique(path, data)
         VECTORS.put((files.root, path), gone, len(data) + _OVERHEAD_BYTES)
         written[fragment_id] = (file, path)
     return written

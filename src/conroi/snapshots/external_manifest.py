@@ -23,7 +23,7 @@ from conroi.versions.folder import ManifestRef
 
 
 @dataclass(frozen=True)
-class ForeignManifest:
+class ExternalManifest:
     """A version that other software built: its content, its transaction, and its staged location."""
 
     snapshot: Snapshot
@@ -47,7 +47,7 @@ def key_in_store(objects: Objects, path: str = "") -> str:
     return "/".join(part for part in (root, path) if part)
 
 
-def read_staged(objects: Objects, version: int, key: str) -> ForeignManifest:
+def read_staged(objects: Objects, version: int, key: str) -> ExternalManifest:
     """The staged manifest under this key, to become this version; InvalidInputError if it cannot."""
     located = _located(objects, version, key)
     try:
@@ -64,7 +64,7 @@ def read_staged(objects: Objects, version: int, key: str) -> ForeignManifest:
     return foreign
 
 
-def read_final(objects: Objects, version: int, naming: ManifestNaming) -> ForeignManifest | None:
+def read_final(objects: Objects, version: int, naming: ManifestNaming) -> ExternalManifest | None:
     """The version that was written out of band, by the table's path; None if there is none."""
     try:
         snapshot = load_snapshot(objects, ManifestRef(version, naming.path(version), naming))
@@ -73,7 +73,7 @@ def read_final(objects: Objects, version: int, naming: ManifestNaming) -> Foreig
     return _foreign(objects, snapshot)
 
 
-def without_gained_coverage(objects: Objects, base: Snapshot, foreign: ForeignManifest) -> ForeignManifest:
+def without_gained_coverage(objects: Objects, base: Snapshot, foreign: ExternalManifest) -> ExternalManifest:
     """A staged manifest with invalid index coverage removed, in the same file; itself if there is none.
 
     The file keeps its name, its size and every offset in it, so it is still the one that its writer has in memory.
@@ -118,7 +118,7 @@ def _located(objects: Objects, version: int, key: str) -> ManifestRef:
     return ManifestRef(version, f"{VERSIONS_DIR}/{name}", parsed[0].naming)
 
 
-def _foreign(objects: Objects, snapshot: Snapshot) -> ForeignManifest:
+def _foreign(objects: Objects, snapshot: Snapshot) -> ExternalManifest:
     transaction = load_transaction(objects, snapshot)
     if transaction is None:
         raise InvalidInputError(
@@ -130,10 +130,10 @@ def _foreign(objects: Objects, snapshot: Snapshot) -> ForeignManifest:
     pin = Pin(snapshot.version, snapshot.located.path, transaction.uuid)
     if pin.is_staged:
         snapshot = Snapshot(snapshot.manifest, snapshot.located, snapshot.inline_transaction, is_final=False)
-    return ForeignManifest(snapshot, transaction, pin)
+    return ExternalManifest(snapshot, transaction, pin)
 
 
-def _check(objects: Objects, foreign: ForeignManifest) -> None:
+def _check(objects: Objects, foreign: ExternalManifest) -> None:
     """Validate it: its facts must be consistent, and every path must be inside the table or one of its bases."""
     manifest = foreign.snapshot.manifest
     require_writable(manifest.head)

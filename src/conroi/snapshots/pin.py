@@ -134,7 +134,7 @@ def finalize(objects: Objects, pin: Pin, environment: Environment, data: bytes |
     try:
         if not _put_final(objects, pin, data, environment):
             return False
-    except NotFoundError:  # who finalized it took the staged copy away
+    except NotFoundError:  # a concurrent finalization has removed the staged copy
         load_pinned(objects, pin)
         return False
     if seconds_since(environment, started) > ages().version_s / 2 and watermark(objects) >= pin.version:

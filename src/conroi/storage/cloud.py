@@ -105,10 +105,10 @@ class CloudObjects:
     def put(self, path: str, data: bytes) -> None:
         self._ask("write", path, lambda: self._store.put(path, data, use_multipart=False))
 
-    def jot(self, path: str, data: bytes) -> None:
+    def put_best_effort(self, path: str, data: bytes) -> None:
         self.put(path, data)
 
-    def put_unseen(self, path: str, data: bytes) -> None:
+    def put_unique(self, path: str, data: bytes) -> None:
         self.put(path, data)
 
     def put_if_absent(self, path: str, data: bytes) -> None:

@@ -86,7 +86,7 @@ class LocalObjects:
         with self._temporary(path, [data]) as (temporary, name):
             self._replace(temporary, name, path)
 
-    def jot(self, path: str, data: bytes) -> None:
+    def put_best_effort(self, path: str, data: bytes) -> None:
         # In place: replacing a file by rename makes ext4 write it out first, which costs more than the whole commit.
         check_path(path)
         try:
@@ -104,7 +104,7 @@ class LocalObjects:
             raise store_error(error, "write", path, self.root) from error
         self.put(path, data)  # the file has another name too (a copy made of hard links), which keeps its content
 
-    def put_unseen(self, path: str, data: bytes) -> None:
+    def put_unique(self, path: str, data: bytes) -> None:
         with self._folder_of(path) as folder:
             self._write_new(Name(folder, path.rpartition("/")[2]), path, [data])
         if self.is_durable:

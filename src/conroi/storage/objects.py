@@ -86,11 +86,11 @@ class Objects(Protocol):
         """Write a file, replacing what was there."""
         ...
 
-    def jot(self, path: str, data: bytes) -> None:
+    def put_best_effort(self, path: str, data: bytes) -> None:
         """Best-effort write of a small file whose readers tolerate a torn or stale one: no rename, no sync."""
         ...
 
-    def put_unseen(self, path: str, data: bytes) -> None:
+    def put_unique(self, path: str, data: bytes) -> None:
         """Write a file under a unique name that no other process reads before this call returns."""
         ...
 

@@ -28,7 +28,7 @@ DEFAULT_TIMEOUT_S = 10.0
 _CONNECT_TIMEOUT_S = 10
 _GRACE_S = 1.0
 """Seconds after the server-side statement timeout at which the client stops waiting."""
-_SCHEMA_LOCK = 0x636F6E726F69  # "conroi": who changes tables holds it
+_SCHEMA_LOCK = 0x636F6E726F69  # "conroi": held while tables are created or altered
 _SETTINGS = (
     "SELECT set_config('statement_timeout', %s, false), set_config('lock_timeout', %s, false), "
     "set_config('default_transaction_isolation', 'read committed', false)"

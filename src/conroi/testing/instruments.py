@@ -87,11 +87,13 @@ class WrappedObjects:
     def put(self, path: str, data: bytes) -> None:
         self.around(Request("put", path, len(data)), lambda: self.inner.put(path, data))
 
-    def jot(self, path: str, data: bytes) -> None:
-        self.around(Request("jot", path, len(data)), lambda: self.inner.jot(path, data))
+    def put_best_effort(self, path: str, data: bytes) -> None:
+        self.around(Request("put_best_effort", path, len(data)), lambda: self.inner.put_best_effort(path, data))
 
-    def put_unseen(self, path: str, data: bytes) -> None:
-        self.around(Request("put", path, len(data)), lambda: self.inner.put_unseen(path, data))
+    def put_unique(self, path: str, data: bytes) -> None:
+        self.around(Request("put", path, len(data)), lambda: self.inner.put_unique(path, data))
+
+    jot, put_unseen = put_best_effort, put_unique  # their former names
 
     def put_if_absent(self, path: str, data: bytes) -> None:
         self.around(Request("put_if_absent", path, len(data)), lambda: self.inner.put_if_absent(path, data))

@@ -64,7 +64,7 @@ def update(
     return _rows_plan(pinned, expressions, work.new_rows(pinned, expressions, predicate))
 
 
-# ------------------------------------------------------------------------------ who does the work
+# ------------------------------------------------------------------------------ where the rows are computed
 
 
 @dataclass(frozen=True)

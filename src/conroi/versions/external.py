@@ -135,7 +135,7 @@ class ExternalVersions:
             return self._staged[2]
         self._is_in_doubt = False
         path = staged_name(final, self._environment.new_uuid())
-        self._objects.put_unseen(path, data)
+        self._objects.put_unique(path, data)
         self._staged = version, data, path
         return path
 

@@ -318,7 +318,7 @@ class FolderVersions:
     def write_hint(self, version: int) -> None:
         """Write the version hint for readers of the folder. Best effort: without a good hint they list it."""
         try:
-            self._objects.jot(VERSION_HINT_PATH, encode_document({"version": version}))
+            self._objects.put_best_effort(VERSION_HINT_PATH, encode_document({"version": version}))
         except ConroiError as error:
             _log.debug("version hint of %s not written: %s", self._objects.root, error)
 

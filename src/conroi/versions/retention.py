@@ -206,7 +206,7 @@ def _read(objects: Objects, path: str) -> Ranges:
         ) from error
 
 
-def swept_until_ns(objects: Objects) -> int:
+def collected_until_ns(objects: Objects) -> int:
     """Files that are older than this may be gone; 0 if there was no sweep. One request."""
     return max(_moments(objects), default=0)
 
