@@ -32,7 +32,7 @@ def hints() -> Iterator[str]:
     for module in conroi_modules():
         if module.name.startswith(ELSEWHERE):
             continue
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             for keyword in node.keywords if isinstance(node, ast.Call) else ():
                 if keyword.arg == "hint":
                     yield from _texts(keyword.value)

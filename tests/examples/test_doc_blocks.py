@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.support.processes import fork_context
 
 REPOSITORY = Path(__file__).parents[2]
 PAGES = [
@@ -22,6 +24,7 @@ PAGES = [
     "docs/stores.md",
 ]
 """Not spark.md, whose blocks need a Java machine."""
+TIMEOUT_S = 200
 _BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -29,11 +32,26 @@ def blocks(page: str) -> list[str]:
     return _BLOCK.findall((REPOSITORY / page).read_text("utf-8"))
 
 
-def run_blocks(page: str, folder: Path, timeout: float = 200) -> subprocess.CompletedProcess[str]:
-    program = "\n".join(blocks(page))
-    return subprocess.run(
-        [sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, timeout=timeout, check=False
-    )
+def run_program(program: str, folder: Path) -> tuple[int | None, str]:
+    """The exit code of a Python program in a process of its own, and what it wrote to standard error."""
+    process = fork_context().Process(target=_as_main, args=(program, str(folder)))
+    process.start()
+    process.join(TIMEOUT_S)
+    if process.is_alive():
+        process.kill()
+    return process.exitcode, (folder / "errors.txt").read_text("utf-8")
+
+
+def _as_main(program: str, folder: str) -> None:
+    os.chdir(folder)
+    with open("errors.txt", "w", encoding="utf-8") as errors, open("output.txt", "w", encoding="utf-8") as output:
+        os.dup2(errors.fileno(), 2)
+        os.dup2(output.fileno(), 1)
+        sys.stdout, sys.stderr = output, errors
+        sys.path.insert(0, "")
+        main = type(sys)("__main__")
+        sys.modules["__main__"] = main
+        exec(compile(program, "<blocks>", "exec"), main.__dict__)
 
 
 @pytest.mark.contract("E12")
@@ -41,10 +59,13 @@ def run_blocks(page: str, folder: Path, timeout: float = 200) -> subprocess.Comp
 def test_the_blocks_of_a_page_run_as_they_stand(page: str, tmp_path: Path):
     assert blocks(page)
     for run in ("first", "second"):
-        ran = run_blocks(page, tmp_path)
-        assert ran.returncode == 0, f"{run} run: {ran.stderr}"
+        code, errors = run_program("\n".join(blocks(page)), tmp_path)
+        assert code == 0, f"{run} run: {errors}"
 
 
 @pytest.mark.contract("E12")
 def test_a_block_that_fails_is_noticed(tmp_path: Path):
     assert _BLOCK.findall("```python\nx = 1\n```\n\n```\nno\n```\n\n```python\ny\n```\n") == ["x = 1\n", "y\n"]
+    code, errors = run_program("import conroi\nconroi.no_such_name\n", tmp_path)
+    assert code == 1
+    assert "no_such_name" in errors

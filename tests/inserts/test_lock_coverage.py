@@ -169,10 +169,10 @@ HOLDS = re.compile(r"\.held\(|_held_target\(")
 def unlocked_inserts(module: Module) -> Iterator[str]:
     """Where an insert or export is begun outside a `with …held(…)`."""
     inside: set[int] = set()
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.With) and any(HOLDS.search(ast.unparse(item.context_expr)) for item in node.items):
             inside |= {id(below) for below in ast.walk(node)}
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if (
             isinstance(node, ast.Call)
             and ast.unparse(node.func).endswith(("Inserting", "Fence", "Exporting"))

@@ -79,7 +79,7 @@ def _attribute_commits(module: Module) -> Iterator[Finding]:
 
 def _commits_by_string(module: Module) -> Iterator[Finding]:
     """`getattr(dataset, "delete")`, and any other getattr whose name is not written out."""
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Call) and _called_name(node) in ("getattr", "methodcaller", "attrgetter"):
             position = 1 if _called_name(node) == "getattr" else 0
             name = node.args[position] if len(node.args) > position else None
@@ -94,7 +94,7 @@ def _called_name(call: ast.Call) -> str:
 def _other_imports(module: Module) -> set[str]:
     """The names that stand for whole modules other than pylance's: `import numpy as np`, `from conroi import verbs`."""
     names: set[str] = set()
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Import):
             names |= {alias.asname or alias.name for alias in node.names if not _is_pylance(alias.name)}
         elif isinstance(node, ast.ImportFrom):
@@ -106,7 +106,7 @@ def _other_imports(module: Module) -> set[str]:
 def _accesses_of_own_methods(module: Module) -> set[int]:
     """`self.delete` in a class that has a `delete` of its own and does not inherit from pylance."""
     own: set[int] = set()
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if not isinstance(node, ast.ClassDef) or any("lance" in ast.unparse(base).lower() for base in node.bases):
             continue
         methods = {inner.name for inner in node.body if isinstance(inner, ast.FunctionDef)}

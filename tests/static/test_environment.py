@@ -26,6 +26,7 @@ FORBIDDEN: dict[str, set[str]] = {
     "concurrent.futures": {"ThreadPoolExecutor", "ProcessPoolExecutor"},
 }
 """By module, what no other module of conroi may use."""
+FORBIDDEN_NAMES = frozenset[str]().union(*FORBIDDEN.values())
 
 EXCEPTIONS: dict[str, tuple[set[str], str]] = {
     "conroi.testing.instruments": (
@@ -71,9 +72,9 @@ def used(module: Module) -> set[str]:
         if not imported.is_for_types_only and name in FORBIDDEN.get(imported.module, set())
     }
     found = set(taken)
-    for node in ast.walk(module.tree):
-        if isinstance(node, ast.Attribute) and node.attr in FORBIDDEN.get(ast.unparse(node.value), set()):
-            found.add(node.attr)
+    for node in module.nodes:
+        if isinstance(node, ast.Attribute) and node.attr in FORBIDDEN_NAMES:
+            found |= {node.attr} & FORBIDDEN.get(ast.unparse(node.value), set())
     return found
 
 
@@ -125,18 +126,18 @@ def uses_system(module: Module) -> bool:
     """Whether code takes the system's environment although it could be given another one."""
     defaults = {
         id(default)
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         for default in (*node.args.defaults, *node.args.kw_defaults)
     }
     fields = {
         id(keyword.value)
-        for node in ast.walk(module.tree)
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "field"
+        for node in module.nodes
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "field"
         for keyword in node.keywords
         if keyword.arg == "default"
     }
-    names = [node for node in ast.walk(module.tree) if isinstance(node, ast.Name) and node.id == "SYSTEM"]
+    names = [node for node in module.nodes if isinstance(node, ast.Name) and node.id == "SYSTEM"]
     return any(id(node) not in defaults | fields for node in names)
 
 

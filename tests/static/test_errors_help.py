@@ -19,7 +19,7 @@ HINT_COMES_LATER = {"There is no file", "There are no bytes", "str(cause)", "str
 
 
 def without_hint(module: Module) -> Iterator[str]:
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ERRORS:
             text = ast.unparse(node)
             has_hint = any(keyword.arg in ("hint", None) for keyword in node.keywords)

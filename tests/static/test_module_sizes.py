@@ -59,7 +59,7 @@ def loaded_for_spark(module: Module) -> list[str]:
     """Modules of conroi.spark that lower layers load by their names: `in_spark("merge")`."""
     return [
         node.args[0].value
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "in_spark"
         if isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str)
     ]
@@ -69,7 +69,7 @@ def hidden_imports(module: Module) -> list[str]:
     """Imports inside functions that are there neither for an optional extra nor for a fast start."""
     return [
         f"{module.name}:{node.lineno}"
-        for function in ast.walk(module.tree)
+        for function in module.nodes
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
         for node in ast.walk(function)
         if isinstance(node, ast.Import | ast.ImportFrom)

@@ -155,10 +155,10 @@ NAME_ON_DISK = re.compile(
 
 def spelled(module: Module) -> list[str]:
     """Names of files and of properties that are written out in a module, except in its documentation."""
-    texts = {id(node.value) for node in ast.walk(module.tree) if isinstance(node, ast.Expr)}
+    texts = {id(node.value) for node in module.nodes if isinstance(node, ast.Expr)}
     return [
         f"{module.name}:{node.lineno} {node.value}"
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in texts
         if NAME_ON_DISK.fullmatch(node.value) and not _is_module(node.value)
     ]

@@ -35,7 +35,7 @@ def publishing_code(module: Module) -> Iterator[str]:
     docstrings = {id(text) for text in _docstrings(module.tree)}
     may_publish = module.layer in PUBLISHING_LAYERS or module.name in EXCEPTIONS
     may_name = module.layer in NAMING_LAYERS or module.name in EXCEPTIONS
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if not may_publish and isinstance(node, ast.Attribute) and _creates(node):
             yield f"{module.name}:{node.lineno} calls {ast.unparse(node)}"
         if not may_name and id(node) not in docstrings and _names_manifests(node):

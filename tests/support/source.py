@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[2]
@@ -37,10 +37,22 @@ class Module:
         """The package or module directly below conroi that this file belongs to; "" for conroi itself."""
         return self.name.removeprefix("conroi").removeprefix(".").partition(".")[0]
 
-    def imports(self) -> Iterator[Import]:
+    @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """All of its syntax tree: many tests look at each of a million nodes."""
+        return tuple(ast.walk(self.tree))
+
+    def imports(self) -> tuple[Import, ...]:
         """Every import, wherever it stands."""
-        type_only = {id(inner) for node in ast.walk(self.tree) if _asks_type_checking(node) for inner in ast.walk(node)}
-        for node in ast.walk(self.tree):
+        return self._imports
+
+    @cached_property
+    def _imports(self) -> tuple[Import, ...]:
+        return tuple(self._found_imports())
+
+    def _found_imports(self) -> Iterator[Import]:
+        type_only = {id(inner) for node in self.nodes if _asks_type_checking(node) for inner in ast.walk(node)}
+        for node in self.nodes:
             if isinstance(node, ast.Import):
                 for alias in node.names:
                     yield Import(alias.name, (), node.lineno, id(node) in type_only)
@@ -51,7 +63,7 @@ class Module:
 
     def attributes(self) -> Iterator[ast.Attribute]:
         """Every `x.name` in the file."""
-        return (node for node in ast.walk(self.tree) if isinstance(node, ast.Attribute))
+        return (node for node in self.nodes if isinstance(node, ast.Attribute))
 
 
 def _asks_type_checking(node: ast.AST) -> bool:
