@@ -58,15 +58,28 @@ def kill_at_each(
 
 @pytest.mark.parametrize("is_cloud", [False, True], ids=["local", "cloud"])
 def test_killed_before_any_request(is_cloud: bool, tmp_path: Path) -> None:
-    behind = kill_at_each(str(tmp_path / "lake"), step=3 if is_cloud else 2, is_cloud=is_cloud)
+    behind = kill_at_each(str(tmp_path / "lake"), step=6 if is_cloud else 4, is_cloud=is_cloud)
     assert behind == {0, 1}, "some died between the publication and the final name"
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("is_cloud", [False, True], ids=["local", "cloud"])
+def test_killed_before_each_request(is_cloud: bool, tmp_path: Path) -> None:
+    assert kill_at_each(str(tmp_path / "lake"), is_cloud=is_cloud) == {0, 1}
 
 
 @pytest.mark.contract("X6", "X12")
 @pytest.mark.parametrize(
     ("kind", "is_cloud", "step"),
-    [("sqlite", False, 3), ("postgresql", False, 4), ("postgresql", True, 4)],
-    ids=["sqlite", "postgresql", "postgresql cloud"],
+    [
+        ("sqlite", False, 6),
+        ("postgresql", False, 8),
+        ("postgresql", True, 8),
+        pytest.param("sqlite", False, 1, marks=pytest.mark.soak),
+        pytest.param("postgresql", False, 1, marks=pytest.mark.soak),
+        pytest.param("postgresql", True, 1, marks=pytest.mark.soak),
+    ],
+    ids=["sqlite", "postgresql", "postgresql cloud", "sqlite, each", "postgresql, each", "postgresql cloud, each"],
 )
 def test_killed_before_any_request_or_statement_of_a_lake_in_a_database(
     kind: str, is_cloud: bool, step: int, tmp_path: Path, request: pytest.FixtureRequest
@@ -77,7 +90,7 @@ def test_killed_before_any_request_or_statement_of_a_lake_in_a_database(
 
 
 def test_killed_on_an_object_store(bucket_of_the_day: BucketServer) -> None:
-    kill_at_each(bucket_of_the_day.new_uri("lake"), step=5, options=bucket_of_the_day.options)
+    kill_at_each(bucket_of_the_day.new_uri("lake"), step=10, options=bucket_of_the_day.options)
 
 
 def play(uri: str, kills: int, seed: int, store: str | None = None) -> int:
@@ -106,7 +119,7 @@ def test_killed_at_random(tmp_path: Path) -> None:
 def test_killed_at_random_with_the_history_in_a_database(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    assert play(str(tmp_path / "lake"), 6, SEED, sql_address(kind, request)) > 0
+    assert play(str(tmp_path / "lake"), 4, SEED, sql_address(kind, request)) > 0
 
 
 @pytest.mark.soak

@@ -20,8 +20,7 @@ from tests.histories.workload import BAG, CELLS
 
 TRIED = int(os.environ.get("CONROI_HISTORY_TRIED", "2000"))
 SECONDS = float(os.environ.get("CONROI_HISTORY_SECONDS", "1500"))
-SHORT = Size(tried=40, seconds=30, kill_every=1, pause_every=1)
-SHORT_AND_FAR = Size(tried=24, seconds=30, kill_every=1, pause_every=1)
+SHORT = Size(tried=24, seconds=30, kill_every=1, pause_every=1)
 WITH_BRANCHES = ("local", "seaweedfs")
 
 
@@ -38,7 +37,7 @@ def history(new_setting: NewSetting, storage: str, isolation: Isolation, size: S
     [("local", "serializable"), ("seaweedfs", "snapshot"), ("sqlite", "serializable"), ("postgresql", "snapshot")],
 )
 def test_a_short_history_has_no_anomaly(storage: str, isolation: Isolation, new_setting: NewSetting):
-    outcome = history(new_setting, storage, isolation, SHORT_AND_FAR if storage == "seaweedfs" else SHORT)
+    outcome = history(new_setting, storage, isolation, SHORT)
     assert outcome.is_clean, outcome
     assert outcome.committed > 0
 

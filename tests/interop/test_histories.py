@@ -19,7 +19,7 @@ STEPS = 15
 GIVEN_SEED = os.environ.get("CONROI_HISTORY_SEED")
 """Set it to the seed that a failure names, to see that failure again."""
 FIRST_SEED = int(GIVEN_SEED or "20260")
-HISTORIES = 16
+HISTORIES = 8
 SEEDS = range(FIRST_SEED, FIRST_SEED + HISTORIES) if GIVEN_SEED else seeds_of_the_day("interop", FIRST_SEED, HISTORIES)
 LONG_HISTORIES = int(os.environ.get("CONROI_HISTORIES", "1500"))
 

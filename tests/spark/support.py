@@ -23,9 +23,6 @@ FAST_START = {
     "spark.sql.shuffle.partitions": "2",
 }
 
-FAST_JAVA = {"JDK_JAVA_OPTIONS": FAST_START["spark.driver.extraJavaOptions"]}
-"""The same by a variable, for programs that start Spark as users do."""
-
 
 def quiet(session: SparkSession) -> None:
     session.sparkContext.setLogLevel("OFF")  # tasks fail here because they are made to

@@ -12,7 +12,7 @@ import pytest
 
 import conroi
 from conroi.spark import sessions
-from tests.spark.support import FAST_JAVA, SINCE_4_2
+from tests.spark.support import FAST_START, SINCE_4_2
 
 LAUNCHER_NEEDS = ("bash", "dirname", "basename", "env", "cat", "rm", "uname", "ps", "nohup")
 
@@ -46,7 +46,11 @@ def test_spark_runs_where_there_is_no_java(path_without_java: str, tmp_path: Pat
     assert shutil.which("java", path=path_without_java) is None
     run = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(tmp_path / "table.lance")],
-        env={"PATH": path_without_java, "HOME": str(tmp_path)} | FAST_JAVA,
+        env={
+            "PATH": path_without_java,
+            "HOME": str(tmp_path),
+            "JAVA_TOOL_OPTIONS": FAST_START["spark.driver.extraJavaOptions"],
+        },
         cwd=tmp_path,
         capture_output=True,
         text=True,

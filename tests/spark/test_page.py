@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.examples.test_doc_blocks import REPOSITORY, blocks
-from tests.spark.support import FAST_JAVA, SINCE_4_2
+from tests.spark.support import SINCE_4_2
 
 PAGE = "docs/spark.md"
 
@@ -21,7 +20,6 @@ def run(program: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", program],
         cwd=folder,
-        env=os.environ | FAST_JAVA,
         capture_output=True,
         text=True,
         timeout=580,

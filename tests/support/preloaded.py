@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 
 import conroi
@@ -15,3 +16,7 @@ for _module in MODULES:
     importlib.import_module(_module)
 for _name in dir(conroi):  # public names are imported when they are first asked for
     getattr(conroi, _name)
+
+# What is loaded stays; a collection of garbage in a forked process would look at it and copy every page of it.
+gc.collect()
+gc.freeze()

@@ -1,4 +1,4 @@
-"""Random histories of branches and merges against the model: a few dozen each day, ten thousand in the soak."""
+"""Random histories of branches and merges against the model: a dozen each day, ten thousand in the soak."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.contract("B3")
 
 TODAY = datetime.datetime.now(datetime.UTC).date().toordinal()
 """Other histories each day; a failure names the seed."""
-HISTORIES, STEPS = 24, 30
+HISTORIES, STEPS = 12, 30
 
 
 class Drawn:
@@ -42,7 +42,7 @@ def test_histories_of_the_day(part: int) -> None:
         assert outcome.problem is None, told(outcome)
         counts += outcome.counts
     print(f"seeds from {first}: {dict(counts)}")
-    assert counts["merges"] > HISTORIES // 4
+    assert counts["merges"] > HISTORIES // 8
 
 
 @seed(TODAY)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import threading
 import zipfile
@@ -30,6 +31,18 @@ def java() -> str:
     return found
 
 
+def test_equal_classes_give_an_equal_jar(tmp_path: Path):
+    """Whatever the order and the time in which the compiler wrote them."""
+    with zipfile.ZipFile(used()) as archive:
+        names = [name for name in archive.namelist() if name.endswith(".class")]
+        for name in reversed(names):
+            archive.extract(name, tmp_path / "classes")
+            os.utime(tmp_path / "classes" / name, (1, len(name)))
+    jar._pack(tmp_path / "classes", tmp_path / "again.jar")  # pyright: ignore[reportPrivateUsage]
+    assert (tmp_path / "again.jar").read_bytes() == Path(used()).read_bytes()
+
+
+@pytest.mark.soak  # compiles all sources: `make setup` has done so once
 def test_a_build_is_reproducible(tmp_path: Path):
     jar.build(java(), PYSPARK, tmp_path / "again.jar")
     digests = {hashlib.sha256(Path(each).read_bytes()).hexdigest() for each in (tmp_path / "again.jar", used())}
