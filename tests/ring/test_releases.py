@@ -47,7 +47,7 @@ def test_what_one_release_writes_another_reads_and_writes(
 def test_two_releases_and_conroi_write_one_table(one: str, other: str, stable_row_ids: bool, tmp_path: Path) -> None:
     root = str(tmp_path / "t.lance")
     new_table(root, stable_row_ids=stable_row_ids, key="id")
-    seconds = float(os.environ.get(SECONDS, "3"))
+    seconds = float(os.environ.get(SECONDS, "2"))
     crew = [(one, True), (other, True), (one, False), (other, False)]
     writers = [
         (release, Writer(root, number, 20261118, seconds=seconds, is_pylance=is_pylance))
