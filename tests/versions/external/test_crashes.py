@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from tests.support.databases import dynamodb_address
 from tests.support.external_crashes import STEPS, Job, is_committed, is_final, killed
 from tests.support.external_tables import rows, rows_by_pylance, staged_files
 from tests.support.record_stores import KINDS
+from tests.support.sampling import sampled
 from tests.support.servers import S3Server
 
 
@@ -24,7 +26,9 @@ def uri(store: str, tmp_path: Path) -> str:
 
 
 @pytest.mark.contract("X1", "X2", "X3")
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize(
+    ("step", "store"), sampled("crashes", list(product(STEPS, KINDS)), least=9), indirect=["store"]
+)
 def test_after_a_crash_at_any_step_everybody_reads_and_writes(step: str, uri: str, store: str) -> None:
     killed(Job(uri, store, step))
     old, new = (1, [1]), (2, [1, 2])
@@ -70,7 +74,11 @@ def test_the_folder_copied_away_opens_without_the_store(step: str, uri: str, sto
 
 
 @pytest.mark.contract("X2")
-@pytest.mark.parametrize("step", ["completed", "pointed", "deleted"])
+@pytest.mark.parametrize(
+    ("step", "store"),
+    sampled("crashes of readers", list(product(["completed", "pointed", "deleted"], KINDS)), least=5),
+    indirect=["store"],
+)
 def test_a_reader_that_dies_while_it_completes_a_version_does_no_harm(step: str, uri: str, store: str) -> None:
     killed(Job(uri, store, "recorded"))
     killed(Job(uri, store, step, is_writing=False))
