@@ -5,7 +5,6 @@ After its commit or rollback a transaction is closed.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import TracebackType
@@ -35,7 +34,7 @@ from conroi.maintenance.auto_compaction import compact_after
 from conroi.query import QueryParams, QueryResult, query
 from conroi.retry_policy import PUBLICATION_RETRIES, PUBLICATION_TIMEOUT_S, UNLIMITED, checked_retries, checked_timeout
 from conroi.staged_table import TransactionTable
-from conroi.storage.parallel import stays_in_process
+from conroi.storage.parallel import ProcessLock, stays_in_process
 from conroi.transaction_tables import TransactionState, TransactionTables
 from conroi.verbs.create import DEFAULT_DATA_FORMAT, check_same_table, create
 from conroi.versions.retention import Lease
@@ -108,7 +107,7 @@ class Transaction:
         by_default = PUBLICATION_RETRIES if timeout is None else UNLIMITED
         self._retries = by_default if retries is None else checked_retries(retries)
         self._uuid = str(catalog.environment.new_uuid())
-        self._lock = threading.RLock()
+        self._lock = ProcessLock()
         self._tables = TransactionTables(catalog, self._base, self._life, self._lock)
         self._expects: list[Expectation] = []
         self._amendments: list[Amendment] = []

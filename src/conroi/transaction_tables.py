@@ -6,7 +6,6 @@ looked up, found or not.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
@@ -28,6 +27,7 @@ from conroi.format.fields import key_columns
 from conroi.format.naming import ManifestNaming, is_detached
 from conroi.snapshots.snapshot import Snapshot, TableStorage, version_in_use
 from conroi.snapshots.tags import TagsAtBeginning
+from conroi.storage.parallel import ProcessLock
 from conroi.verbs import Appending
 from conroi.versions.folder import ManifestRef, VersionStore
 from conroi.versions.retention import Lease
@@ -44,7 +44,7 @@ class TransactionState:
         self.lease: Lease | None = None
         """Lease on the base version."""
         self._begin = begin
-        self._lock = threading.Lock()
+        self._lock = ProcessLock()
 
     def end(self, how: str) -> None:
         """End it; only the first call succeeds."""
@@ -130,7 +130,7 @@ class Handle:
         self.is_version_read = False
         """Whether anything was read that a compaction or a new index changes as well."""
         self._pinned_at: tuple[Snapshot, TableVersion] | None = None
-        self._lock = threading.RLock()
+        self._lock = ProcessLock()
 
     @cached_property
     def past(self) -> TableStorage:
@@ -213,7 +213,7 @@ class Handle:
 class TransactionTables:
     """The tables of a transaction, by their current names."""
 
-    def __init__(self, catalog: Catalog, base: LakeState, life: TransactionState, lock: threading.RLock) -> None:
+    def __init__(self, catalog: Catalog, base: LakeState, life: TransactionState, lock: ProcessLock) -> None:
         self.names = Names(base)
         self.handles: dict[str, Handle] = {}
         """Those that were opened, by the current name of the table."""
@@ -221,7 +221,7 @@ class TransactionTables:
         self._base = base
         self._life = life
         self._lock = lock
-        self._opening: dict[str, threading.Lock] = {}
+        self._opening: dict[str, ProcessLock] = {}
         self._reads: dict[str, Expectation] = {}
         """Of tables that were read and then dropped, and of those that have no version yet."""
         self._dropped: list[Handle] = []
@@ -270,7 +270,7 @@ class TransactionTables:
             if named is None:
                 raise no_table(key, self._base)
             row = named.row
-            opening = self._opening.setdefault(key, threading.Lock())
+            opening = self._opening.setdefault(key, ProcessLock())
         with opening:
             with self._lock:
                 if key in self.handles:

@@ -53,8 +53,12 @@ EXCEPTIONS: dict[str, tuple[set[str], str]] = {
         "a held lock belongs to one process; a thread waits for a lock and can be given up",
     ),
     "conroi.export.clickhouse_runs": ({"getpid"}, "names the worker in the journal"),
-    "conroi.doctor.subject": ({"ThreadPoolExecutor"}, "not moved to conroi.storage.parallel yet"),
-    "conroi.maintenance.collection": ({"ThreadPoolExecutor"}, "not moved to conroi.storage.parallel yet"),
+    "conroi.testing.simulation.faults": ({"Random"}, "draws faults from a seed"),
+    "conroi.testing.simulation.scheduler": (
+        {"Random", "Thread"},
+        "is the other home of threads: those of a simulation",
+    ),
+    "conroi.testing.simulation.world": ({"Random"}, "draws latencies and clients from a seed"),
     "conroi.spark.connector.driver": ({"Thread"}, "serves the JVM, and must not keep the process from ending"),
     "conroi.spark.fragment_jobs": ({"ThreadPoolExecutor"}, "jobs of one driver, by the driver's threads"),
     "conroi.spark.transactions": ({"uuid4"}, "names a transaction of a driver that has no environment"),
@@ -108,6 +112,46 @@ def test_no_exception_is_stale() -> None:
 )
 def test_control_each_of_them_is_noticed(source: str) -> None:
     assert len(used(Module.parse("conroi.example", source))) == 1
+
+
+# ------------------------------------------------------------------------------ locks
+
+WAITS = {"Lock", "RLock", "Condition", "Event", "Semaphore", "BoundedSemaphore", "Barrier"}
+
+WAITS_IN = {
+    "conroi.environment": "no request is made under it",
+    "conroi.storage.parallel": "is their home",
+    "conroi.storage.memory": "held for the making of one folder",
+    "conroi.storage.sqlite": "one connection of SQLite, which is not simulated",
+    "conroi.storage.postgres": "one connection of PostgreSQL, which is not simulated",
+    "conroi.storage.dynamodb": "one client of DynamoDB, which is not simulated",
+    "conroi.versions": "held for a look into a dictionary",
+    "conroi.inserts.insert_locks": "held for a look into a dictionary",
+    "conroi.inserts.lock_back_ends": "connections of PostgreSQL, which are not simulated",
+    "conroi.export": "exports are not simulated",
+    "conroi.testing.faults": "held for a count",
+    "conroi.testing.instruments": "held for a count",
+    "conroi.testing.simulation.scheduler": "hands over the token of a simulation",
+}
+"""Where threads wait for each other without a ProcessLock or a ThreadQueue, which a simulation schedules, and why."""
+
+
+def waits(module: Module) -> bool:
+    """Whether it makes a lock, or anything else that a thread can wait for, of its own."""
+    attributes = [node for node in ast.walk(module.tree) if isinstance(node, ast.Attribute) and node.attr in WAITS]
+    imported = [name for each in module.imports() if each.module == "threading" for name in each.names]
+    return any(ast.unparse(node.value) == "threading" for node in attributes) or not WAITS.isdisjoint(imported)
+
+
+def test_threads_wait_where_a_scheduler_sees_it() -> None:
+    spark = "conroi.spark"
+    found = {module.name for module in conroi_modules() if waits(module) and not module.name.startswith(spark)}
+    assert found <= set(WAITS_IN), "use conroi.storage.parallel.ProcessLock"
+
+
+def test_control_a_lock_is_noticed() -> None:
+    assert waits(Module.parse("conroi.example", "import threading\nlock = threading.Lock()"))
+    assert waits(Module.parse("conroi.example", "from threading import Condition"))
 
 
 # ------------------------------------------------------------------------------ the system's own environment

@@ -11,7 +11,7 @@ from pyroaring import BitMap
 
 from conroi.catalog.rows import Row
 from conroi.catalog.state import LakeState
-from conroi.data.pylance import pylance_errors
+from conroi.data.pylance import data_files_of, pylance_errors
 from conroi.data.rows import addresses_of
 from conroi.data.table_version import TableVersion
 from conroi.data.writer import DataWriter
@@ -106,7 +106,9 @@ def write_fragment(
 
     Not straight to an object store: the size must be known before the transaction can be written at the same time.
     """
-    objects = files.objects if files.objects.is_local else _scratch()
+    stand_in = None if files.objects.is_local else data_files_of(files.objects)
+    scratch = _scratch if stand_in is None else stand_in.scratch
+    objects = files.objects if files.objects.is_local else scratch()
     writer = DataWriter(objects, files.environment, manifest.fields, manifest.head.data_format.version or "2.0")
     table = pa.Table.from_pylist(list(map(vars, rows)), schema=SCHEMA)  # its columns are the fields of a row
     file = writer.begin(table.schema)
@@ -119,7 +121,8 @@ def write_fragment(
         objects.sync([path])
         return fragment, None
     data = objects.get(path)
-    os.unlink(objects.pylance_uri(path))
+    if stand_in is None:
+        os.unlink(objects.pylance_uri(path))
     return fragment, (path, data)
 
 

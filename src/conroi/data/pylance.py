@@ -6,14 +6,13 @@ pylance reads and writes data files; it never commits.
 from __future__ import annotations
 
 import re
-import threading
 import warnings
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from itertools import count
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 from weakref import WeakKeyDictionary
 
 from conroi.arguments import printable
@@ -35,8 +34,8 @@ from conroi.format.on_disk import DATA_DIR
 from conroi.snapshots.branch_storage import is_inherited
 from conroi.snapshots.snapshot import Snapshot
 from conroi.storage.local import check_file, check_folders
-from conroi.storage.objects import Objects
-from conroi.storage.parallel import ProcessBound
+from conroi.storage.objects import Objects, plain_objects
+from conroi.storage.parallel import ProcessBound, ProcessLock
 
 if TYPE_CHECKING:
     import lance
@@ -71,7 +70,7 @@ class PrivateSession:
         self.newest: Any = None
         """The dataset that was opened last: as long as there is one, pylance keeps its connections."""
         self._numbers = count(1)
-        self._lock = threading.Lock()
+        self._lock = ProcessLock()
 
     def next(self) -> tuple[Any, int]:
         """The session, and a number that no other version in it has."""
@@ -79,6 +78,35 @@ class PrivateSession:
             if self._session is None:
                 self._session = _new_session()
             return self._session, DETACHED_BIT | next(self._numbers)
+
+
+class DataFiles(Protocol):
+    """In the place of pylance, for storage that pylance cannot read: see conroi.testing.simulation."""
+
+    def session(self, objects: Objects) -> LanceFileSession:
+        """Reads and writes single data files."""
+        ...
+
+    def scratch(self) -> Objects:
+        """Storage in memory for one data file that is sent elsewhere afterwards."""
+        ...
+
+    def dataset(self, objects: Objects, snapshot: Snapshot) -> lance.LanceDataset:
+        """A version opened for reading."""
+        ...
+
+    def plan_compaction(self, dataset: lance.LanceDataset, options: Mapping[str, Any]) -> list[str]:
+        """The tasks, as JSON."""
+        ...
+
+    def compact(self, dataset: lance.LanceDataset, task: str) -> str:
+        """The result of a task, as JSON."""
+        ...
+
+
+def data_files_of(objects: Objects) -> DataFiles | None:
+    """What reads and writes the data files of this storage; None: pylance."""
+    return getattr(plain_objects(objects), "data_files", None)
 
 
 _file_sessions: WeakKeyDictionary[Objects, Any] = WeakKeyDictionary()
@@ -92,11 +120,17 @@ def file_session(objects: Objects, reading: str | None = None) -> LanceFileSessi
         check_file(objects, f"{DATA_DIR}/{reading}")
     session = _file_sessions.get(objects)
     if session is None:
-        from lance.file import LanceFileSession
-
-        session = LanceFileSession(objects.pylance_uri(DATA_DIR), storage_options=dict(objects.storage_options) or None)
-        _file_sessions[objects] = session
+        session = _file_sessions[objects] = _new_file_session(objects)
     return session
+
+
+def _new_file_session(objects: Objects) -> LanceFileSession:
+    from lance.file import LanceFileSession
+
+    stand_in = data_files_of(objects)
+    if stand_in is not None:
+        return stand_in.session(objects)
+    return LanceFileSession(objects.pylance_uri(DATA_DIR), storage_options=dict(objects.storage_options) or None)
 
 
 def rows_in_file(objects: Objects, name: str) -> int:
@@ -112,6 +146,9 @@ def open_dataset(objects: Objects, snapshot: Snapshot, private: PrivateSession |
     with pylance_errors(objects.root):
         require_known_flags(snapshot.manifest.head, objects.root)
         admit(objects, snapshot, rows_in_file)
+        stand_in = data_files_of(objects)
+        if stand_in is not None:
+            return stand_in.dataset(objects, snapshot)
         is_looked_up = snapshot.is_private and has_dictionaries(snapshot.manifest.fields)
         if is_looked_up and (snapshot.version == 0 or is_inherited(objects, snapshot.located.path)):
             manifest = _without_dictionaries(snapshot.manifest, objects.root)
@@ -287,6 +324,31 @@ def _plain(error: BaseException) -> str:
     """The message without the source positions pylance puts into it."""
     text = _SOURCE_POSITION.sub("", printable(error, _SHOWN)).strip()
     return text.removeprefix(_INVALID_INPUT).removeprefix("LanceError(IO): ") or type(error).__name__
+
+
+# ------------------------------------------------------------------------------ compaction
+
+
+def plan_compaction(objects: Objects, dataset: lance.LanceDataset, options: Mapping[str, Any]) -> list[str]:
+    """Which fragments pylance would rewrite together: each task as JSON."""
+    stand_in = data_files_of(objects)
+    if stand_in is not None:
+        return stand_in.plan_compaction(dataset, options)
+    from lance.optimize import Compaction
+
+    plan = Compaction.plan(dataset, cast("Any", options))
+    # Tasks and results have a json() that pylance's types do not have.
+    return [cast("Any", task).json() for task in plan.tasks]
+
+
+def execute_compaction(objects: Objects, dataset: lance.LanceDataset, task: str) -> str:
+    """Execute one task; its result as JSON."""
+    stand_in = data_files_of(objects)
+    if stand_in is not None:
+        return stand_in.compact(dataset, task)
+    from lance.optimize import CompactionTask
+
+    return cast("Any", CompactionTask).from_json(task).execute(dataset).json()
 
 
 # ------------------------------------------------------------------------------ features

@@ -7,7 +7,6 @@ import platform
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -28,6 +27,7 @@ from conroi.snapshots.snapshot import TableStorage
 from conroi.storage.base_paths import base_objects
 from conroi.storage.cloud import keeps_conditions
 from conroi.storage.objects import ObjectInfo, Objects
+from conroi.storage.parallel import in_parallel
 from conroi.version import WRITER
 from conroi.versions.folder import ManifestRef
 from conroi.versions.listing import Folders, Listed, listed_contents
@@ -77,11 +77,10 @@ class Examination:
         if is_local or len(items) < 2:
             yield from map(do, items)
             return
-        with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="conroi-doctor") as pool:
-            # In batches, so that not all manifests of a long history are in memory at once.
-            batches = iter(items)
-            while batch := list(islice(batches, 4 * AT_ONCE)):
-                yield from pool.map(do, batch)
+        # In batches, so that not all manifests of a long history are in memory at once.
+        batches = iter(items)
+        while batch := list(islice(batches, 4 * AT_ONCE)):
+            yield from in_parallel(do, batch, AT_ONCE)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 
 from conroi.commit.change import Plan
@@ -40,6 +39,7 @@ from conroi.maintenance.reports import Collected, Duration, Garbage, seconds_of
 from conroi.snapshots.snapshot import Snapshot, TableStorage
 from conroi.storage import opened_below
 from conroi.storage.objects import ObjectInfo, Objects
+from conroi.storage.parallel import in_parallel
 from conroi.verbs.settings import reserve_fragments
 from conroi.versions.listing import branch_folders, is_in_manifest_folder, manifest_files, manifest_name
 from conroi.versions.retention import Forgetting, ages, end_of_dead_collector, has_ended, is_running, note_sweep
@@ -99,14 +99,13 @@ class Collecting:
     def _understood(self, places: Sequence[Place]) -> list[Place]:
         """The folders whose manifests are fully understood, after recording the references of all of them."""
         understood: list[Place] = []
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            for place, needs in zip(places, pool.map(self._needs, places), strict=True):
-                self._needed.update(needs.names)
-                problem = place.left_alone or needs.problem
-                if problem is None:
-                    understood.append(place)
-                else:
-                    self._skipped[place.name] = problem
+        for place, needs in zip(places, in_parallel(self._needs, places, AT_ONCE), strict=True):
+            self._needed.update(needs.names)
+            problem = place.left_alone or needs.problem
+            if problem is None:
+                understood.append(place)
+            else:
+                self._skipped[place.name] = problem
         return understood
 
     def _needs(self, place: Place) -> Needs:
@@ -121,12 +120,11 @@ class Collecting:
 
     def _each(self, places: Sequence[Place], do: Callable[[Place], Found]) -> dict[str, Found]:
         found: dict[str, Found] = {}
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            for number, (place, files) in enumerate(zip(places, pool.map(do, places), strict=True), 1):
-                if files:
-                    found[place.name] = files
-                if self._progress is not None:
-                    self._progress(number)
+        for number, (place, files) in enumerate(zip(places, in_parallel(do, places, AT_ONCE), strict=True), 1):
+            if files:
+                found[place.name] = files
+            if self._progress is not None:
+                self._progress(number)
         return found
 
     def _survey(self, place: Place) -> Found:

@@ -6,12 +6,15 @@ Here: the storage of a table by its path or URI.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from conroi.storage.cloud import CloudObjects
 from conroi.storage.local import LocalObjects
 from conroi.storage.location import CloudLocation, parse_location
 from conroi.storage.objects import Objects, Reach, plain_objects, reach_of
+
+BUCKETS: dict[tuple[str, str], Callable[[CloudLocation, Reach | None], Objects]] = {}
+"""Simulated buckets, by scheme and name: see conroi.testing.simulation."""
 
 
 def open_objects(
@@ -39,6 +42,9 @@ def open_objects(
     """
     location = parse_location(uri)
     if isinstance(location, CloudLocation):
+        bucket = BUCKETS.get((location.scheme, location.authority))
+        if bucket is not None:
+            return bucket(location, reach)
         return CloudObjects(location, storage_options or {}, reach=reach)
     return LocalObjects(location.folder, durable=durable, storage_options=storage_options, reach=reach)
 

@@ -6,6 +6,9 @@ pool takes no work while the interpreter shuts down; then the work is done in th
 
 obstore and pylance have thread pools of their own, which cannot be created again. A forked child that used them would
 wait forever, or crash, so their use is refused there.
+
+A thread of a simulation (conroi.testing.simulation) has a `Scheduler`, which executes tasks and blocks threads in place
+of pools and locks, so that a seed decides the order of everything.
 """
 
 from __future__ import annotations
@@ -16,7 +19,8 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Generic, NoReturn, TypeVar
+from functools import partial
+from typing import Generic, NoReturn, Protocol, TypeVar
 
 from conroi.errors import UnsupportedError
 
@@ -62,6 +66,35 @@ def stays_in_process(what: str, instead: str) -> Callable[[Handle], Handle]:
     return decorate
 
 
+class Scheduler(Protocol):
+    """Cooperative threads in virtual time: one runs at a time, and it is chosen from a seed."""
+
+    def start(self, task: Callable[[], T]) -> Running[T]:
+        """Execute in another thread of the simulation."""
+        ...
+
+    def wait(self, on: object, timeout_s: float) -> bool:
+        """Block this thread until `notify` is called with the object; False after so many seconds, -1: never."""
+        ...
+
+    def notify(self, on: object) -> None:
+        """Let the threads that wait for the object go on."""
+        ...
+
+
+class _Thread(threading.local):
+    scheduler: Scheduler | None = None
+    """The scheduler of this thread; None outside of simulations."""
+
+
+_THREAD = _Thread()
+
+
+def schedule_by(scheduler: Scheduler | None) -> None:
+    """This thread belongs to the simulation of that scheduler; None: to none."""
+    _THREAD.scheduler = scheduler
+
+
 class Running(Generic[T]):
     """A task of a thread pool, or one that was executed in place."""
 
@@ -93,6 +126,8 @@ class Pool:
 
     def try_start(self, task: Callable[[], T]) -> Running[T] | None:
         """Execute in a thread; None if no thread is available, because the interpreter shuts down."""
+        if _THREAD.scheduler is not None:
+            return _THREAD.scheduler.start(task)
         try:
             return Running(task, self._executor().submit(task))
         except RuntimeError:
@@ -153,6 +188,10 @@ def later(task: Callable[[], T]) -> Running[T]:
 def in_parallel(function: Callable[[T], R], items: Iterable[T], at_once: int) -> Iterator[R]:
     """The results in the order of the items, with this many calls in parallel."""
     given = list(items)
+    scheduler = _THREAD.scheduler
+    if scheduler is not None:
+        yield from [each.result() for each in [scheduler.start(partial(function, item)) for item in given]]
+        return
     with ThreadPoolExecutor(max(1, min(at_once, len(given))), thread_name_prefix="conroi-parallel") as executor:
         try:
             results = executor.map(function, given)
@@ -164,6 +203,9 @@ def in_parallel(function: Callable[[T], R], items: Iterable[T], at_once: int) ->
 class ProcessLock:
     """A re-entrant lock that is free in a forked child, whatever threads of the parent did."""
 
+    _is_awaited = False
+    """Whether a thread of a simulation waits for it."""
+
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._process = os.getpid()
@@ -172,11 +214,21 @@ class ProcessLock:
         """Whether it was acquired in that many seconds; -1: wait for ever."""
         if self._process != os.getpid():  # a child has one thread when it begins
             self._lock, self._process = threading.RLock(), os.getpid()
-        return self._lock.acquire(timeout=timeout)
+        while not self._lock.acquire(blocking=False):
+            scheduler = _THREAD.scheduler
+            if scheduler is None:
+                return self._lock.acquire(timeout=timeout)
+            self._is_awaited = True
+            if not scheduler.wait(self, timeout):
+                return False
+        return True
 
     def release(self, *_: object) -> None:
         if self._process == os.getpid():  # else it was acquired before the fork, and the child's is free
             self._lock.release()
+            if self._is_awaited and _THREAD.scheduler is not None:
+                self._is_awaited = False
+                _THREAD.scheduler.notify(self)
 
     __enter__ = acquire
     __exit__ = release
@@ -224,11 +276,27 @@ class ThreadQueue:
             try:
                 has_moved = True  # False: nothing happened for as long as a turn may take
                 while self._waiting[0] is not ticket or (has_moved and self._serving is not None):
-                    has_moved = self._condition.wait(self._longest_s)
+                    has_moved = self._pause()
                 self._serving = ticket
             finally:
                 self._waiting.remove(ticket)
-                self._condition.notify_all()
+                self._notify()
+
+    def _pause(self) -> bool:
+        """Until something happens; False: nothing did for as long as a turn may take."""
+        scheduler = _THREAD.scheduler
+        if scheduler is None:
+            return self._condition.wait(self._longest_s)
+        self._condition.release()
+        try:
+            return scheduler.wait(self, self._longest_s)
+        finally:
+            self._condition.acquire()
+
+    def _notify(self) -> None:
+        self._condition.notify_all()
+        if _THREAD.scheduler is not None:
+            _THREAD.scheduler.notify(self)
 
     def _end(self, ticket: object) -> None:
         if self._process != os.getpid():  # it was taken before the fork, and the child's queue is empty
@@ -236,4 +304,4 @@ class ThreadQueue:
         with self._condition:
             if self._serving is ticket:
                 self._serving = None
-            self._condition.notify_all()
+            self._notify()

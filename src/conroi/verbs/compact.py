@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from google.protobuf.any_pb2 import Any as AnyMessage
@@ -13,7 +13,7 @@ from pyroaring import BitMap, BitMap64
 from conroi.commit.change import Plan
 from conroi.conflicts import Staged
 from conroi.data.arrow_types import fragment_from_json
-from conroi.data.pylance import has_sections, pylance_errors
+from conroi.data.pylance import execute_compaction, has_sections, plan_compaction, pylance_errors
 from conroi.data.table_version import TableVersion
 from conroi.data.writer import ROWS_PER_FILE, Progress
 from conroi.errors import InvalidInputError
@@ -98,18 +98,15 @@ def compact(
 
 def compaction_tasks(pinned: TableVersion, options: CompactOptions) -> list[str]:
     """Which fragments are worth rewriting together: pylance's own plan, each task as JSON, as it travels."""
-    from lance.optimize import Compaction
-
     with pylance_errors(pinned.root):
-        plan = Compaction.plan(
+        tasks = plan_compaction(
+            pinned.files.objects,
             pinned.dataset,
             {
                 "target_rows_per_fragment": options.rows_per_fragment,
                 "materialize_deletions_threshold": options.deleted_share,
             },
         )
-        # Tasks and results have a json() that pylance's types do not have.
-        tasks: list[str] = [cast("Any", task).json() for task in plan.tasks]
     if not options.spares_indices:
         return tasks
     spared = _covered_for_good(pinned.manifest)
@@ -143,11 +140,9 @@ def lost_by(plan: Plan, after: Manifest) -> list[str]:
 
 def rewrite_group(pinned: TableVersion, planned: str) -> Rewritten:
     """Do one task: the rows of some fragments, in their order, in new ones."""
-    from lance.optimize import CompactionTask
-
     with pylance_errors(pinned.root):
-        task = cast("Any", CompactionTask).from_json(planned)
-        facts = parse_object(task.execute(pinned.dataset).json(), "The result of a compaction")
+        result = execute_compaction(pinned.files.objects, pinned.dataset, planned)
+        facts = parse_object(result, "The result of a compaction")
     new = [fragment_from_json(each) for each in facts["new_fragments"]]
     pinned.files.objects.sync([data_path(file.path) for fragment in new for file in fragment.files])
     return Rewritten([each["id"] for each in facts["original_fragments"]], new)
