@@ -7,6 +7,7 @@ paused with all of its threads, or crash, after which none of them does anything
 
 from __future__ import annotations
 
+import contextvars
 import heapq
 import random
 import threading
@@ -261,7 +262,7 @@ class Scheduler:
         schedule_by(self)
         try:
             if not self._is_over and not actor.client.is_dead:
-                actor.task()
+                contextvars.copy_context().run(actor.task)
         except (ClientCrashed, SimulationOver):
             pass
         except BaseException as error:  # noqa: BLE001  # raised by run()

@@ -149,10 +149,12 @@ class World:
         self.requests += 1
         fault = None
         if client.is_faulty and not is_reliable:
-            fault = self._outage() or self.faults.choose(is_write=is_write, may_repeat=may_repeat, decides=decides)
-        if fault is not None:
-            self.note(f"{verb} {key}: {fault}")
-            self._befall(client, fault)
+            fault = self.faults.choose(is_write=is_write, may_repeat=may_repeat, decides=decides)
+            if fault is not None:
+                self.note(f"{verb} {key}: {fault}")
+                self._befall(client, fault)
+            if self.faults.is_active and scheduler.now < self.faults.out_until:
+                fault = "outage"
         latency_s = self._latency.expovariate(1 / LATENCY_S) * client.speed
         if fault == "slow":
             latency_s *= 100
@@ -171,10 +173,8 @@ class World:
             self._land_later(verb, key, effect)
             scheduler.pause(self._latency.choice((0.1, 1.0, 5.0)))
             raise no_answer(verb, key, table)
-        if fault == "crash":
-            if not is_write or self._latency.random() < 0.5:
-                self._crash(client)
-            # otherwise it is executed, and its client dies before the answer
+        if fault == "crash" and (not is_write or self._latency.random() < 0.5):
+            self._crash(client)  # otherwise it is executed, and its client dies before the answer
         try:
             answer = effect()
         except (ObjectExists, NotFoundError):
@@ -214,9 +214,6 @@ class World:
             client.offset_s += self._latency.choice(JUMPS_S)
         elif fault == "outage":
             self.faults.out_until = max(self.faults.out_until, self.scheduler.now + self._latency.uniform(0.1, 10.0))
-
-    def _outage(self) -> str | None:
-        return "outage" if self.faults.is_active and self.scheduler.now < self.faults.out_until else None
 
     def _land_later(self, verb: str, key: str, effect: Callable[[], object]) -> None:
         """The request reaches the storage when its client has given up on it, or is gone."""

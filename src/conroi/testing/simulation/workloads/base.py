@@ -1,0 +1,184 @@
+"""Workload base: clients that make transactions, a record of how each ended, and what must hold in the end.
+
+An acknowledged transaction is there, once and whole. One that was refused, with any error but CommitStateUnknown, is
+not there at all. Of one without a known outcome (CommitStateUnknown, or its client crashed) either may be true.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from conroi.errors import CommitStateUnknown, ConflictError, ConroiError, NotFoundError, StoreError, VersionExpired
+from conroi.lake import Lake
+from conroi.testing.simulation.world import Process, Script, World
+
+Outcome = Literal["ok", "fail", "info"]
+EXPECTED = (ConflictError, CommitStateUnknown, StoreError, VersionExpired)
+"""Errors that concurrent writers and a storage with faults may cause."""
+
+
+@dataclass
+class Attempt:
+    """One transaction of a client, as its client knows it."""
+
+    name: str
+    began: int
+    ended: int | None = None
+    outcome: Outcome = "info"
+    error: str = ""
+
+
+class Workload:
+    """Subclasses make the tables, the scripts of the clients, and check what is there in the end."""
+
+    name: ClassVar[str]
+    may_raise: ClassVar[tuple[type[ConroiError], ...]] = ()
+    """Further errors that its transactions may end with."""
+    uses_lake: ClassVar[bool] = True
+
+    def __init__(self, world: World, clients: int, steps: int) -> None:
+        self.world = world
+        self.clients = clients
+        self.steps = steps
+        self.chance = random.Random(f"{world.seed} {self.name}")  # noqa: S311  # to be repeatable is the point
+        self.problems: list[str] = []
+        self.attempts: list[Attempt] = []
+        self._done: dict[str, int] = {}
+        self._newest: dict[str, int] = {}
+
+    # ------------------------------------------------------------------------ for subclasses
+
+    def set_up(self, process: Process) -> None:
+        """Make the tables; without faults."""
+        raise NotImplementedError
+
+    def step(self, process: Process, lake: Lake, number: int) -> None:
+        """One step of a client."""
+        raise NotImplementedError
+
+    def check(self, process: Process) -> None:
+        """Compare what is there with what was acknowledged; without faults."""
+        raise NotImplementedError
+
+    def scripts(self) -> dict[str, Script]:
+        """What the clients do."""
+        found: dict[str, Script] = {f"writer{number}": self.work for number in range(self.clients)}
+        if self.uses_lake and self.chance.random() < 0.5:
+            found["upkeep"] = self.keep_up
+        return found
+
+    # ------------------------------------------------------------------------ clients
+
+    def work(self, process: Process) -> None:
+        """So many steps; after a crash it goes on with the next one."""
+        lake = process.patiently(process.connect)
+        while (number := self._done.get(process.name, 0)) < self.steps:
+            self._done[process.name] = number + 1
+            if process.chance.random() < 0.3:
+                process.sleep(process.chance.expovariate(2.0))
+            self.step(process, lake, number)
+
+    def transact(self, process: Process, name: str, work: Callable[[], object]) -> Attempt:
+        """Do it, and record how it ended."""
+        world = self.world
+        attempt = Attempt(name, world.scheduler.steps)
+        self.attempts.append(attempt)
+        world.note(f"begins {name}")
+        try:
+            work()
+            attempt.outcome = "ok"
+        except CommitStateUnknown as error:
+            attempt.error = repr(error)
+        except ConroiError as error:
+            attempt.outcome, attempt.error = "fail", repr(error)
+            if not isinstance(error, EXPECTED + self.may_raise):
+                self.problem(f"{process.client.name}: {name} raised {error!r}")
+        attempt.ended = world.scheduler.steps
+        world.note(f"ends {name}: {attempt.outcome} {attempt.error[:120]}")
+        return attempt
+
+    def problem(self, text: str) -> None:
+        """Something that must not be."""
+        self.world.note(f"PROBLEM {text}")
+        self.problems.append(text)
+
+    def saw_version(self, process: Process, version: int) -> None:
+        """A process never sees the lake go back."""
+        if version < self._newest.get(process.client.name, 0):
+            self.problem(f"{process.client.name} saw version {version} after {self._newest[process.client.name]}")
+        self._newest[process.client.name] = version
+
+    # ------------------------------------------------------------------------ upkeep
+
+    def keep_up(self, process: Process) -> None:
+        """Compaction, expiry and garbage collection, beside the others."""
+        lake = process.patiently(process.connect)
+        while (number := self._done.get(process.name, 0)) < self.steps:
+            self._done[process.name] = number + 1
+            process.sleep(process.chance.choice((0.1, 1.0, 30.0, 3700.0)))
+            action = process.chance.choice(("compact", "compact", "expire", "gc"))
+            self.world.note(f"begins {action}")
+            try:
+                self._upkeep(process, lake, action)
+            except (*EXPECTED, NotFoundError) as error:
+                self.world.note(f"{action} ended with {error!r}"[:160])
+            except ConroiError as error:
+                self.problem(f"{action} raised {error!r}")
+
+    def _upkeep(self, process: Process, lake: Lake, action: str) -> None:
+        if action == "expire":
+            lake.expire(process.chance.choice(("1m", "10m", "1h")), keep=process.chance.randint(1, 3), dry_run=False)
+        elif action == "gc":
+            lake.gc(min_age="1h", dry_run=False)
+        else:
+            for name in lake.tables():
+                lake[name].compact(rows_per_fragment=process.chance.choice((4, 1000)))
+
+    # ------------------------------------------------------------------------ the end
+
+    def finish(self, process: Process) -> None:
+        """Liveness and integrity once faults have ended; then the oracle of the workload."""
+        self.check(process)
+        if self.uses_lake:
+            self.check_history(process.connect())
+
+    def check_history(self, lake: Lake) -> None:
+        """Every version of the lake that is retained can be read, with all of its tables; numbers never come twice."""
+        seen: set[int] = set()
+        for commit in lake.history():
+            if commit.version in seen:
+                self.problem(f"version {commit.version} of the lake is there twice")
+            seen.add(commit.version)
+        for version in sorted(seen, reverse=True)[:4]:
+            try:
+                past = lake.at(version)
+                for name in past.tables():
+                    past[name].to_arrow()
+            except ConroiError as error:
+                self.problem(f"retained version {version} of the lake cannot be read: {error!r}")
+
+    def by_outcome(self, outcome: Outcome) -> Iterator[Attempt]:
+        """The attempts that ended so."""
+        return (attempt for attempt in self.attempts if attempt.outcome == outcome)
+
+    def check_presence(self, found: list[str], what: str) -> None:
+        """Acknowledged ones exactly once, refused ones never, no others."""
+        known = {attempt.name: attempt.outcome for attempt in self.attempts}
+        counts: dict[str, int] = {}
+        for name in found:
+            counts[name] = counts.get(name, 0) + 1
+        for name, count in sorted(counts.items()):
+            if name not in known:
+                self.problem(f"{what} has {name}, which nobody wrote")
+            elif count > 1:
+                self.problem(f"{what} has {name} {count} times")
+            elif known[name] == "fail":
+                self.problem(f"{what} has {name}, which was refused")
+        for name, outcome in known.items():
+            if outcome == "ok" and name not in counts:
+                self.problem(f"{what} lacks {name}, which was acknowledged")
+
+
