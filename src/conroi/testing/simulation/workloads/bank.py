@@ -60,8 +60,12 @@ class Bank(Workload):
                     table.update({"amount": f"amount + {change}"}, f"id = {account}")
             row = {"transfer": name, "source": source, "target": target, "amount": amount}
             tx["journal"].append(pa.Table.from_pylist([row], JOURNAL))
+            self.before_commit(process, tx)
 
         self.transact(process, name, lambda: lake.run(transfer, retries=3))
+
+    def before_commit(self, process: Process, tx: Transaction) -> None:
+        """For subclasses: all statements are staged."""
 
     def _look(self, process: Process, lake: Lake) -> None:
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import ClassVar, Literal
 
 from conroi.errors import CommitStateUnknown, ConflictError, ConroiError, NotFoundError, StoreError, VersionExpired
@@ -18,6 +19,9 @@ from conroi.testing.simulation.world import Process, Script, World
 Outcome = Literal["ok", "fail", "info"]
 EXPECTED = (ConflictError, CommitStateUnknown, StoreError, VersionExpired)
 """Errors that concurrent writers and a storage with faults may cause."""
+
+MOST_S = 120.0
+"""Seconds after which a last commit to each table must be over."""
 
 
 @dataclass
@@ -38,6 +42,8 @@ class Workload:
     may_raise: ClassVar[tuple[type[ConroiError], ...]] = ()
     """Further errors that its transactions may end with."""
     uses_lake: ClassVar[bool] = True
+    has_forks: ClassVar[bool] = False
+    """Whether its tables may have versions in other folders."""
 
     def __init__(self, world: World, clients: int, steps: int) -> None:
         self.world = world
@@ -143,12 +149,18 @@ class Workload:
         """Liveness and integrity once faults have ended; then the oracle of the workload."""
         self.check(process)
         if self.uses_lake:
-            self.check_history(process.connect())
+            lake = process.connect()
+            self.check_history(lake)
+            self.check_tables(process, lake)
 
     def check_history(self, lake: Lake) -> None:
         """Every version of the lake that is retained can be read, with all of its tables; numbers never come twice."""
         seen: set[int] = set()
+        newer: datetime | None = None
         for commit in lake.history():
+            if newer is not None and commit.timestamp > newer:
+                self.problem(f"version {commit.version} of the lake is younger than the one after it")
+            newer = commit.timestamp
             if commit.version in seen:
                 self.problem(f"version {commit.version} of the lake is there twice")
             seen.add(commit.version)
@@ -159,6 +171,29 @@ class Workload:
                     past[name].to_arrow()
             except ConroiError as error:
                 self.problem(f"retained version {version} of the lake cannot be read: {error!r}")
+
+    def check_tables(self, process: Process, lake: Lake) -> None:
+        """Row ids are unique; a table that is read by its path has no gap, and nothing prevents the next commit."""
+        is_kept_up = any(name.startswith("upkeep") for name in self.world.clients)
+        for name in lake.tables():
+            table = lake[name]
+            if table.has_stable_row_ids:
+                ids = table.scan.reader(with_row_id=True).read_all()["_rowid"].to_pylist()
+                if len(set(ids)) != len(ids):
+                    self.problem(f"table {name} has a row id twice: {sorted(ids)}")
+            if not is_kept_up:
+                final = set(table.versions())
+                gap = sorted(set(range(1, table.version)) - final)
+                if gap and not self.has_forks:
+                    self.problem(f"table {name} is at version {table.version}, and {gap} are not there by path")
+        begun = self.world.scheduler.now
+        for name in lake.tables():
+            table = lake[name]
+            table.set_config({"conroi.simulation": "checked"})
+            if lake[name].version <= table.version:
+                self.problem(f"table {name} cannot be changed any more")
+        if self.world.scheduler.now - begun > MOST_S:
+            self.problem(f"a commit to each table took {self.world.scheduler.now - begun:.0f} s")
 
     def by_outcome(self, outcome: Outcome) -> Iterator[Attempt]:
         """The attempts that ended so."""

@@ -1,0 +1,461 @@
+"""Planted bugs: small mutations of the protocol, each of which a simulation must notice.
+
+Each is a patch that lives as long as a test. Its docstring says what is left out; `WORKLOAD` says where it is looked
+for, so that a run is not spent on tables that it cannot touch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from pyroaring import BitMap
+
+from conroi import folding
+from conroi.catalog import catalog, manifest_store, participant, publication
+from conroi.catalog.catalog import Catalog
+from conroi.catalog.manifest_store import ManifestAttempt, ManifestStore
+from conroi.catalog.participant import Participant, PublishResult
+from conroi.catalog.publication import Publishing
+from conroi.commit import conditional_put, pending
+from conroi.commit.conditional_put import Putting
+from conroi.commit.pending import Pending
+from conroi.conflicts import row_merge
+from conroi.conflicts.rules import rewrites, rows
+from conroi.data import rows as data_rows
+from conroi.errors import RetryableConflict
+from conroi.maintenance import collection, lake_expiry, reachability
+from conroi.operations import Rewrite, append
+from conroi.snapshots.snapshot import Snapshot
+from conroi.transaction import Transaction
+from conroi.transaction_tables import TransactionTables
+from conroi.verbs import key_check
+from conroi.verbs.key_check import KeyGuard
+from conroi.versions import folder, retention
+from conroi.versions.folder import ConditionalPut, FolderVersions
+
+Patch = pytest.MonkeyPatch
+Plant = Callable[[Patch], None]
+
+PLANTED: dict[str, tuple[Plant, str]] = {}
+"""By name: the mutation, and the workload in which it is looked for."""
+
+
+def planted(workload: str) -> Callable[[Plant], Plant]:
+    """Register a mutation."""
+
+    def register(plant: Plant) -> Plant:
+        PLANTED[plant.__name__] = plant, workload
+        return plant
+
+    return register
+
+
+# ---------------------------------------------------------------------------------- the put
+
+
+@planted("bank")
+def no_look_after_a_lost_answer(patch: Patch) -> None:
+    """A name that is taken is taken by others: what is there is not compared with our own transaction."""
+
+    def look(self: Putting, located: Any, _sent_at: Any) -> None:
+        self.taken = conditional_put.load_snapshot(self._files.objects, located)
+
+    patch.setattr(Putting, "_look_for_mine", look)
+    patch.setattr(Publishing, "heads", _heads_without_own)
+
+
+def _heads_without_own(self: Publishing) -> Any:
+    self._state = self._catalog.refresh(self._state).state
+
+
+@planted("bank")
+def taken_means_ours(patch: Patch) -> None:
+    """After ObjectExists the commit is taken for ours, whoever has the name."""
+    put = Putting.put
+
+    def blind(self: Putting, located: Any, data: bytes, file: Any) -> Any:
+        return put(self, located, data, file) or Snapshot(file.manifest, located, file.transaction)
+
+    patch.setattr(Putting, "put", blind)
+
+
+@planted("bank")
+def unknown_is_called_a_conflict(patch: Patch) -> None:
+    """A put without an answer is reported as refused."""
+
+    def refused(self: Putting, error: Any, located: Any) -> Exception:
+        return RetryableConflict(error.message, table=self._files.root, version=located.version)
+
+    patch.setattr(Putting, "_unknown_or", refused)
+
+
+@planted("bank")
+def put_replaces(patch: Patch) -> None:
+    """The put of a version is no compare-and-swap."""
+
+    def put_new(self: ConditionalPut, objects: Any, path: str, data: bytes) -> None:
+        objects.put(path, data)
+
+    patch.setattr(ConditionalPut, "put_new", put_new)
+
+
+@planted("bank")
+def look_before_the_put(patch: Patch) -> None:
+    """The expectation that the name is free is checked outside of the put."""
+
+    def put_new(self: ConditionalPut, objects: Any, path: str, data: bytes) -> None:
+        if objects.head(path) is not None:
+            raise folder.ObjectExists(path)
+        objects.put(path, data)
+
+    patch.setattr(ConditionalPut, "put_new", put_new)
+
+
+# ---------------------------------------------------------------------------------- publication
+
+
+@planted("registers")
+def reads_are_not_checked(patch: Patch) -> None:
+    """A serializable transaction publishes without a look at what it read."""
+    patch.setattr(TransactionTables, "expectations", lambda self: [])
+
+
+@planted("registers")
+def checked_only_once(patch: Patch) -> None:
+    """Preconditions are checked at the first attempt, and not on the state that the put is for."""
+    check_at = Publishing.check_at
+
+    def once(self: Publishing, state: Any) -> None:
+        if self.checks:
+            return
+        check_at(self, state)
+
+    patch.setattr(Publishing, "check_at", once)
+
+
+@planted("bank")
+def tables_one_by_one(patch: Patch) -> None:
+    """The tables of a transaction are published one after the other."""
+    run = Publishing.run
+
+    def separately(self: Publishing) -> PublishResult:
+        order = self._order
+        if len(order.tables) < 2:
+            return run(self)
+        alone = [replace(order, tables=[each], expects=(), listing=None, uuid="") for each in order.tables]
+        outcomes = [run(Publishing(self._catalog, each)) for each in alone]
+        tables = {name: result for outcome in outcomes for name, result in outcome.tables.items()}
+        return replace(outcomes[-1], tables=tables)
+
+    patch.setattr(Publishing, "run", separately)
+
+
+@planted("registers")
+def begins_with_what_it_saw_last(patch: Patch) -> None:
+    """A transaction begins at the state that its process saw last, without a look."""
+    begin = Transaction.__init__
+
+    def stale(self: Transaction, of: Catalog, **how: Any) -> None:
+        look = of.state
+        of.state = of.known_state  # type: ignore[method-assign]
+        try:
+            begin(self, of, **how)
+        finally:
+            of.state = look  # type: ignore[method-assign]
+
+    patch.setattr(Transaction, "__init__", stale)
+
+
+@planted("names")
+def names_need_not_be_free(patch: Patch) -> None:
+    """Two publications may add the same name."""
+    patch.setattr(Publishing, "_check_arriving", lambda *_: None)
+
+
+@planted("names")
+def names_need_not_be_there(patch: Patch) -> None:
+    """A name that is dropped or renamed may have become another table."""
+    patch.setattr(Publishing, "_check_leaving", lambda *_: None)
+
+
+@planted("names")
+def any_table_of_that_name(patch: Patch) -> None:
+    """A writer goes on in the table that has the name now, if it was dropped and created again."""
+    row = Participant._row
+
+    def lenient(self: Participant, state: Any) -> Any:
+        found = state.table(self.wanted.was)
+        if found is None or found.incarnation == self.wanted.row.incarnation:
+            return row(self, state)
+        return found
+
+    patch.setattr(Participant, "_row", lenient)
+
+
+@planted("bank")
+def predecessor_is_not_finalized(patch: Patch) -> None:
+    """A version is published before the one below it has its final name."""
+    patch.setattr(Participant, "_finalize_before", lambda *_: None)
+    patch.setattr(Catalog, "_completed", lambda _self, _row, _pin, snapshot: snapshot)
+
+
+@planted("bank")
+def rebased_without_a_look(patch: Patch) -> None:
+    """The newest version counts as met, whatever is in the versions between."""
+
+    def catch_up(self: Pending, newest: Any, known: Any = None) -> None:
+        self.seen = known if known is not None else self._load(newest)
+
+    patch.setattr(Pending, "catch_up", catch_up)
+
+
+@planted("bank")
+def built_on_the_base(patch: Patch) -> None:
+    """After a lost race the manifests that were staged before are published again."""
+    build = Participant.build
+
+    def once(self: Participant) -> None:
+        if self._built_at is None:
+            build(self)
+
+    patch.setattr(Participant, "build", once)
+
+
+@planted("bank")
+def clock_decides_the_order(patch: Patch) -> None:
+    """The timestamp of a lake version is the writer's clock, also if that is behind the version before."""
+    build = manifest_store.operations.build
+
+    def timed(head: Any, transaction: Any, operation: Any, step: Any, *, timestamp_ns: int, writer_version: str) -> Any:
+        del timestamp_ns
+        now_ns = _writers_clock_ns()
+        return build(head, transaction, operation, step, timestamp_ns=now_ns, writer_version=writer_version)
+
+    init = ManifestAttempt.__init__
+    clocks: list[Any] = []
+
+    def _writers_clock_ns() -> int:
+        return clocks[-1].now_ns()
+
+    def begun(self: ManifestAttempt, heads: Any, files: Any, *rest: Any) -> None:
+        clocks.append(files.environment)
+        patched = manifest_store.operations.build
+        manifest_store.operations.build = timed
+        try:
+            init(self, heads, files, *rest)
+        finally:
+            manifest_store.operations.build = patched
+            clocks.pop()
+
+    patch.setattr(ManifestAttempt, "__init__", begun)
+
+
+# ---------------------------------------------------------------------------------- idempotency keys
+
+
+@planted("jobs")
+def key_is_not_looked_up(patch: Patch) -> None:
+    """A transaction with a key does not look whether the key was committed before."""
+    patch.setattr(ManifestStore, "published_as", lambda *_: None)
+
+
+@planted("jobs")
+def key_is_looked_up_only_at_the_beginning(patch: Patch) -> None:
+    """Concurrent commits are not compared with the key."""
+    patch.setattr(Publishing, "heads", _heads_without_own)
+
+
+@planted("jobs")
+def key_is_noted_after_the_commit(patch: Patch) -> None:
+    """The note by which a later call finds the commit is written when it is acknowledged."""
+    finalize = Publishing.finalize
+
+    def noted(self: Publishing, done: Any, attempts: int) -> Any:
+        result = finalize(self, done, attempts)
+        key = self._order.notes.idempotency_key
+        if key is not None and result.earlier is None:
+            will_try(self._catalog.heads, key, result.version)
+        return result
+
+    will_try = ManifestStore.will_try
+    patch.setattr(ManifestStore, "will_try", lambda *_: None)
+    patch.setattr(Publishing, "finalize", noted)
+
+
+# ---------------------------------------------------------------------------------- keys of rows
+
+
+@planted("keyed")
+def keys_are_checked_at_staging_only(patch: Patch) -> None:
+    """Inserted keys are not compared with concurrent commits."""
+    patch.setattr(KeyGuard, "__call__", lambda *_: None)
+
+
+@planted("keyed")
+def keys_are_not_checked_after_a_compaction(patch: Patch) -> None:
+    """What a concurrent compaction wrote counts as checked, also if its sources were not."""
+
+    def follow(self: KeyGuard, winners: Sequence[Any]) -> None:
+        for winner in winners:
+            if isinstance(winner.operation, Rewrite):
+                for group in winner.operation.groups:
+                    self._checked.update(self._key_files(fragment) for fragment in group.new_fragments)
+
+    patch.setattr(KeyGuard, "_follow_rewrites", follow)
+
+
+@planted("keyed")
+def keys_are_checked_at_the_commit_only(patch: Patch) -> None:
+    """Inserted keys are not compared with those of the base."""
+
+    def unchecked(pinned: Any, seen: Any, leaving: Any = None, *, mine: str = "Update") -> Any:
+        del leaving
+        keys = seen.keys()
+        return None if keys is None else KeyGuard(pinned.files, pinned.manifest, seen.columns, keys, mine=mine)
+
+    for module in (key_check, folding):
+        if hasattr(module, "checked_new_keys"):
+            patch.setattr(module, "checked_new_keys", unchecked)
+    from conroi.verbs import append as appending
+    from conroi.verbs import update as updating
+
+    for found in (appending, updating):
+        if hasattr(found, "checked_new_keys"):
+            patch.setattr(found, "checked_new_keys", unchecked)
+
+
+# ---------------------------------------------------------------------------------- conflicts
+
+
+@planted("bank")
+def same_rows_are_joined(patch: Patch) -> None:
+    """Two changes of one row are joined like two changes of different rows."""
+    patch.setattr(row_merge, "_common", lambda one, other: {})
+
+
+@planted("keyed")
+def compaction_ignores_deletions(patch: Patch) -> None:
+    """A compaction is rebased over concurrent deletions without them."""
+    from conroi.conflicts import rebase
+
+    patch.setattr(rebase, "_deleted_in", lambda group, meeting: {})
+
+
+@planted("keyed")
+def compacted_rows_can_be_changed(patch: Patch) -> None:
+    """A change of rows is published although its fragments were compacted."""
+    patch.setattr(rows.ROWS_COMPACTED, "decide", lambda mine, theirs: None) if False else None
+    from conroi.conflicts import matrix
+
+    _ = matrix
+    object.__setattr__(rows.ROWS_COMPACTED, "decide", lambda mine, theirs: None)
+    patch.setattr(row_merge, "missing", lambda meeting: {})
+
+
+@planted("keyed")
+def older_deletions_are_forgotten(patch: Patch) -> None:
+    """A new deletion vector has the new deletions only."""
+
+    def only_new(files: Any, manifest: Any, fragment_id: int, gone: BitMap) -> BitMap:
+        return gone
+
+    patch.setattr(data_rows, "_union", only_new)
+
+
+@planted("keyed")
+def deletions_of_the_head_are_forgotten(patch: Patch) -> None:
+    """Deletion vectors are merged with those of the base, not of the newest version."""
+    patch.setattr(row_merge.Meeting, "deleted_at_head", row_merge.Meeting.deleted_at_base)
+
+
+@planted("registers")
+def row_ids_of_the_base(patch: Patch) -> None:
+    """Rows of an append get the ids after those of its base, not of the version before it."""
+    assign = append.assign_row_ids
+    patch.setattr(append, "assign_row_ids", lambda fragments, first: assign(fragments, 0) and first)
+
+
+# ---------------------------------------------------------------------------------- collection
+
+
+@planted("upkeep")
+def grace_period_is_ignored(patch: Patch) -> None:
+    """Garbage collection deletes files that no version refers to, however young."""
+    patch.setattr(collection, "checked_age", lambda _: 0.0)
+    patch.setattr(reachability, "announced_names", lambda *_: iter(()))
+    patch.setattr(collection, "announced_names", lambda *_: iter(()))
+
+
+@planted("upkeep")
+def slow_writers_do_not_look(patch: Patch) -> None:
+    """A commit that took long does not make sure that its files are still there."""
+    patch.setattr(pending, "refuse_swept", lambda *_, **__: None)
+
+
+@planted("lone_table")
+def collected_numbers_come_back(patch: Patch) -> None:
+    """A version may be put under a number that was collected."""
+    patch.setattr(FolderVersions, "confirm", lambda *_: None)
+
+
+@planted("lone_table")
+def watermark_is_read_too_early(patch: Patch) -> None:
+    """Whether a number was collected is looked up before the put, not after it."""
+    confirm, put = FolderVersions.confirm, FolderVersions.put
+
+    def early(self: FolderVersions, version: int, naming: Any, data: bytes) -> Any:
+        located = folder.ManifestRef(version, naming.path(version), naming)
+        confirm(self, located, folder.moment(self._environment))
+        patched = FolderVersions.confirm
+        FolderVersions.confirm = lambda *_: None  # type: ignore[method-assign]
+        try:
+            return put(self, version, naming, data)
+        finally:
+            FolderVersions.confirm = patched  # type: ignore[method-assign]
+
+    patch.setattr(FolderVersions, "put", early)
+
+
+@planted("upkeep")
+def pins_of_older_versions_are_ignored(patch: Patch) -> None:
+    """Expiry keeps the table versions of the newest lake version only."""
+    add = reachability.Needed.add
+    seen: dict[int, bool] = {}
+
+    def only_newest(self: Any, found: Any) -> Any:
+        if seen.get(id(self)):
+            return self
+        seen[id(self)] = True
+        return add(self, list(found)[:1])
+
+    patch.setattr(reachability.Needed, "add", only_newest)
+
+
+@planted("upkeep")
+def staged_manifests_are_garbage(patch: Patch) -> None:
+    """What is published and not final yet is no reason to keep a staged manifest."""
+    patch.setattr(reachability, "_is_root", lambda place, info, horizon: False)
+
+
+@planted("upkeep")
+def data_of_older_versions_is_garbage(patch: Patch) -> None:
+    """The files of retained versions other than the newest are collected."""
+    needs_of = reachability.needs_of
+
+    def newest(place: Any, horizon: Any) -> Any:
+        found = needs_of(place, horizon)
+        return replace(found, names=found.names[: len(found.names) // 2])
+
+    patch.setattr(collection, "needs_of", newest)
+
+
+@planted("upkeep")
+def known_version_is_trusted_for_ever(patch: Patch) -> None:
+    """A reader that was away does not ask whether the versions after the one it knows were collected."""
+    patch.setattr(ManifestStore, "_is_superseded", lambda *_: False)
+
+
+__all__ = ["PLANTED", "Plant", "catalog", "lake_expiry", "participant", "publication", "retention", "rewrites"]
