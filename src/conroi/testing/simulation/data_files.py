@@ -11,6 +11,7 @@ import json
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -204,7 +205,8 @@ class Dataset:
         self.fragments = list(snapshot.manifest.fragments)
         self._new_id = new_id
         head = snapshot.manifest.head
-        self.schema = schema_from_fields(head.fields, head.schema_metadata)
+        columns = pb.ManifestHead(fields=head.fields, schema_metadata=head.schema_metadata)
+        self.schema = _schema_of(columns.SerializeToString(deterministic=True))
         self._ids = {field.name: field.id for field in head.fields if field.parent_id == -1}
 
     def get_fragment(self, number: int) -> Fragment | None:
@@ -255,8 +257,10 @@ class Dataset:
         stored = file_field_ids(head.fields, self.schema.names, head.data_format.version)
         major, _, minor = head.data_format.version.partition(".")
         new: list[dict[str, Any]] = []
-        for start in range(0, rows.num_rows, most):
-            part = rows.slice(start, most)
+        # As many files as can be full, of about the same length.
+        in_each = -(-rows.num_rows // max(1, rows.num_rows // most)) or 1
+        for start in range(0, rows.num_rows, in_each):
+            part = rows.slice(start, in_each)
             name = data_file_name(self._new_id())
             writer = Writer(self.objects, name, part.schema, part.to_batches())
             writer.close()
@@ -271,6 +275,12 @@ class Dataset:
             }
             new.append({"id": 0, "files": [file], "physical_rows": part.num_rows})
         return {"original_fragments": [{"id": each.id} for each in chosen], "new_fragments": new}
+
+
+@lru_cache(maxsize=256)
+def _schema_of(columns: bytes) -> pa.Schema:
+    head = pb.ManifestHead.FromString(columns)
+    return schema_from_fields(head.fields, head.schema_metadata)
 
 
 @dataclass

@@ -42,6 +42,7 @@ class Workload:
     may_raise: ClassVar[tuple[type[ConroiError], ...]] = ()
     """Further errors that its transactions may end with."""
     uses_lake: ClassVar[bool] = True
+    upkeep_actions: ClassVar[tuple[str, ...]] = ("compact", "compact", "expire", "gc")
     has_forks: ClassVar[bool] = False
     """Whether its tables may have versions in other folders."""
 
@@ -125,7 +126,7 @@ class Workload:
         while (number := self._done.get(process.name, 0)) < self.steps:
             self._done[process.name] = number + 1
             process.sleep(process.chance.choice((0.1, 1.0, 30.0, 3700.0)))
-            action = process.chance.choice(("compact", "compact", "expire", "gc"))
+            action = process.chance.choice(self.upkeep_actions)
             self.world.note(f"begins {action}")
             try:
                 self._upkeep(process, lake, action)

@@ -19,6 +19,7 @@ class Jobs(Workload):
     """See the module."""
 
     name = "jobs"
+    upkeep_actions = ("compact", "gc")  # a key is known as long as its version of the lake is
 
     def set_up(self, process: Process) -> None:
         self.done: set[str] = set()
