@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import conroi
+from conroi.format.naming import ManifestNaming
 from conroi.testing import call_before
 from tests.support.lakes import cloud, faulty, manifests, rows, rows_by_path, settle
 
@@ -231,3 +232,14 @@ def append_by_path_with_m(path: str, number: int) -> None:
 
 def nothing(*_: object) -> None:
     """What is done instead."""
+
+
+def test_an_append_by_path_during_the_repair_is_brought_in_too(tmp_path: Path):
+    """Found by the simulator (workload out_of_band, seed 4): the repair itself is a Restore, and an append by path that
+    took its final name was refused as if the lake had gone back to an older version."""
+    lake, path = forked(tmp_path / "lake", append(20), append(30))
+    again = call_before(lambda _: append(31)(lance.dataset(path)), "rename_if_absent", ManifestNaming.V2.path(3))
+    faulty(lake.uri, [again], only="t.lance").mend("t")
+    settled = conroi.connect(lake.uri)["t"].append([{"n": 40, "m": 0}])
+    assert values(settled.to_arrow()) == BASE | dict.fromkeys((20, 30, 31, 40), 0)
+    assert values(lance.dataset(path).to_table()) == BASE | dict.fromkeys((20, 30, 31, 40), 0)

@@ -109,7 +109,8 @@ class _Repair:
         transaction = load_transaction(self._files.objects, mine)
         assert transaction is not None, "every version of ours has its transaction"
         before = self.catalog.final_version(self.row, mine.version - 1)
-        return Replay(self._files, mine, transaction, before).all(foreign)
+        is_repair = self.row.repaired_in == mine.version
+        return Replay(self._files, mine, transaction, before, is_repair=is_repair).all(foreign)
 
     def _next_version(self, merged: Snapshot, version: int, last: Snapshot) -> Pending:
         """The new version: the merged table, numbered above the last out-of-band version."""
@@ -156,7 +157,11 @@ REPLAYED_IN_A_ROW = (Append, Delete, Update, UpdateConfig)
 class Replay:
     """The lake's version of a table, and the out-of-band changes of the version before it."""
 
-    def __init__(self, files: TableStorage, mine: Snapshot, transaction: Transaction, before: Snapshot) -> None:
+    def __init__(
+        self, files: TableStorage, mine: Snapshot, transaction: Transaction, before: Snapshot, *, is_repair: bool
+    ) -> None:
+        """`is_repair`: the lake's version is itself a repair, which diverged before it was final."""
+        self._is_repair = is_repair
         self._files = files
         self._mine = mine
         self._transaction = transaction
@@ -186,7 +191,10 @@ class Replay:
         staged = Staged(operation, base.manifest, affected_rows=affected)
         change = Change(staged, base, uuid=str(self._files.environment.new_uuid()))
         pending = Pending(self._files, change)
-        pending.rebase_over(merged, self._transaction)
+        if self._is_repair and isinstance(operation, Append):
+            pending.seen = merged  # a repair is a Restore, but it took nothing back of what is below the append
+        else:
+            pending.rebase_over(merged, self._transaction)
         built = pending.build_next()
         snapshot = Snapshot(built.file.manifest, built.located, built.file.transaction, is_final=False, is_private=True)
         refuse_duplicate_keys(self._files, merged, ExternalManifest(snapshot, foreign.transaction, foreign.pin))
