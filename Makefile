@@ -17,7 +17,7 @@ unexport PYTHONPATH
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lowest ring soak bench contract lint format proto docs lock clean
+.PHONY: help setup demo test lowest ring soak prove bench contract lint format proto docs lock clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -47,6 +47,9 @@ ring: setup ## every supported pylance against conroi and each other; ARGS=--sho
 
 soak: setup ## run the long tests
 	$(PY) -m pytest -m soak --timeout 3600 $(ARGS)
+
+prove: setup ## simulate concurrent clients on bad storage; ARGS="--seeds 100000 --jobs 2" for more, "--help" for all
+	$(PY) -m conroi.testing.simulation $(ARGS)
 
 bench: setup ## measure beside pylance, deltalake and pyiceberg; ARGS="--quick" for a first look
 	$(PY) -m benchmarks $(ARGS)

@@ -6,34 +6,33 @@ for, so that a run is not spent on tables that it cannot touch.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pyroaring import BitMap
 
-from conroi import folding
-from conroi.catalog import catalog, manifest_store, participant, publication
+from conroi.catalog import manifest_store
 from conroi.catalog.catalog import Catalog
 from conroi.catalog.manifest_store import ManifestAttempt, ManifestStore
 from conroi.catalog.participant import Participant, PublishResult
 from conroi.catalog.publication import Publishing
-from conroi.commit import conditional_put, pending
+from conroi.commit import pending
 from conroi.commit.conditional_put import Putting
 from conroi.commit.pending import Pending
-from conroi.conflicts import row_merge
-from conroi.conflicts.rules import rewrites, rows
+from conroi.conflicts import matrix, rebase, row_merge
+from conroi.conflicts.rules import OK, Rule
 from conroi.data import rows as data_rows
 from conroi.errors import RetryableConflict
-from conroi.maintenance import collection, lake_expiry, reachability
+from conroi.maintenance import collection, reachability
 from conroi.operations import Rewrite, append
 from conroi.snapshots.snapshot import Snapshot
 from conroi.transaction import Transaction
 from conroi.transaction_tables import TransactionTables
-from conroi.verbs import key_check
 from conroi.verbs.key_check import KeyGuard
-from conroi.versions import folder, retention
+from conroi.versions import folder
 from conroi.versions.folder import ConditionalPut, FolderVersions
 
 Patch = pytest.MonkeyPatch
@@ -61,10 +60,9 @@ def no_look_after_a_lost_answer(patch: Patch) -> None:
     """A name that is taken is taken by others: what is there is not compared with our own transaction."""
 
     def look(self: Putting, located: Any, _sent_at: Any) -> None:
-        self.taken = conditional_put.load_snapshot(self._files.objects, located)
+        raise RetryableConflict("another writer was faster", table=self._files.root, version=located.version)
 
     patch.setattr(Putting, "_look_for_mine", look)
-    patch.setattr(Publishing, "heads", _heads_without_own)
 
 
 def _heads_without_own(self: Publishing) -> Any:
@@ -316,15 +314,9 @@ def keys_are_checked_at_the_commit_only(patch: Patch) -> None:
         keys = seen.keys()
         return None if keys is None else KeyGuard(pinned.files, pinned.manifest, seen.columns, keys, mine=mine)
 
-    for module in (key_check, folding):
-        if hasattr(module, "checked_new_keys"):
-            patch.setattr(module, "checked_new_keys", unchecked)
-    from conroi.verbs import append as appending
-    from conroi.verbs import update as updating
-
-    for found in (appending, updating):
-        if hasattr(found, "checked_new_keys"):
-            patch.setattr(found, "checked_new_keys", unchecked)
+    for module in ("conroi.verbs.key_check", "conroi.verbs.append", "conroi.verbs.update", "conroi.folding"):
+        if hasattr(importlib.import_module(module), "checked_new_keys"):
+            patch.setattr(f"{module}.checked_new_keys", unchecked)
 
 
 # ---------------------------------------------------------------------------------- conflicts
@@ -339,19 +331,14 @@ def same_rows_are_joined(patch: Patch) -> None:
 @planted("keyed")
 def compaction_ignores_deletions(patch: Patch) -> None:
     """A compaction is rebased over concurrent deletions without them."""
-    from conroi.conflicts import rebase
-
     patch.setattr(rebase, "_deleted_in", lambda group, meeting: {})
 
 
 @planted("keyed")
 def compacted_rows_can_be_changed(patch: Patch) -> None:
     """A change of rows is published although its fragments were compacted."""
-    patch.setattr(rows.ROWS_COMPACTED, "decide", lambda mine, theirs: None) if False else None
-    from conroi.conflicts import matrix
-
-    _ = matrix
-    object.__setattr__(rows.ROWS_COMPACTED, "decide", lambda mine, theirs: None)
+    for mine in ("Delete", "Update"):
+        patch.setitem(cast("dict[tuple[str, str], Rule]", matrix.MATRIX), (mine, "Rewrite"), OK)
     patch.setattr(row_merge, "missing", lambda meeting: {})
 
 
@@ -456,6 +443,3 @@ def data_of_older_versions_is_garbage(patch: Patch) -> None:
 def known_version_is_trusted_for_ever(patch: Patch) -> None:
     """A reader that was away does not ask whether the versions after the one it knows were collected."""
     patch.setattr(ManifestStore, "_is_superseded", lambda *_: False)
-
-
-__all__ = ["PLANTED", "Plant", "catalog", "lake_expiry", "participant", "publication", "retention", "rewrites"]

@@ -17,9 +17,7 @@ from conroi.testing.simulation.world import Process, World
 
 pytestmark = pytest.mark.contract("T16")
 
-SCHEMA = pa.schema(
-    [pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.int64()), pa.field("s", pa.string())]
-)
+SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.int64()), pa.field("s", pa.string())])
 Script = Callable[[conroi.Table], conroi.Table]
 
 
@@ -112,9 +110,7 @@ def test_manifests_are_those_of_pylance(tmp_path: Path, script: Script, is_stabl
 
     def work(process: Process) -> None:
         uri = f"{process.world.uri}/t.lance"
-        made = conroi.create_table(
-            uri, SCHEMA, key="id", stable_row_ids=is_stable, environment=process.environment
-        )
+        made = conroi.create_table(uri, SCHEMA, key="id", stable_row_ids=is_stable, environment=process.environment)
         simulated.extend(states(script(made)))
 
     with World(1, faults=Faults.drawn(0)) as world:

@@ -53,7 +53,7 @@ BELOW_FRONT = set(MAY_IMPORT) - {"namespace"}
 MAY_IMPORT.update({part: BELOW_FRONT | set(FRONT[:number]) for number, part in enumerate(FRONT)})
 MAY_IMPORT.update(
     {
-        "testing": FOUNDATION | {"catalog", "format", "front", "lake", "storage", "versions"},
+        "testing": LOWER | {"catalog", "front", "lake", "lake_snapshot", "opening", "reader", "table", "transaction"},
         "spark": MIDDLE | {"catalog", "history", "merge", "verbs", *FRONT},
         "cli": MIDDLE | {"branches", "catalog", "display", "doctor", "history", "maintenance", "spark", *FRONT},
     }

@@ -89,14 +89,23 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ): "a statement of our own transaction",
     ("conroi.spark.sql.merge_into", "target.table.merge"): "a statement of our own transaction",
     ("conroi.spark.sql.merge_into", "builder.execute"): "a statement of our own transaction",
-    ("conroi.verbs.compact", "task.execute"): "a CompactionTask writes the new files and returns their metadata",
+    (
+        "conroi.data.pylance",
+        "cast('Any', CompactionTask).from_json(task).execute",
+    ): "a CompactionTask writes the new files and returns their metadata",
     ("conroi.table", "self.optimize_indices"): "a verb of our own table",
 }
 
 
+SIMULATION = "conroi.testing.simulation"
+"""Its clients call verbs of our own tables and transactions. pylance is not there: data files have a stand-in, and
+`test_only_the_data_side_imports_pylance` sees that no module of it imports pylance."""
+
+
 @pytest.mark.contract("W11")
 def test_no_module_makes_pylance_commit():
-    found = [finding for module in modules_near_pylance(conroi_modules()) for finding in find_commits(module)]
+    near = [module for module in modules_near_pylance(conroi_modules()) if not module.name.startswith(SIMULATION)]
+    found = [finding for module in near for finding in find_commits(module)]
     unexplained = [str(finding) for finding in found if (finding.module, finding.code) not in EXCEPTIONS]
     assert not unexplained, "pylance could commit here; if it cannot, say why in EXCEPTIONS:\n" + "\n".join(unexplained)
     unneeded = EXCEPTIONS.keys() - {(finding.module, finding.code) for finding in found}

@@ -28,6 +28,7 @@ EXCEPTIONS = {
     "conroi.snapshots.tags": "a tag is a name for a version that is visible already",
     "conroi.testing.faults": "hands every call of an external store on to another one",
     "conroi.testing.instruments": "hands every call of a store on to another store",
+    "conroi.testing.simulation.storage": "is a store",
 }
 
 

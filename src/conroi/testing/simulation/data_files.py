@@ -22,6 +22,7 @@ from pyroaring import BitMap
 
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import file_field_ids
+from conroi.format.json import parse_object
 from conroi.format.naming import data_file_name
 from conroi.format.on_disk import DATA_DIR
 from conroi.format.row_ids import decode_row_ids
@@ -77,7 +78,7 @@ class StandIn:
         return [json.dumps({"task": {"fragments": [{"id": i} for i in group]}, "most": most}) for group in groups]
 
     def compact(self, dataset: Any, task: str) -> str:
-        asked = json.loads(task)
+        asked = parse_object(task, "A task of a compaction")
         ids = [each["id"] for each in asked["task"]["fragments"]]
         return json.dumps(dataset.rewritten(ids, asked["most"]))
 
@@ -102,9 +103,8 @@ def planned_groups(fragments: Sequence[pb.DataFragment], target: int, deleted_sh
         groups[-1].append(fragment)
     found: list[list[int]] = []
     for group in groups:
-        for part in _split(group, target):
-            if len(part) > 1 or any(each.id in alone for each in part):
-                found.append([each.id for each in part])
+        parts = [[each.id for each in part] for part in _split(group, target)]
+        found += [part for part in parts if len(part) > 1 or not alone.isdisjoint(part)]
     return found
 
 

@@ -177,7 +177,7 @@ def _cast(expression: Expression) -> Expression:
 
 
 def _constant(value: Any) -> Expression:
-    return lambda columns: value
+    return lambda _: value
 
 
 def _applied(function: str, *expressions: Expression) -> Expression:

@@ -174,7 +174,9 @@ class Summary:
         return "\n".join(lines)
 
 
-def run_many(seeds: Sequence[int], workload: str | None = None, each: Callable[[Result], None] | None = None) -> Summary:
+def run_many(
+    seeds: Sequence[int], workload: str | None = None, each: Callable[[Result], None] | None = None
+) -> Summary:
     """All of these seeds, one after the other."""
     summary = Summary()
     for seed in seeds:
@@ -183,5 +185,3 @@ def run_many(seeds: Sequence[int], workload: str | None = None, each: Callable[[
         if each is not None:
             each(result)
     return summary
-
-

@@ -100,7 +100,7 @@ class Scheduler:
         self.now = 0.0
         self.steps = 0
         self.switches = 0
-        self.chance = random.Random(f"{seed} order")
+        self.chance = random.Random(f"{seed} order")  # noqa: S311  # to be repeatable is the point
         self._most_steps, self._most_s = most_steps, most_s
         self._plan: list[tuple[float, float, int, Actor | Callable[[], None], int]] = []
         self._planned = 0

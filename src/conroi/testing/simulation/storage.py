@@ -83,14 +83,14 @@ class SimulatedObjects:
     # ------------------------------------------------------------------------ reading
 
     def get(self, path: str) -> bytes:
-        return self._ask("get", path, lambda: self._found(path)[0])
+        return self._ask("get", path, lambda: self.found(path)[0])
 
     def get_range(self, path: str, start: int, end: int) -> bytes:
-        return self._ask("get", path, lambda: self._found(path)[0][start:end])
+        return self._ask("get", path, lambda: self.found(path)[0][start:end])
 
     def get_tail(self, path: str, length: int) -> tuple[bytes, int]:
         def tail() -> tuple[bytes, int]:
-            data = self._found(path)[0]
+            data = self.found(path)[0]
             return data[max(0, len(data) - length) :], len(data)
 
         return self._ask("get", path, tail)
@@ -129,7 +129,8 @@ class SimulatedObjects:
             self._world.shuffle(pages)
             yield from pages
 
-    def _found(self, path: str) -> tuple[bytes, int]:
+    def found(self, path: str) -> tuple[bytes, int]:
+        """The file and the time of its last write, at once; NotFoundError if there is none."""
         found = self._bucket.objects.get(self._prefix + path)
         if found is None:
             raise NotFoundError(f"{path} does not exist.", table=self.root, hint="It was deleted, or never written.")
@@ -163,14 +164,14 @@ class SimulatedObjects:
         self.delete([source])
 
     def copy(self, source: str, target: str) -> None:
-        self._write("copy", target, lambda: self._put(target, self._found(source)[0]))
+        self._write("copy", target, lambda: self._put(target, self.found(source)[0]))
 
     def copy_if_absent(self, source: str, target: str) -> None:
         self.put_if_absent(target, self.get(source))
 
     def copy_from(self, source: Objects, path: str, there: str | None = None) -> None:
         if isinstance(source, SimulatedObjects):
-            self._write("copy", path, lambda: self._put(path, source._found(there or path)[0]))
+            self._write("copy", path, lambda: self._put(path, source.found(there or path)[0]))
         else:
             self.put(path, source.get(there or path))
 

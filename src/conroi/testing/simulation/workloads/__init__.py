@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from conroi.testing.simulation.workloads.bank import Bank
 from conroi.testing.simulation.workloads.base import Workload
+from conroi.testing.simulation.workloads.branches import Branches
+from conroi.testing.simulation.workloads.inserts import Inserts
 from conroi.testing.simulation.workloads.jobs import Jobs
 from conroi.testing.simulation.workloads.keyed import Keyed
 from conroi.testing.simulation.workloads.lone_table import LoneTable
 from conroi.testing.simulation.workloads.names import Names
+from conroi.testing.simulation.workloads.out_of_band import OutOfBand
 from conroi.testing.simulation.workloads.registers import Registers
 from conroi.testing.simulation.workloads.upkeep import Upkeep
 
-WORKLOADS: dict[str, type[Workload]] = {kind.name: kind for kind in (Bank, Jobs, Keyed, LoneTable, Names, Registers, Upkeep)}
+KINDS = (Bank, Branches, Inserts, Jobs, Keyed, LoneTable, Names, OutOfBand, Registers, Upkeep)
+WORKLOADS: dict[str, type[Workload]] = {kind.name: kind for kind in KINDS}

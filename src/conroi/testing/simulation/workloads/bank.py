@@ -17,9 +17,7 @@ from conroi.testing.simulation.world import Process
 from conroi.transaction import Transaction
 
 ACCOUNTS = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("amount", pa.int64())])
-JOURNAL = pa.schema(
-    [("transfer", pa.string()), ("source", pa.int64()), ("target", pa.int64()), ("amount", pa.int64())]
-)
+JOURNAL = pa.schema([("transfer", pa.string()), ("source", pa.int64()), ("target", pa.int64()), ("amount", pa.int64())])
 PER_TABLE, START = 3, 100
 
 

@@ -152,7 +152,7 @@ class Workload:
         if self.uses_lake:
             lake = process.connect()
             self.check_history(lake)
-            self.check_tables(process, lake)
+            self.check_tables(lake)
 
     def check_history(self, lake: Lake) -> None:
         """Every version of the lake that is retained can be read, with all of its tables; numbers never come twice."""
@@ -173,7 +173,7 @@ class Workload:
             except ConroiError as error:
                 self.problem(f"retained version {version} of the lake cannot be read: {error!r}")
 
-    def check_tables(self, process: Process, lake: Lake) -> None:
+    def check_tables(self, lake: Lake) -> None:
         """Row ids are unique; a table that is read by its path has no gap, and nothing prevents the next commit."""
         is_kept_up = any(name.startswith("upkeep") for name in self.world.clients)
         for name in lake.tables():
@@ -216,5 +216,3 @@ class Workload:
         for name, outcome in known.items():
             if outcome == "ok" and name not in counts:
                 self.problem(f"{what} lacks {name}, which was acknowledged")
-
-

@@ -59,5 +59,3 @@ class Jobs(Workload):
         one, two = (sorted(lake[table].to_arrow()["by"].to_pylist()) for table in ("one", "two"))
         if one != two:
             self.problem(f"a job is only in one of the tables: {sorted(set(one) ^ set(two))}")
-
-

@@ -18,6 +18,7 @@ from conroi.transaction import Transaction
 
 ROWS = pa.schema([pa.field("k", pa.int64(), nullable=False), pa.field("n", pa.int64()), pa.field("by", pa.string())])
 KEYS = 6
+ACTIONS = ("insert", "insert", "upsert", "upsert", "bump", "delete", "delete", "compact", "compact")
 
 
 class Keyed(Workload):
@@ -38,7 +39,9 @@ class Keyed(Workload):
         chance = process.chance
         name = f"{process.client.name}-{number}"
         keys = sorted(chance.sample(range(KEYS), chance.randint(1, 3)))
-        action = chance.choice(("insert", "insert", "upsert", "upsert", "bump", "delete", "compact"))
+        action = chance.choice(
+            ("insert", "insert", "upsert", "upsert", "bump", "delete", "delete", "compact", "compact")
+        )
         if action == "compact":
             try:
                 lake["rows"].compact(rows_per_fragment=chance.choice((3, 1000)))

@@ -88,7 +88,7 @@ class LoneTable(Registers):
 
     def check(self, process: Process) -> None:
         table = open_table(self._uri, environment=process.environment)
-        self.check_registers(lambda _: table, lambda: lambda _: table)
+        self.check_registers(lambda: lambda _: table)
         versions = table.versions()
         if len(set(versions)) != len(versions):
             self.problem(f"a version is there twice: {versions}")

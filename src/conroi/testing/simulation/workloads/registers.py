@@ -18,7 +18,6 @@ from conroi.reader import Reader
 from conroi.testing.history import Append, Operation, Read, Transaction, check
 from conroi.testing.simulation.workloads.base import Workload
 from conroi.testing.simulation.world import Process
-from conroi.writer import Writer
 
 CELLS = pa.schema([pa.field("reg", pa.int64(), nullable=False), pa.field("items", pa.string())])
 LOG = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("element", pa.int64())])
@@ -49,7 +48,7 @@ class Registers(Workload):
     def step(self, process: Process, lake: Lake, number: int) -> None:
         chance = process.chance
         plan = [self._chosen(chance) for _ in range(chance.choices((1, 2, 3, 4), (2, 4, 3, 1))[0])]
-        self.record(process, f"{process.client.name}-{number}", plan, lambda work: self._in_one(lake, plan, work))
+        self.record(process, f"{process.client.name}-{number}", plan, lambda work: self._in_one(lake, work))
 
     def _chosen(self, chance: random.Random) -> tuple[str, int, int]:
         """Table, register, and the element to append; 0 to read."""
@@ -59,7 +58,7 @@ class Registers(Workload):
         self.element += 1
         return table, number, self.element
 
-    def _in_one(self, lake: Lake, plan: list[tuple[str, int, int]], work: Callable[[Opener], None]) -> None:
+    def _in_one(self, lake: Lake, work: Callable[[Opener], None]) -> None:
         with lake.begin("registers", isolation=self.isolation) as tx:
             work(tx.table)
 
@@ -91,11 +90,10 @@ class Registers(Workload):
 
     def check(self, process: Process) -> None:
         lake = process.connect()
-        self.check_registers(lambda name: lake[name], lambda: lake.at(lake.version).table)
+        self.check_registers(lambda: lake.at(lake.version).table)
 
-    def check_registers(self, table: Callable[[str], Writer], snapshot: Callable[[], Callable[[str], Reader]]) -> None:
+    def check_registers(self, snapshot: Callable[[], Callable[[str], Reader]]) -> None:
         """A last transaction reads everything; then the history is searched for anomalies."""
-        del table
         done: list[Operation] = []
         began = self.world.scheduler.steps
         tables = snapshot()
@@ -131,9 +129,7 @@ def read(table: Reader, name: str, number: int, done: list[Operation]) -> list[i
     return elements
 
 
-def do(
-    table: Any, name: str, number: int, element: int, done: list[Operation], chance: random.Random
-) -> None:
+def do(table: Any, name: str, number: int, element: int, done: list[Operation], chance: random.Random) -> None:
     """One step in a transaction; what it did and saw is added to `done`."""
     if not element:
         read(table, name, number, done)

@@ -18,6 +18,7 @@ class Upkeep(Bank):
     """See the module."""
 
     name = "upkeep"
+    upkeep_actions = ("compact", "expire", "gc", "gc")
 
     def scripts(self) -> dict[str, Script]:
         found: dict[str, Script] = {f"writer{number}": self.work for number in range(max(2, self.clients - 1))}
