@@ -227,7 +227,7 @@ def clock_decides_the_order(patch: Patch) -> None:
     """The timestamp of a lake version is the writer's clock, also if that is behind the version before."""
     build = manifest_store.operations.build
 
-    def timed(head: Any, transaction: Any, operation: Any, step: Any, *, timestamp_ns: int, writer_version: str) -> Any:
+    def timed(head: Any, transaction: Any, operation: Any, step: Any, *, timestamp_ns: int, writer_version: Any) -> Any:
         del timestamp_ns
         now_ns = _writers_clock_ns()
         return build(head, transaction, operation, step, timestamp_ns=now_ns, writer_version=writer_version)
@@ -275,7 +275,7 @@ def key_is_noted_after_the_commit(patch: Patch) -> None:
         result = finalize(self, done, attempts)
         key = self._order.notes.idempotency_key
         if key is not None and result.earlier is None:
-            will_try(self._catalog.heads, key, result.version)
+            will_try(cast("ManifestStore", self._catalog.heads), key, result.version)
         return result
 
     will_try = ManifestStore.will_try
@@ -314,9 +314,10 @@ def keys_are_checked_at_the_commit_only(patch: Patch) -> None:
         keys = seen.keys()
         return None if keys is None else KeyGuard(pinned.files, pinned.manifest, seen.columns, keys, mine=mine)
 
-    for module in ("conroi.verbs.key_check", "conroi.verbs.append", "conroi.verbs.update", "conroi.folding"):
-        if hasattr(importlib.import_module(module), "checked_new_keys"):
-            patch.setattr(f"{module}.checked_new_keys", unchecked)
+    for name in ("conroi.verbs.key_check", "conroi.verbs.append", "conroi.verbs.update", "conroi.folding"):
+        module = importlib.import_module(name)
+        if hasattr(module, "checked_new_keys"):
+            patch.setattr(module, "checked_new_keys", unchecked)
 
 
 # ---------------------------------------------------------------------------------- conflicts

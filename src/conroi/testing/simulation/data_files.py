@@ -315,7 +315,7 @@ class Scanner:
     def projected_schema(self) -> pa.Schema:
         """Without reading rows."""
         empty = self.dataset.schema.empty_table()
-        return self._projected(lambda name: empty[name], 0, {}).schema
+        return self._projected(empty.column, 0, {}).schema
 
     def to_reader(self) -> pa.RecordBatchReader:
         rows = self.to_table()
@@ -360,7 +360,7 @@ class Scanner:
 
         def column(name: str) -> Any:
             if name in extra:
-                return pa.chunked_array([pa.array(extra[name])])
+                return pa.chunked_array([pa.array(cast("Any", extra[name]))])
             if name not in cache:
                 cache[name] = dataset.column(fragment, name, files)
             return cache[name]

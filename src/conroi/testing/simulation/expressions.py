@@ -158,7 +158,7 @@ class _Parser:
             return self._function(text.lower())
         name = text.strip("`")
         self.columns.add(name)
-        return lambda columns: columns(name)
+        return _column(name)
 
     def _function(self, name: str) -> Expression:
         arguments = [self._either()]
@@ -172,8 +172,18 @@ class _Parser:
         return _applied("binary_join_element_wise", *texts, ends)
 
 
+def _column(name: str) -> Expression:
+    def value(columns: Columns) -> Any:
+        return columns(name)
+
+    return value
+
+
 def _cast(expression: Expression) -> Expression:
-    return lambda columns: pc.cast(expression(columns), pa.string())
+    def text(columns: Columns) -> Any:
+        return cast("Any", pc.cast)(expression(columns), pa.string())
+
+    return text
 
 
 def _constant(value: Any) -> Expression:

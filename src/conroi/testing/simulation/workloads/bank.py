@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from conroi.lake import Lake
 from conroi.lake_snapshot import LakeSnapshot
-from conroi.testing.simulation.workloads.base import EXPECTED, Workload
+from conroi.testing.simulation.workloads.base import EXPECTED, Workload, values
 from conroi.testing.simulation.world import Process
 from conroi.transaction import Transaction
 
@@ -52,7 +52,7 @@ class Bank(Workload):
             for account, change in ((source, -amount), (target, amount)):
                 table = tx[self.tables[account // 100]]
                 if reads_first:
-                    there = table.to_arrow(["amount"], filter=f"id = {account}")["amount"].to_pylist()[0]
+                    there = values(table.to_arrow(["amount"], filter=f"id = {account}"), "amount")[0]
                     table.update({"amount": there + change}, f"id = {account}")
                 else:
                     table.update({"amount": f"amount + {change}"}, f"id = {account}")
@@ -81,7 +81,7 @@ class Bank(Workload):
         for table in self.tables:
             found = lake[table].to_arrow(["id", "amount"])
             rows += found.num_rows
-            balances |= dict(zip(found["id"].to_pylist(), found["amount"].to_pylist(), strict=True))
+            balances |= dict(zip(values(found, "id"), values(found, "amount"), strict=True))
         if rows != len(balances) or rows != PER_TABLE * len(self.tables):
             self.problem(f"version {lake.version} has {rows} accounts: {sorted(balances)}")
         if sum(balances.values()) != START * rows:

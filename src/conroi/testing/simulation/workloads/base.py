@@ -10,7 +10,9 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
+
+import pyarrow as pa
 
 from conroi.errors import CommitStateUnknown, ConflictError, ConroiError, NotFoundError, StoreError, VersionExpired
 from conroi.lake import Lake
@@ -179,7 +181,7 @@ class Workload:
         for name in lake.tables():
             table = lake[name]
             if table.has_stable_row_ids:
-                ids = table.scan.reader(with_row_id=True).read_all()["_rowid"].to_pylist()
+                ids = values(table.scan.reader(with_row_id=True).read_all(), "_rowid")
                 if len(set(ids)) != len(ids):
                     self.problem(f"table {name} has a row id twice: {sorted(ids)}")
             if not is_kept_up:
@@ -216,3 +218,8 @@ class Workload:
         for name, outcome in known.items():
             if outcome == "ok" and name not in counts:
                 self.problem(f"{what} lacks {name}, which was acknowledged")
+
+
+def values(rows: pa.Table, column: str) -> list[Any]:
+    """The values of a column that has no nulls."""
+    return rows[column].to_pylist()

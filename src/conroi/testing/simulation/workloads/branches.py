@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from conroi.errors import AlreadyExistsError, NotFoundError
 from conroi.lake import Lake
-from conroi.testing.simulation.workloads.base import EXPECTED, Workload
+from conroi.testing.simulation.workloads.base import EXPECTED, Workload, values
 from conroi.testing.simulation.world import Process
 
 ROWS = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("by", pa.string())])
@@ -79,6 +79,6 @@ class Branches(Workload):
     def _names(self, lake: Lake) -> set[str]:
         rows = lake["rows"].to_arrow()
         for column in ("id", "by"):
-            if len(set(rows[column].to_pylist())) != rows.num_rows:
-                self.problem(f"a row is there twice: {sorted(rows['by'].to_pylist())}")
-        return set(rows["by"].to_pylist())
+            if len(set(values(rows, column))) != rows.num_rows:
+                self.problem(f"a row is there twice: {sorted(values(rows, 'by'))}")
+        return set(values(rows, "by"))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from conroi.lake import Lake
-from conroi.testing.simulation.workloads.base import Workload
+from conroi.testing.simulation.workloads.base import Workload, values
 from conroi.testing.simulation.world import Process
 
 ROWS = pa.schema([("job", pa.string()), ("by", pa.string())])
@@ -50,12 +50,12 @@ class Jobs(Workload):
     def check(self, process: Process) -> None:
         lake = process.connect()
         for table in ("one", "two"):
-            jobs = lake[table].to_arrow()["job"].to_pylist()
+            jobs = values(lake[table].to_arrow(), "job")
             for job in sorted(set(jobs)):
                 if jobs.count(job) > 1:
                     self.problem(f"{table} has {job} {jobs.count(job)} times")
             for job in sorted(self.done - set(jobs)):
                 self.problem(f"{table} lacks {job}, which was acknowledged")
-        one, two = (sorted(lake[table].to_arrow()["by"].to_pylist()) for table in ("one", "two"))
+        one, two = (sorted(values(lake[table].to_arrow(), "by")) for table in ("one", "two"))
         if one != two:
             self.problem(f"a job is only in one of the tables: {sorted(set(one) ^ set(two))}")

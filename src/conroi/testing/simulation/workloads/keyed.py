@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from conroi.errors import DuplicateKeyError
 from conroi.lake import Lake
-from conroi.testing.simulation.workloads.base import EXPECTED, Workload
+from conroi.testing.simulation.workloads.base import EXPECTED, Workload, values
 from conroi.testing.simulation.world import Process
 from conroi.transaction import Transaction
 
@@ -86,11 +86,11 @@ class Keyed(Workload):
             self.world.note(f"a look ended with {error!r}"[:120])
 
     def _audit(self, rows: pa.Table, where: str) -> None:
-        keys = rows["k"].to_pylist()
+        keys = values(rows, "k")
         if len(set(keys)) != len(keys):
             self.problem(f"{where} has a key twice: {sorted(keys)}")
         known = {attempt.name: attempt.outcome for attempt in self.attempts}
-        for key, n, by in zip(keys, rows["n"].to_pylist(), rows["by"].to_pylist(), strict=True):
+        for key, n, by in zip(keys, values(rows, "n"), values(rows, "by"), strict=True):
             names = by.split()
             if len(names) != n or len(set(names)) != n:
                 self.problem(f"{where}: key {key} was changed {n} times, by {by}")

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from conroi.errors import AlreadyExistsError, NotFoundError
 from conroi.lake import Lake
-from conroi.testing.simulation.workloads.base import EXPECTED, Workload
+from conroi.testing.simulation.workloads.base import EXPECTED, Workload, values
 from conroi.testing.simulation.world import Process
 from conroi.transaction import Transaction
 
@@ -44,7 +44,7 @@ class Names(Workload):
                 self.made.add(attempt)
                 tx.create_table(name, pa.table({"maker": [attempt], "by": [attempt]}, schema=ROWS))
                 return
-            maker = tx[name].to_arrow(["maker"])["maker"].to_pylist()[0]
+            maker = values(tx[name].to_arrow(["maker"]), "maker")[0]
             if chance.random() < 0.2:
                 process.sleep(chance.choice((0.5, 5.0)))
             if action == "append":

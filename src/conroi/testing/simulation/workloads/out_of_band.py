@@ -13,7 +13,7 @@ from conroi.lake import Lake
 from conroi.snapshots.snapshot import TableStorage
 from conroi.storage import open_objects
 from conroi.table import Table
-from conroi.testing.simulation.workloads.base import EXPECTED, Workload
+from conroi.testing.simulation.workloads.base import EXPECTED, Workload, values
 from conroi.testing.simulation.world import Process, Script
 from conroi.versions.folder import FolderVersions
 
@@ -68,5 +68,5 @@ class OutOfBand(Workload):
         lake.adopt()
         with lake.begin("the end") as tx:
             tx["rows"].append(pa.table({"by": ["set-up"], "n": [0]}, schema=ROWS))
-        found = [by for by in lake["rows"].to_arrow()["by"].to_pylist() if by != "set-up"]
+        found = [by for by in values(lake["rows"].to_arrow(), "by") if by != "set-up"]
         self.check_presence(found, "the table")

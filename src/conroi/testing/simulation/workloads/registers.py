@@ -16,7 +16,7 @@ from conroi.errors import ConroiError, DuplicateKeyError
 from conroi.lake import Lake
 from conroi.reader import Reader
 from conroi.testing.history import Append, Operation, Read, Transaction, check
-from conroi.testing.simulation.workloads.base import Workload
+from conroi.testing.simulation.workloads.base import Workload, values
 from conroi.testing.simulation.world import Process
 
 CELLS = pa.schema([pa.field("reg", pa.int64(), nullable=False), pa.field("items", pa.string())])
@@ -113,7 +113,7 @@ class Registers(Workload):
 def read(table: Reader, name: str, number: int, done: list[Operation]) -> list[int]:
     """One register."""
     if name == "cells":
-        found = table.to_arrow(["items"], filter=f"reg = {number}")["items"].to_pylist()
+        found = values(table.to_arrow(["items"], filter=f"reg = {number}"), "items")
         if len(found) != 1:
             raise Broken(f"register {number} of cells is there {len(found)} times")
         elements = [int(item) for item in found[0].split()]
@@ -124,7 +124,7 @@ def read(table: Reader, name: str, number: int, done: list[Operation]) -> list[i
         if [row["id"] - number * PLACES for row in rows] != list(range(len(rows))):
             raise Broken(f"log {number} has the places {[row['id'] for row in rows]}")
     else:
-        elements = table.to_arrow(["element"], filter=f"reg = {number}")["element"].to_pylist()
+        elements = values(table.to_arrow(["element"], filter=f"reg = {number}"), "element")
     done.append(Read(f"{name}.{number}", tuple(elements), is_ordered=name != "bag"))
     return elements
 
