@@ -22,7 +22,15 @@ from tests.support.public_calls import make
 
 RECORD = Path(__file__).with_name("public_surface.txt")
 MODULES = (
-    *("conroi", "conroi.testing", "conroi.spark", "conroi.stores", "conroi.format", "conroi.namespace"),
+    *(
+        "conroi",
+        "conroi.testing",
+        "conroi.testing.simulation",
+        "conroi.spark",
+        "conroi.stores",
+        "conroi.format",
+        "conroi.namespace",
+    ),
     "conroi.catalog.namespace",
 )
 IN_CONFIGURATIONS = (
