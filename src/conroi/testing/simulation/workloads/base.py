@@ -192,7 +192,7 @@ class Workload:
         begun = self.world.scheduler.now
         for name in lake.tables():
             table = lake[name]
-            table.set_config({"conroi.simulation": "checked"})
+            table.set_config({"simulation": "checked"})
             if lake[name].version <= table.version:
                 self.problem(f"table {name} cannot be changed any more")
         if self.world.scheduler.now - begun > MOST_S:
