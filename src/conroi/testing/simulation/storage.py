@@ -145,10 +145,10 @@ class SimulatedObjects:
     def put(self, path: str, data: bytes) -> None:
         self._write("put", path, lambda: self._put(path, data), len(data), may_repeat=True)
 
-    def jot(self, path: str, data: bytes) -> None:
+    def put_best_effort(self, path: str, data: bytes) -> None:
         self.put(path, data)
 
-    def put_unseen(self, path: str, data: bytes) -> None:
+    def put_unique(self, path: str, data: bytes) -> None:
         self.put(path, data)
 
     def _put(self, path: str, data: bytes) -> None:
