@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from docs.model.publish_collectors import expiry_steps, sweep_steps
+from docs.model.publish_collectors import SWEEP_ANNOUNCED, expiry_steps, sweep_steps
 from docs.model.publish_facts import (
     NONE,
     TABLES,
@@ -43,6 +43,8 @@ class Publish:
     losses: int = 1
     expires: bool = False
     sweeps: bool = False
+    finalizes: bool = True
+    """Whether writers finalize after their answer, and tables expire; else the next writer of a table finalizes."""
     outlives: bool = False
     """Whether a request may be executed after the name that it creates was collected: the store is slower than the
     grace period."""
@@ -73,8 +75,8 @@ class Publish:
         return all(writer.answer and not writer.todo for writer in state.writers)
 
     def wrong(self, state: State) -> str:
-        is_calm = state.crashes == self.crashes
-        return wrong_state(self.txs, state, is_final=self.is_final(state), is_calm=is_calm)
+        is_calm = (state.crashes, state.losses) == (self.crashes, self.losses)
+        return wrong_state(state, is_final=self.is_final(state), is_calm=is_calm)
 
     def steps(self, state: State) -> Iterator[Step]:
         for put in state.net:
@@ -84,14 +86,17 @@ class Publish:
                 yield from self._writer_steps(state, who, writer)
             for task in writer.todo:
                 yield self._finalizes(state, who, writer, task)
-        yield from expiry_steps(state, self.bug, outlives=self.outlives)
+        if self.bug == "follows_reused_names" and any(name.startswith("zombie") for name in state.names):
+            wrong = "one history: a version under a collected name is read as a part of it"
+            yield Step(("a client that was idle since the beginning follows the versions",), state, wrong)
+        yield from expiry_steps(state, self.bug, outlives=self.outlives, finalizes=self.finalizes)
         yield from sweep_steps(state, self.bug)
 
     # ------------------------------------------------------------------------ the put
 
     def _lands(self, state: State, put: tuple[int, int, Entry, int]) -> Iterator[Step]:
         """The storage executes a request: the writer hears the outcome, or nobody does."""
-        who, version, entry, _ = put
+        who, version, entry, number = put
         head, after, wrong, outcome = len(state.history), state._replace(net=state.net - {put}), "", "taken"
         entry = self._as_executed(state, version, entry)
         if version == head + 1 or entry != put[2]:
@@ -103,7 +108,7 @@ class Publish:
             names = (*state.names[: version - 1], f"zombie {who}", *state.names[version:])
             after, outcome = after._replace(names=names), "landed"
         writer = state.writers[who]
-        is_awaited = writer.at == "sent" and version == writer.seen + 1
+        is_awaited = writer.at == "sent" and (version, number) == (writer.seen + 1, writer.sends)
         if not is_awaited:
             yield Step((who, "'s late put of", version, outcome), after, wrong)
         elif state.losses:
@@ -151,9 +156,12 @@ class Publish:
             yield self._stages(state, who, writer)
         elif writer.at == "staged":
             yield self._sends(state, who, writer, writer.seen + 1, 0)
-        elif writer.at == "sent" and state.losses:
-            lost = writer._replace(at="lost", is_unanswered=True)
-            yield Step((who, "gets no answer"), _with(state, who, lost)._replace(losses=state.losses - 1))
+        elif writer.at == "sent":
+            # A request that the storage dropped is no further fault.
+            is_dropped = not any((put[0], put[3]) == (who, writer.sends) for put in state.net)
+            if is_dropped or state.losses:
+                lost = _with(state, who, writer._replace(at="lost", is_unanswered=True))
+                yield Step((who, "gets no answer"), lost._replace(losses=state.losses - (not is_dropped)))
         elif writer.at == "lost":
             yield from self._after_lost_answer(state, who, writer)
         elif writer.at == "landed":
@@ -172,7 +180,7 @@ class Publish:
         tx, pins, at_base = self.txs[who], pins_at(state, writer.seen), pins_at(state, writer.base)
         if (writer.tries == 0 or self.bug != "checks_once") and any(pins[n] != at_base[n] for n in tx.unmoved):
             return _answers(state, who, writer, "refused", "finds that a table has moved")
-        is_announced = state.sweep >= SWEEP_ANNOUNCED
+        is_announced = state.sweep in SWEEP_ANNOUNCED
         if who in state.old and is_announced and self.bug != "ignores_sweep":
             return _answers(state, who, writer, "refused", "finds that its files may be swept")
         staged, finals, mine = set(state.staged), list(state.finals), dict[int, Manifest]()
@@ -223,7 +231,8 @@ class Publish:
         """The version is there: but was its name collected before, so that it is below the newest?"""
         version, (mark, is_done) = writer.seen + 1, state.mark
         if version > mark or self.bug == "no_watermark":
-            ended = writer._replace(at="done", answer="committed", todo=tuple(self.txs[who].writes))
+            todo = tuple(self.txs[who].writes) if self.finalizes else ()
+            ended = Writer("done", writer.base, entry=writer.entry if todo else None, todo=todo, answer="committed")
             return Step((who, "finds", version, "above the watermark: committed"), _with(state, who, ended))
         is_there = state.names[version - 1] == f"zombie {who}"
         names = (*state.names[: version - 1], "gone", *state.names[version:]) if is_there else state.names
@@ -242,10 +251,7 @@ class Publish:
         if writer.tries >= self.tries:
             return _answers(state, who, writer, "refused", "has no try left")
         again = writer._replace(at="looked", seen=head, is_unanswered=False)
-        is_misled = any(name.startswith("zombie") for name in state.names[writer.seen :])
-        wrong = f"one history: {who} reads a version under a collected name" if is_misled else ""
-        wrong = wrong if self.bug == "follows_reused_names" else ""
-        return Step((who, "catches up to", head), self._rested(_with(state, who, again), who), wrong)
+        return Step((who, "catches up to", head), self._rested(_with(state, who, again), who))
 
     def _finalizes(self, state: State, who: int, writer: Writer, task: int) -> Step:
         """Put the manifest under its final name if that is free; then see whether it had been collected before."""
@@ -264,8 +270,6 @@ class Publish:
         what = "looks at the watermark of" if task >= NOTICE else "finalizes"
         return Step((who, what, TABLES[table]), _with(state, who, done)._replace(finals=tuple(finals), staged=staged))
 
-
-SWEEP_ANNOUNCED = 4
 
 
 def _with(state: State, who: int, writer: Writer) -> State:

@@ -14,7 +14,7 @@ from docs.model.publish_facts import FENCE, NONE, TABLES, Entry, State, pins_at
 from docs.model.search import Step
 
 
-def expiry_steps(state: State, bug: str, *, outlives: bool) -> Iterator[Step]:
+def expiry_steps(state: State, bug: str, *, outlives: bool, finalizes: bool) -> Iterator[Step]:
     head, upto = len(state.history), state.mark[0]
     if state.expiry == 1:
         for version in range(1, head):
@@ -27,7 +27,7 @@ def expiry_steps(state: State, bug: str, *, outlives: bool) -> Iterator[Step]:
         yield Step(("expiry deletes up to", upto), _without_names(state, upto, 3, outlives=outlives))
     elif state.expiry == 3:
         gone = max((n for n, name in enumerate(state.names, 1) if name != "there"), default=upto)
-        yield Step(("expiry is done with the lake",), state._replace(mark=(max(gone, upto), True), expiry=4))
+        yield Step(("expiry is done with the lake",), state._replace(mark=(max(gone, upto), True), expiry=4 * finalizes))
     elif state.expiry == 4:
         retained = [e.pins for e, name in zip(state.history, state.names, strict=True) if name == "there"]
         oldest = max if bug == "expires_pinned" else min
@@ -48,25 +48,32 @@ def _without_names(state: State, upto: int, expiry: int, *, outlives: bool) -> S
     return state._replace(names=names, net=net, expiry=expiry)
 
 
+SWEEP_ANNOUNCED = (4, 5, 6)
+"""Values of `State.sweep` at which a writer that looks sees the sweep."""
+LOOKED_FIRST = 9
+"""Planted: the collector has looked, and not announced the sweep."""
+
+
 def sweep_steps(state: State, bug: str) -> Iterator[Step]:
     head = len(state.history)
     if state.sweep == 1:
         old = frozenset(manifest[0] for _, manifest in state.staged)
         yield Step(("files get old, of", sorted(old)), state._replace(old=old, sweep=2))
+    elif state.sweep == 2 and bug == "no_fence":
+        yield Step(("gc goes on without a fence",), state._replace(sweep=3))
     elif state.sweep == 2:
-        fence = Entry(FENCE, pins_at(state, head))
-        fenced = state._replace(history=(*state.history, fence), names=(*state.names, "there"), sweep=3)
-        if bug == "no_fence":
-            yield Step(("gc goes on without a fence",), state._replace(sweep=3))
-        else:
-            yield Step(("gc puts a fence as", head + 1), fenced)
+        entry = Entry(FENCE, pins_at(state, head))
+        fenced = state._replace(history=(*state.history, entry), names=(*state.names, "there"), sweep=3)
+        yield Step(("gc puts a fence as", head + 1), fenced)
     elif state.sweep == 3 and bug == "looks_before_note":
-        yield Step(("gc looks first",), state._replace(spared=_needed(state), sweep=4))
+        yield Step(("gc looks first",), state._replace(spared=_needed(state), sweep=LOOKED_FIRST))
     elif state.sweep == 3:
         yield Step(("gc announces the sweep",), state._replace(sweep=4))
     elif state.sweep == 4:
-        spared = state.spared if bug == "looks_before_note" else _needed(state)
+        spared = _needed(state)
         yield Step(("gc looks, and spares the files of", sorted(spared)), state._replace(spared=spared, sweep=5))
+    elif state.sweep == LOOKED_FIRST:
+        yield Step(("gc announces the sweep",), state._replace(sweep=5))
     elif state.sweep == 5:
         swept = state.old - state.spared
         staged = frozenset(each for each in state.staged if each[1][0] not in swept)

@@ -7,7 +7,7 @@ at each attempt. Its conditional put succeeds only if there was no concurrent pu
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
 from itertools import takewhile
@@ -68,17 +68,35 @@ class ManifestStore:
             for snapshot in found:
                 following = self._follow(state, snapshot)
                 if following is None or len(commits) >= FOLLOW_AT_MOST:
-                    return Seen(self._load_newest(), tuple(commits), is_complete=False)
+                    return self._seen_anew(commits, self._reused_until(known.version, state.version))
                 state, published = following
                 commits.append(published)
             if len(found) < ahead:
                 break
             ahead = 1 if self._files.objects.is_local else min(len(commits), READ_AHEAD)
-        if self._is_superseded(state.version):
-            return Seen(self._load_newest(), tuple(commits), is_complete=False)
+        reused = self._reused_until(known.version, state.version)
+        if reused > known.version or self._is_superseded(state.version):
+            return self._seen_anew(commits, reused)
         self._looked_at = asked_at
         self._files.versions.saw(self._snapshots[state.version].located, asked_at)
         return Seen(state, tuple(commits))
+
+    def _seen_anew(self, commits: Sequence[Published], reused: int) -> Seen:
+        sure = tuple(each for each in commits if each.version > reused)
+        return Seen(self._load_newest(), sure, is_complete=False)
+
+    def _reused_until(self, known: int, newest: int) -> int:
+        """The version up to which the versions that were followed may be under names that had been collected.
+
+        A paused writer puts its version under such a name, and may die before it sees the watermark. Asked after the
+        versions were read, and only where one can have been collected since the last look.
+        """
+        if newest == known or not (self._files.objects.is_local or self._is_look_old()):
+            return 0
+        return watermark(self._files.objects)
+
+    def _is_look_old(self) -> bool:
+        return seconds_since(self._files.environment, self._looked_at) >= ages().version_s / 2
 
     def _is_superseded(self, version: int) -> bool:
         """Whether newer versions exist although the next one does not: it was collected.
@@ -90,7 +108,7 @@ class ManifestStore:
             return True
         if self._files.objects.is_local and watermark(self._files.objects) >= version:
             return True
-        if seconds_since(self._files.environment, self._looked_at) < ages().version_s / 2:
+        if not self._is_look_old():
             return False
         located = self._files.versions.latest()
         return located is not None and located.version > version

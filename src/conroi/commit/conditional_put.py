@@ -24,7 +24,7 @@ from conroi.format.on_disk import TRANSACTIONS_DIR
 from conroi.snapshots.snapshot import Snapshot, TableStorage, load_snapshot, load_transaction
 from conroi.storage.objects import ObjectExists
 from conroi.versions.folder import ManifestRef
-from conroi.versions.retention import VersionCollected, ages
+from conroi.versions.retention import VersionCollected, ages, watermark
 
 _log = logging.getLogger(__name__)
 
@@ -97,6 +97,7 @@ class Putting:
             snapshot = self.taken = load_snapshot(self._files.objects, located)
             transaction = load_transaction(self._files.objects, snapshot)
             if transaction is None or transaction.uuid != self._uuid:
+                self._refuse_reused(located, sent_at)
                 return None
             self._files.versions.confirm(located, sent_at)
         except VersionCollected as collected:
@@ -107,6 +108,12 @@ class Putting:
         except ConroiError as error:
             raise self._unknown_or(StoreUnavailable(str(error)), located) from error
         return snapshot
+
+    def _refuse_reused(self, located: ManifestRef, sent_at: Moment) -> None:
+        """Another version has the name: ours may have had it before, if it was collected and a paused writer reused it."""
+        is_recent = seconds_since(self._files.environment, sent_at) < ages().version_s
+        if self._is_unanswered and not is_recent and watermark(self._files.objects) >= located.version:
+            raise self._may_be_collected(located)
 
     def _refuse_doubt(self, located: ManifestRef, sent_at: Moment) -> None:
         """The name was reported as taken, but no file has it: the version there was collected, and may have been ours.
