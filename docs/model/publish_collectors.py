@@ -27,7 +27,8 @@ def expiry_steps(state: State, bug: str, *, outlives: bool, finalizes: bool) -> 
         yield Step(("expiry deletes up to", upto), _without_names(state, upto, 3, outlives=outlives))
     elif state.expiry == 3:
         gone = max((n for n, name in enumerate(state.names, 1) if name != "there"), default=upto)
-        yield Step(("expiry is done with the lake",), state._replace(mark=(max(gone, upto), True), expiry=4 * finalizes))
+        done = state._replace(mark=(max(gone, upto), True), expiry=4 if finalizes else 0)
+        yield Step(("expiry is done with the lake",), done)
     elif state.expiry == 4:
         retained = [e.pins for e, name in zip(state.history, state.names, strict=True) if name == "there"]
         oldest = max if bug == "expires_pinned" else min

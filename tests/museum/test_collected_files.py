@@ -109,8 +109,8 @@ def test_a_tag_on_an_old_version_strands_no_file_of_newer_ones(tmp_path: Path) -
 
 @pytest.mark.contract("T8", "T11")
 def test_a_refused_update_deletes_no_file_that_is_in_use(tmp_path: Path) -> None:
-    """trino#29361: after a conflict the source files of its deletion vectors are deleted as its own. It cannot run here;
-    deltalake, on the same format, leaves the winner's files alone."""
+    """trino#29361: after a conflict the source files of its deletion vectors are deleted as its own. It cannot run
+    here; deltalake, on the same format, leaves the winner's files alone."""
     delta, uri = deltalake(), str(tmp_path / "delta")
     delta.write_deltalake(uri, pa.table({"n": [1, 2]}))
     one, two = delta.DeltaTable(uri), delta.DeltaTable(uri)
