@@ -271,7 +271,6 @@ class Publish:
         return Step((who, what, TABLES[table]), _with(state, who, done)._replace(finals=tuple(finals), staged=staged))
 
 
-
 def _with(state: State, who: int, writer: Writer) -> State:
     return state._replace(writers=(*state.writers[:who], writer, *state.writers[who + 1 :]))
 
@@ -286,5 +285,3 @@ def _is_mine(state: State, who: int, version: int) -> bool:
         return False
     name = state.names[version - 1]
     return name == f"zombie {who}" or (name == "there" and state.history[version - 1].author == who)
-
-
