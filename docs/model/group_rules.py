@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from itertools import combinations, permutations
 
 from docs.model.group_facts import (
@@ -165,6 +165,6 @@ def put_final(finals: tuple[Manifest | None, ...], manifest: Manifest) -> tuple[
     return longer if longer[number - 1] is not None else (*longer[: number - 1], manifest, *longer[number:])
 
 
-@lru_cache(maxsize=None)
+@cache
 def _without_key(tx: Tx) -> Tx:
     return Tx(tx.is_append, tx.writes, tx.reads, None, tx.rebases)
