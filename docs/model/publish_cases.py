@@ -24,11 +24,11 @@ FULL: Mapping[str, Publish] = {
     "three writers": Publish((Tx("ab"), Tx("a", expects="b"), _B)),
     "write skew over three": Publish((Tx("a", expects="b"), Tx("b", expects="a"), Tx("ab")), tries=3),
     "rewrites": Publish((Tx(rewrites="a"), _A, Tx(rewrites="ab")), losses=2),
-    "expiry, lost answers": Publish((_A, _A, _B), crashes=0, expires=True),
+    "expiry, lost answers": Publish((_A, _A, _B), crashes=0, expires=True, finalizes=False),
     "expiry, requests older than the grace period": Publish(
         (_A, _A, _B), crashes=0, expires=True, finalizes=False, outlives=True
     ),
-    "expiry, a crash": Publish((_A, _A, _B), losses=0, expires=True),
+    "expiry, a crash": Publish((_A, _A, _B), losses=0, expires=True, finalizes=False),
     "expiry, one table": Publish((_A, _A, _A), crashes=0, losses=0, expires=True),
     "collection, a crash": Publish((_A, Tx("ab")), sweeps=True),
     "collection, three writers": Publish((_A, _B, _A), crashes=0, losses=0, sweeps=True),

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+import resource
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from conroi.errors import ConroiError
 from tests.fuzz.targets import TARGETS
 
 LONGEST = 4096
+SLOWEST_S = 2.0
+"""An input that takes longer, in seconds of CPU, is a failure."""
+MOST_MB = 512
+"""Memory by which the process may grow."""
 _INTERESTING = (b"\x00", b"\xff", b"\x7f", b"\x80", b"\xff" * 8, b"\x00" * 8, b"\xff\xff\xff\xff\x0f", b"[", b"{", b'"')
 _WORDS = (b"null", b"true", b"NaN", b"1e999", b"-1", b"9" * 30, b"9" * 5000, b"[" * 5000, b"../", b"://", b"\\u0000")
 
@@ -52,20 +58,37 @@ def _mutate(data: bytearray, chance: random.Random) -> None:
         data[at : at + 4] = chance.randbytes(chance.randrange(9))
 
 
-def fuzz(inputs: int, seed: int) -> list[Failure]:
-    """So many inputs, over all targets in turn."""
+def fuzz(inputs: int, seed: int, only: Sequence[str] = ()) -> list[Failure]:
+    """So many inputs, over all targets in turn, or over some of them."""
     failures: list[Failure] = []
-    streams = {name: mutations(target.seeds, random.Random(f"{seed} {name}")) for name, target in TARGETS.items()}
-    names = list(TARGETS)
+    names = list(only or TARGETS)
+    streams = {name: mutations(TARGETS[name].seeds, random.Random(f"{seed} {name}")) for name in names}
+    before_mb = peak_mb()
     for number in range(inputs):
         name = names[number % len(names)]
-        data = next(streams[name])
-        try:
-            TARGETS[name].read(data)
-        except ConroiError:
-            continue
-        except Exception as error:  # noqa: BLE001  # whatever it is, it is counted
-            failures.append(Failure(name, data, f"{type(error).__name__}: {error}"[:200]))
-            if len(failures) >= 100:
-                break
+        failure = tried(name, next(streams[name]))
+        if failure is not None:
+            failures.append(failure)
+        if len(failures) >= 100:
+            break
+    if peak_mb() - before_mb > MOST_MB:
+        failures.append(Failure("all", b"", f"{peak_mb() - before_mb} MB of memory"))
     return failures
+
+
+def tried(name: str, data: bytes) -> Failure | None:
+    """Read one input: a typed error and an answer are right, anything else and a slow answer are failures."""
+    began = time.process_time()
+    try:
+        TARGETS[name].read(data)
+    except ConroiError:
+        pass
+    except Exception as error:  # noqa: BLE001  # whatever it is, it is counted
+        return Failure(name, data, f"{type(error).__name__}: {error}"[:200])
+    took_s = time.process_time() - began
+    return Failure(name, data, f"{took_s:.1f} s") if took_s > SLOWEST_S else None
+
+
+def peak_mb() -> int:
+    """The most memory that this process has had, in MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from pyroaring import BitMap
@@ -37,6 +36,8 @@ from conroi.format.schema import schema_from_fields
 from conroi.format.transaction import Transaction, decode_transaction, encode_transaction
 from conroi.inserts.fence import note_of
 from conroi.storage.location import parse_location
+from tests.fuzz import spark_messages, stored
+from tests.fuzz.target import Target, text_of
 
 ROWS = 20
 _HEAD = [
@@ -83,16 +84,7 @@ _NOTES = {"conroi.version": "7", "conroi.manifest": "_versions/1", "conroi.trans
 _LINEAGE = json.dumps([["t.lance", 3]])
 
 
-@dataclass(frozen=True)
-class Target:
-    """A reader, and inputs that it takes."""
-
-    read: Callable[[bytes], object]
-    seeds: tuple[bytes, ...]
-
-
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "replace")
+_text = text_of
 
 
 def _manifest(data: bytes) -> None:
@@ -178,5 +170,7 @@ TARGETS: Mapping[str, Target] = {
     "names of manifests": Target(_names, (b"18446744073709551614.manifest", b"7.manifest", b"7.manifest-0-0-0")),
     "path in a manifest": Target(lambda data: check_relative_path(_text(data)), (b"a/b.lance",)),
     "path of a file": Target(lambda data: check_path(_text(data)), (b"data/b.lance",)),
+    **stored.TARGETS,
+    **spark_messages.TARGETS,
     "address": Target(lambda data: parse_location(_text(data)), (b"s3://bucket/a%20b", b"file:///a/b", b"/a/b")),
 }

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fuzz.mutation import fuzz
+from conroi.errors import ConroiError
+from tests.fuzz.findings import FINDINGS
+from tests.fuzz.mutation import fuzz, tried
 from tests.fuzz.targets import TARGETS
 
 pytestmark = pytest.mark.contract("I6")
@@ -17,8 +19,15 @@ def test_the_seeds_are_valid(name: str) -> None:
         TARGETS[name].read(seed)
 
 
+@pytest.mark.parametrize(("name", "data"), FINDINGS)
+def test_what_was_found_is_a_typed_error(name: str, data: bytes) -> None:
+    assert tried(name, data) is None
+    with pytest.raises(ConroiError):
+        TARGETS[name].read(data)
+
+
 def test_only_typed_errors() -> None:
-    assert fuzz(25_000, seed=17) == []
+    assert fuzz(40_000, seed=17) == []
 
 
 @pytest.mark.soak

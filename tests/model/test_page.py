@@ -1,4 +1,4 @@
-"""docs/model/README.md: every function that it names exists, so that the models are compared with code that is there."""
+"""docs/model/README.md: every function that it names exists, so that the models are compared with real code."""
 
 from __future__ import annotations
 

@@ -244,7 +244,7 @@ class LakeCopy:
                 content.get("changes"),
                 content.get("rows"),
             )
-        except (CorruptionError, ValueError, KeyError, TypeError) as error:
+        except (CorruptionError, ValueError, KeyError, TypeError, OverflowError) as error:
             raise CorruptionError(
                 f"The file {_path(version)} of the lake cannot be read.",
                 table=self._root.root,

@@ -110,7 +110,7 @@ class Putting:
         return snapshot
 
     def _refuse_reused(self, located: ManifestRef, sent_at: Moment) -> None:
-        """Another version has the name; if the name was collected and reused by a paused writer, ours may have had it."""
+        """Another version has the name: a paused writer may have reused it after ours was there and was collected."""
         is_recent = seconds_since(self._files.environment, sent_at) < ages().version_s
         if self._is_unanswered and not is_recent and watermark(self._files.objects) >= located.version:
             raise self._may_be_collected(located)

@@ -3,28 +3,49 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from google.protobuf.message import DecodeError
 from pyroaring import BitMap
 
 from conroi.data.arrow_types import positions
 from conroi.data.keys import key_columns_of
 from conroi.data.rows import Rows
 from conroi.data.writer import WrittenFiles, read_columns
-from conroi.errors import DuplicateKeyError, InvalidInputError, UnsupportedError
+from conroi.errors import CorruptionError, DuplicateKeyError, InvalidInputError, UnsupportedError
 from conroi.format import lance_pb2 as pb
-from conroi.format.json import parse_object
+from conroi.format.json import Document, parse_object
+from conroi.format.roaring import decode_bitmap
 from conroi.storage.objects import Objects
+
+_UNREADABLE = (
+    *(pa.ArrowException, DecodeError, struct.error),
+    *(ArithmeticError, AttributeError, LookupError, MemoryError, OSError, TypeError, ValueError),
+)
+"""What decoders raise for bytes that are none of ours."""
 
 BLOB_BYTES = 1024 * 1024
 """Approximate size of a packet, in bytes."""
+
+
+@contextlib.contextmanager
+def whole(what: str) -> Generator[None]:
+    """CorruptionError if a message between tasks, the driver and the JVM cannot be decoded."""
+    try:
+        yield
+    except _UNREADABLE as error:
+        raise CorruptionError(
+            f"{what} is damaged: {str(error)[:200] or type(error).__name__}.",
+            hint="Run the statement again; all processes must have the same release of conroi.",
+        ) from error
 
 
 def packed(rows: pa.Table) -> bytes:
@@ -37,7 +58,8 @@ def packed(rows: pa.Table) -> bytes:
 
 def unpacked(packet: bytes) -> pa.Table:
     """The rows of a packet."""
-    return pa.ipc.open_stream(packet).read_all()
+    with whole("A packet"):
+        return pa.ipc.open_stream(packet).read_all()
 
 
 def in_packets(rows: pa.Table) -> Iterator[pa.Table]:
@@ -88,12 +110,17 @@ def error_to_text(error: InvalidInputError) -> str:
 
 def error_from_text(text: str) -> InvalidInputError:
     """The error, there."""
-    facts = parse_object(text, "The error of a task")
-    if facts["kind"] == DuplicateKeyError.__name__:
-        keys = pa.ipc.open_stream(base64.b64decode(facts["keys"])).read_all().to_pylist() if "keys" in facts else []
-        return DuplicateKeyError(facts["message"], table=facts["table"], keys=keys, hint=facts["hint"])
-    kind = UnsupportedError if facts["kind"] == UnsupportedError.__name__ else InvalidInputError
-    return kind(facts["message"], table=facts["table"], hint=facts["hint"])
+    facts = Document(parse_object(text, "The error of a task"), "The error of a task")
+    kind, message = facts.text("kind"), facts.text("message")
+    table, hint = facts.optional_text("table"), facts.optional_text("hint")
+    if kind == DuplicateKeyError.__name__:
+        packet = facts.optional_text("keys")
+        with whole("The error of a task"):
+            keys = [] if packet is None else unpacked(base64.b64decode(packet)).to_pylist()
+        return DuplicateKeyError(message, table=table, keys=keys, hint=hint)
+    return (UnsupportedError if kind == UnsupportedError.__name__ else InvalidInputError)(
+        message, table=table, hint=hint
+    )
 
 
 # ---------------------------------------------------------------------------- which task gets a key
@@ -275,19 +302,19 @@ class Part:
 
     def files(self) -> WrittenFiles:
         """What was written."""
-        return WrittenFiles(list(pb.Transaction.Append.FromString(self.fragments).fragments), self.rows)
+        return WrittenFiles(list(_fragments_of(self.fragments)), self.rows)
 
     def key_parts(self, objects: Objects, key: Sequence[str]) -> list[pa.Table]:
         """The keys of the rows; read again from their files if they did not come along."""
         if self.keys is not None:
-            return [pa.ipc.open_stream(self.keys).read_all()]
+            return [unpacked(self.keys)]
         wanted = list(dict.fromkeys(path.partition(".")[0] for path in key))
         files = [file for fragment in self.files().fragments for file in fragment.files]
         return [key_columns_of(read_columns(objects, file.path, wanted), key) for file in files]
 
     def by_file(self) -> Iterator[Part]:
         """The same, fragment by fragment."""
-        keys = None if self.keys is None else pa.ipc.open_stream(self.keys).read_all()
+        keys = None if self.keys is None else unpacked(self.keys)
         start = 0
         for fragment in self.files().fragments:
             rows = fragment.physical_rows
@@ -375,7 +402,7 @@ def answers_of(rows: pa.Table) -> list[Answer]:
     return [
         Answer(
             task=row["task"],
-            fragments=tuple(pb.Transaction.Append.FromString(row["fragments"]).fragments),
+            fragments=tuple(_fragments_of(row["fragments"])),
             leaving=_rows_from_bytes(row["leaving"]),
             counts=parse_object(row["counts"], "The counts of a task"),
             more=row["more"],
@@ -398,6 +425,11 @@ def total(answers: Iterable[Answer], name: str) -> int:
     return sum(answer.counts.get(name, 0) for answer in answers)
 
 
+def _fragments_of(data: bytes) -> Iterable[pb.DataFragment]:
+    with whole("What a task wrote"):
+        return pb.Transaction.Append.FromString(data).fragments
+
+
 def _rows_to_bytes(rows: Rows) -> bytes:
     parts: list[bytes] = []
     for fragment, offsets in rows.items():
@@ -409,9 +441,10 @@ def _rows_to_bytes(rows: Rows) -> bytes:
 def _rows_from_bytes(data: bytes) -> dict[int, BitMap]:
     rows: dict[int, BitMap] = {}
     start = 0
-    while start < len(data):
-        fragment, length = struct.unpack_from("<QQ", data, start)
-        start += 16
-        rows[fragment] = BitMap.deserialize(data[start : start + length])
-        start += length
+    with whole("The deleted rows of a task"):
+        while start < len(data):
+            fragment, length = struct.unpack_from("<QQ", data, start)
+            start += 16
+            rows[fragment] = decode_bitmap(data[start : start + length], what="The deleted rows of a task")
+            start += length
     return rows

@@ -110,7 +110,7 @@ class PinnedVersion:
                 ),
                 manifest=manifest,
                 path=str(facts["path"]),
-                naming=str(facts["naming"]),
+                naming=ManifestNaming[str(facts["naming"])].name,
                 is_final=bool(facts["is_final"]),
                 is_private=bool(facts["is_private"]),
             )

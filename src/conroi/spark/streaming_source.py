@@ -193,7 +193,7 @@ class Offset:
         try:
             table, first, with_snapshot = str(written["table"]), int(written["first"]), bool(written["snapshot"])
             return Offset(table, first, with_snapshot, int(written["version"]), int(written["position"]))
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise CorruptionError(
                 f"The checkpoint has an offset that is none of conroi's: {written}.",
                 hint="It belongs to another source. Use a new checkpoint for a query that reads from conroi.",

@@ -12,7 +12,7 @@ from pyspark.sql import types as st
 
 from conroi.errors import CorruptionError, InvalidInputError
 from conroi.format.json import parse_object
-from conroi.spark.packets import Part, error_from_text, error_to_text
+from conroi.spark.packets import Part, error_from_text, error_to_text, whole
 from conroi.spark.pins import Place
 from conroi.spark.write_task import WriteTask
 from conroi.storage.cloud_options import StorageOptions
@@ -40,7 +40,8 @@ def schema_from_text(text: str) -> pa.Schema:
 
 def struct_from_text(text: str) -> st.StructType:
     """Columns as Spark writes them."""
-    return st.StructType.fromJson(parse_object(text, "The columns of a statement"))
+    with whole("The columns of a statement"):
+        return st.StructType.fromJson(parse_object(text, "The columns of a statement"))
 
 
 def write_task_to_text(task: WriteTask) -> str:
@@ -65,21 +66,22 @@ def write_task_to_text(task: WriteTask) -> str:
 def write_task_from_text(text: str) -> WriteTask:
     """How to write, in a task."""
     facts = _facts(text, "The task of a write")
-    place = Place(
-        str(facts["uri"]),
-        StorageOptions(facts["storage_options"]),
-        bool(facts["durable"]),
-        tuple(map(str, facts["reach"])),
-    )
-    return WriteTask(
-        place=place,
-        fields=tuple(bytes_from_text(field) for field in facts["fields"]),
-        schema=bytes_from_text(facts["schema"]),
-        data_format=str(facts["data_format"]),
-        rows_per_file=int(facts["rows_per_file"]),
-        key=tuple(map(str, facts["key"])),
-        key_bytes=int(facts["key_bytes"]),
-    )
+    with whole("The task of a write"):
+        place = Place(
+            str(facts["uri"]),
+            StorageOptions(facts["storage_options"]),
+            bool(facts["durable"]),
+            tuple(map(str, facts["reach"])),
+        )
+        return WriteTask(
+            place=place,
+            fields=tuple(bytes_from_text(field) for field in facts["fields"]),
+            schema=bytes_from_text(facts["schema"]),
+            data_format=str(facts["data_format"]),
+            rows_per_file=int(facts["rows_per_file"]),
+            key=tuple(map(str, facts["key"])),
+            key_bytes=int(facts["key_bytes"]),
+        )
 
 
 def part_to_text(part: Part) -> str:
@@ -92,10 +94,11 @@ def part_to_text(part: Part) -> str:
 def part_from_text(text: str) -> Part:
     """What a task wrote; raises the error in its rows."""
     facts = _facts(text, "The answer of a task")
-    if facts["error"] is not None:
-        raise error_from_text(facts["error"])
-    keys = None if facts["keys"] is None else bytes_from_text(facts["keys"])
-    return Part(bytes_from_text(facts["fragments"]), int(facts["rows"]), keys)
+    if facts.get("error") is not None:
+        raise error_from_text(str(facts["error"]))
+    with whole("The answer of a task"):
+        keys = None if facts["keys"] is None else bytes_from_text(facts["keys"])
+        return Part(bytes_from_text(facts["fragments"]), int(facts["rows"]), keys)
 
 
 def _facts(text: str, what: str) -> Mapping[str, Any]:
