@@ -18,6 +18,7 @@ from conroi.testing import SeededEnvironment
 from conroi.versions.retention import other_ages
 from tests.museum.peers import column, commit, deltalake, outcome, written
 from tests.support.aging import files_below, make_older
+from tests.support.arrow import column_values
 from tests.support.lakes import rows
 
 
@@ -116,7 +117,7 @@ def test_a_refused_update_deletes_no_file_that_is_in_use(tmp_path: Path) -> None
     one, two = delta.DeltaTable(uri), delta.DeltaTable(uri)
     one.update(predicate="n = 1", updates={"n": "10"})
     assert outcome(lambda: two.update(predicate="n = 1", updates={"n": "20"})) == "CommitFailedError"
-    assert sorted(pa.table(delta.DeltaTable(uri).to_pyarrow_table())["n"].to_pylist()) == [2, 10]
+    assert sorted(column_values(delta.DeltaTable(uri).to_pyarrow_table()["n"])) == [2, 10]
 
     lake = conroi.connect(tmp_path / "lake")
     lake.create_table("t", [{"n": 1}, {"n": 2}])

@@ -13,6 +13,7 @@ from lancedb.namespace import LanceNamespaceDBConnection
 import conroi
 from conroi.namespace import ConroiNamespace
 from tests.museum.peers import column, iceberg_catalog, iceberg_schema, outcome, upsert
+from tests.support.arrow import column_values
 
 pytestmark = pytest.mark.contract("K1", "K2")
 
@@ -65,7 +66,7 @@ def test_two_lancedb_clients_that_upsert_a_new_key_insert_it_once(tmp_path: Path
     one, two = (lancedb.connect(folder).open_table("t") for _ in range(2))
     upsert(one, row(1))
     upsert(two, row(2))
-    assert sorted(lancedb.connect(folder).open_table("t").to_arrow()["id"].to_pylist()) == [0, 7, 7]
+    assert sorted(column_values(lancedb.connect(folder).open_table("t").to_arrow()["id"])) == [0, 7, 7]
 
     lake = conroi.connect(tmp_path / "lake")
     lake.create_table("t", FIRST, key="id")

@@ -10,6 +10,7 @@ import pytest
 
 import conroi
 from conroi.testing import Fault, call_before, lose_answer
+from tests.support.arrow import column_values
 from tests.support.lakes import Dies, dies, faulty, rows
 
 PUT = ("put_if_absent", "_versions/*.manifest")
@@ -69,7 +70,7 @@ def test_rows_and_the_position_up_to_which_they_were_read_are_one_commit(tmp_pat
     with pytest.raises(Dies):
         load(crashes=True)
     load(crashes=False)
-    assert sorted(connection.open_table("t").to_arrow()["n"].to_pylist()) == [1, 1, 2, 2]
+    assert sorted(column_values(connection.open_table("t").to_arrow()["n"])) == [1, 1, 2, 2]
 
     lake = conroi.connect(tmp_path / "lake")
     lake.create_table("t", batch.schema)
