@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import random
 import resource
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 
 from conroi.errors import ConroiError
 from tests.fuzz.targets import TARGETS
@@ -62,7 +66,7 @@ def fuzz(inputs: int, seed: int, only: Sequence[str] = ()) -> list[Failure]:
     """So many inputs, over all targets in turn, or over some of them."""
     failures: list[Failure] = []
     names = list(only or TARGETS)
-    streams = {name: mutations(TARGETS[name].seeds, random.Random(f"{seed} {name}")) for name in names}
+    streams = {name: mutations(starts(name), random.Random(f"{seed} {name}")) for name in names}
     before_mb = peak_mb()
     for number in range(inputs):
         name = names[number % len(names)]
@@ -74,6 +78,19 @@ def fuzz(inputs: int, seed: int, only: Sequence[str] = ()) -> list[Failure]:
     if peak_mb() - before_mb > MOST_MB:
         failures.append(Failure("all", b"", f"{peak_mb() - before_mb} MB of memory"))
     return failures
+
+
+@cache
+def corpus() -> dict[str, list[bytes]]:
+    """Short inputs that a fuzzer guided by coverage kept, a few for each target."""
+    content: dict[str, list[str]] = json.loads((Path(__file__).parent / "corpus.json").read_text())
+    return {name: [base64.b64decode(each) for each in inputs] for name, inputs in content.items()}
+
+
+def starts(name: str) -> tuple[bytes, ...]:
+    """What is mutated: mostly the valid seeds of the target, sometimes an input of the corpus."""
+    found = corpus().get(name, [])
+    return (*TARGETS[name].seeds * max(1, len(found)), *found)
 
 
 def tried(name: str, data: bytes) -> Failure | None:

@@ -6,7 +6,7 @@ import pytest
 
 from conroi.errors import ConroiError
 from tests.fuzz.findings import FINDINGS
-from tests.fuzz.mutation import fuzz, tried
+from tests.fuzz.mutation import corpus, fuzz, tried
 from tests.fuzz.targets import TARGETS
 
 pytestmark = pytest.mark.contract("I6")
@@ -17,6 +17,10 @@ def test_the_seeds_are_valid(name: str) -> None:
     """Else the mutations would test nothing but the first check."""
     for seed in TARGETS[name].seeds[:1]:
         TARGETS[name].read(seed)
+
+
+def test_the_corpus_is_of_targets_that_exist() -> None:
+    assert set(corpus()) <= set(TARGETS)
 
 
 @pytest.mark.parametrize(("name", "data"), FINDINGS)
