@@ -51,7 +51,7 @@ BUGS: Mapping[str, tuple[str, str]] = {
     "own_view": ("two appends", "R2: it looks only at the versions since it connected itself"),
     "early_no": ("two appends", 'R4: "not committed" as soon as the request is deleted'),
     "one_more_version": ("windows", 'R4: "not committed" after deleting the request and one more version'),
-    "no_window": ("appends", "R2: requests have no window, and the author believes that they have one"),
+    "no_window": ("short window", "R2: requests have no window, and the author believes that they have one"),
     "ignores_withdrawal": ("two appends", "R2 b"),
     "forgets_own_put": ("two appends", "R4: the author forgets a put of its own that is still under way"),
     "batch_unchecked": ("skew", "R2: members are checked against versions, and not against each other"),
@@ -74,6 +74,7 @@ BUGS: Mapping[str, tuple[str, str]] = {
 SEARCHED: Mapping[str, GroupCommit] = {
     **FULL,
     **SMALL,
+    "short window": GroupCommit((_A, _B), window=1, attempts=1, crashes=0, noise=2, gives_up=(0,)),
     "hold of the dead": GroupCommit((_exact("a", rebases=True), _A, _A), attempts=1, hold_after=1),
 }
 """The configurations in which the planted bugs are searched for."""
