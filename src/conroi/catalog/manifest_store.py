@@ -68,45 +68,44 @@ class ManifestStore:
             for snapshot in found:
                 following = self._follow(state, snapshot)
                 if following is None or len(commits) >= FOLLOW_AT_MOST:
-                    return self._seen_anew(commits, self._reused_until(known.version, state.version))
+                    return self._seen_anew(commits, self._collected_until(is_following=bool(commits)))
                 state, published = following
                 commits.append(published)
             if len(found) < ahead:
                 break
             ahead = 1 if self._files.objects.is_local else min(len(commits), READ_AHEAD)
-        reused = self._reused_until(known.version, state.version)
-        if reused > known.version or self._is_superseded(state.version):
-            return self._seen_anew(commits, reused)
+        mark = self._collected_until(is_following=bool(commits))
+        if (commits and mark > known.version) or self._is_superseded(state.version, mark):
+            return self._seen_anew(commits, mark)
         self._looked_at = asked_at
         self._files.versions.saw(self._snapshots[state.version].located, asked_at)
         return Seen(state, tuple(commits))
 
-    def _seen_anew(self, commits: Sequence[Published], reused: int) -> Seen:
-        sure = tuple(each for each in commits if each.version > reused)
+    def _seen_anew(self, commits: Sequence[Published], mark: int) -> Seen:
+        sure = tuple(each for each in commits if each.version > mark)
         return Seen(self._load_newest(), sure, is_complete=False)
 
-    def _reused_until(self, known: int, newest: int) -> int:
-        """The version up to which the versions that were followed may be under names that had been collected.
+    def _collected_until(self, *, is_following: bool) -> int:
+        """The watermark of our own collectors; 0 where none of the versions that were followed can be below it.
 
-        A paused writer puts its version under such a name, and may die before it sees the watermark. Asked after the
-        versions were read, and only where one can have been collected since the last look.
+        A paused writer puts its version under a name that was collected, and may die before it sees the watermark: what
+        is there is no part of the history. Asked after the versions were read. On local disk the watermark costs no
+        request; elsewhere it is skipped within the grace period after the last look.
         """
-        if newest == known or not (self._files.objects.is_local or self._is_look_old()):
-            return 0
-        return watermark(self._files.objects)
+        if self._files.objects.is_local or (is_following and self._is_look_old()):
+            return watermark(self._files.objects)
+        return 0
 
     def _is_look_old(self) -> bool:
         return seconds_since(self._files.environment, self._looked_at) >= ages().version_s / 2
 
-    def _is_superseded(self, version: int) -> bool:
+    def _is_superseded(self, version: int, mark: int) -> bool:
         """Whether newer versions exist although the next one does not: it was collected.
 
-        On local disk the watermark of our own collectors tells, without a clock. Elsewhere it costs a request, which is
-        skipped within the grace period after the last look, when nothing can have been collected.
+        The watermark tells, without a clock. Elsewhere than on local disk a look at the newest version costs a request,
+        which is skipped within the grace period after the last look, when nothing can have been collected.
         """
-        if version < max(self._snapshots):
-            return True
-        if self._files.objects.is_local and watermark(self._files.objects) >= version:
+        if version < max(self._snapshots) or mark >= version:
             return True
         if not self._is_look_old():
             return False
