@@ -104,6 +104,8 @@ def _by_number(files: TableStorage, version: int) -> Snapshot:
     located = files.versions.locate(version)
     if located is None and retention_of(files.objects, version) is not Retention.RETAINED:
         raise expired(files.objects, version)
+    if located is not None and files.objects.is_local:  # there it costs no request
+        refuse_reused(files, version)
     if located is None:
         raise NotFoundError(
             f"There is no version {version}.",
@@ -112,6 +114,12 @@ def _by_number(files: TableStorage, version: int) -> Snapshot:
             hint="It never existed, or it expired and was collected; versions() lists all.",
         )
     return load_snapshot(files.objects, located)
+
+
+def refuse_reused(files: TableStorage, version: int) -> None:
+    """VersionExpired if the version was collected, and a paused writer put a manifest under its name and died."""
+    if retention_of(files.objects, version) is Retention.COLLECTED:
+        raise expired(files.objects, version)
 
 
 def moment_ns(as_of: datetime | str, table: str) -> int:

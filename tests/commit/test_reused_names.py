@@ -111,6 +111,8 @@ def test_an_idle_client_does_not_follow_a_version_under_a_collected_name(lake: c
     go_on_and_collect(lake, wanted)
     paused.go_on()
     assert (rows(idle["a"]), rows(idle["b"])) == ([0, 10, 11], [0])
+    with pytest.raises(conroi.VersionExpired):
+        idle.at(version=wanted)
     idle["a"].append([{"n": 12}])
     idle["b"].append([{"n": 13}])
     fresh = conroi.connect(lake.uri)

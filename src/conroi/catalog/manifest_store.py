@@ -207,7 +207,9 @@ class ManifestStore:
 
     def at(self, version: int) -> LakeState:
         try:
-            return self._state(history.find(self._files, version))
+            found = history.find(self._files, version)
+            history.refuse_reused(self._files, version)
+            return self._state(found)
         except VersionExpired:
             raise
         except NotFoundError:
