@@ -38,7 +38,7 @@ from conroi.storage import open_objects
 from conroi.storage.objects import ObjectInfo, Objects
 from conroi.testing import WrappedObjects
 from conroi.versions.folder import FolderVersions
-from conroi.versions.retention import being_restored, leased, leases, retention_of, swept_until_ns, watermark
+from conroi.versions.retention import being_restored, leased, leases, retention_of, collected_until_ns, watermark
 from tests.fuzz.target import Target, text_of
 
 _A_DAY_NS = 86_400 * 10**9
@@ -105,7 +105,7 @@ def _retention(objects: Objects) -> None:
 def _names_of_retention(objects: Objects) -> None:
     _retention(objects)
     being_restored(objects)
-    swept_until_ns(objects)
+    collected_until_ns(objects)
     leased(objects, _A_DAY_NS)
     list(leases(objects, _A_DAY_NS))
 
