@@ -38,7 +38,7 @@ from conroi.storage import open_objects
 from conroi.storage.objects import ObjectInfo, Objects
 from conroi.testing import WrappedObjects
 from conroi.versions.folder import FolderVersions
-from conroi.versions.retention import being_restored, leased, leases, retention_of, collected_until_ns, watermark
+from conroi.versions.retention import being_restored, collected_until_ns, leased, leases, retention_of, watermark
 from tests.fuzz.target import Target, text_of
 
 _A_DAY_NS = 86_400 * 10**9
