@@ -145,7 +145,7 @@ WAITS_IN = {
 
 def waits(module: Module) -> bool:
     """Whether it makes a lock, or anything else that a thread can wait for, of its own."""
-    attributes = [node for node in ast.walk(module.tree) if isinstance(node, ast.Attribute) and node.attr in WAITS]
+    attributes = [node for node in module.attributes() if node.attr in WAITS]
     imported = [name for each in module.imports() if each.module == "threading" for name in each.names]
     return any(ast.unparse(node.value) == "threading" for node in attributes) or not WAITS.isdisjoint(imported)
 
