@@ -35,6 +35,10 @@ FINDINGS: list[tuple[str, bytes]] = [
     ("task of a write", _TASK.replace(b'"rows_per_file": 5', b'"rows_per_file": 1e999')),
     ("columns of a statement", b'{"type": "struct", "fields": [{"name": "id", "type": "lon[g"}]}'),
     ("columns of a statement", b"{}"),
+    (
+        "columns of a statement",
+        b'{"type": "struct", "fields": [{"name": 9, "type": "long", "nullable": true, "metadata": {}}]}',
+    ),
     ("pinned version", _PINNED.replace(b'"V1"', b'"V9"')),
 ]
 """Target and input; each must be a typed error."""

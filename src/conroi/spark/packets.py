@@ -28,7 +28,7 @@ from conroi.storage.objects import Objects
 
 _UNREADABLE = (
     *(pa.ArrowException, DecodeError, struct.error),
-    *(ArithmeticError, AttributeError, LookupError, MemoryError, OSError, TypeError, ValueError),
+    *(ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, OSError, TypeError, ValueError),
 )
 """What decoders raise for bytes that are none of ours."""
 
