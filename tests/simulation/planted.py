@@ -140,7 +140,7 @@ def tables_one_by_one(patch: Patch) -> None:
     run = Publishing.run
 
     def separately(self: Publishing) -> PublishResult:
-        order = self._order
+        order = self._request
         if len(order.tables) < 2:
             return run(self)
         alone = [replace(order, tables=[each], expects=(), listing=None, uuid="") for each in order.tables]
@@ -273,7 +273,7 @@ def key_is_noted_after_the_commit(patch: Patch) -> None:
 
     def noted(self: Publishing, done: Any, attempts: int) -> Any:
         result = finalize(self, done, attempts)
-        key = self._order.notes.idempotency_key
+        key = self._request.notes.idempotency_key
         if key is not None and result.earlier is None:
             will_try(cast("ManifestStore", self._catalog.heads), key, result.version)
         return result
