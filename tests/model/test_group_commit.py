@@ -10,6 +10,8 @@ from docs.model.group_cases import BUGS, FULL, SEARCHED, SMALL, STUCK
 from docs.model.search import STUCK as STUCK_WORDS
 from docs.model.search import Search
 
+pytestmark = pytest.mark.contract("H8")
+
 
 @pytest.mark.parametrize("name", SMALL)
 def test_no_order_of_steps_breaks_an_invariant(name: str) -> None:

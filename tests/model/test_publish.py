@@ -9,7 +9,7 @@ import pytest
 from docs.model.publish_cases import BUGS, FULL, SEARCHED, SMALL
 from docs.model.search import Search
 
-pytestmark = pytest.mark.contract("P1", "P3", "P10", "M3", "T17")
+pytestmark = pytest.mark.contract("P1", "P3", "P10", "M3", "T17", "H8")
 
 
 @pytest.mark.parametrize("name", SMALL)

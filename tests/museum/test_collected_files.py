@@ -21,6 +21,8 @@ from tests.support.aging import files_below, make_older
 from tests.support.arrow import column_values
 from tests.support.lakes import rows
 
+pytestmark = pytest.mark.contract("H7")
+
 
 @pytest.fixture(autouse=True)
 def settable() -> Iterator[None]:

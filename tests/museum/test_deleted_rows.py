@@ -11,6 +11,8 @@ import conroi
 from tests.museum.peers import ducklake, iceberg_catalog, iceberg_schema, outcome
 from tests.support.arrow import column_values
 
+pytestmark = pytest.mark.contract("H7")
+
 
 def count_of(connection: object, sql: str) -> int | str:
     """The count, or the name of the error."""

@@ -15,7 +15,7 @@ from conroi.namespace import ConroiNamespace
 from tests.museum.peers import column, iceberg_catalog, iceberg_schema, outcome, upsert
 from tests.support.arrow import column_values
 
-pytestmark = pytest.mark.contract("K1", "K2")
+pytestmark = pytest.mark.contract("K1", "K2", "H7")
 
 FIRST = pa.table({"id": [0], "v": [0]})
 

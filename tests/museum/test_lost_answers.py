@@ -13,6 +13,8 @@ from conroi.testing import Fault, call_before, lose_answer
 from tests.support.arrow import column_values
 from tests.support.lakes import Dies, dies, faulty, rows
 
+pytestmark = pytest.mark.contract("H7")
+
 PUT = ("put_if_absent", "_versions/*.manifest")
 
 

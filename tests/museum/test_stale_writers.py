@@ -13,6 +13,8 @@ from conroi.testing import call_before
 from tests.museum.peers import column, commit, deltalake, outcome, upsert, written
 from tests.support.lakes import faulty, rows
 
+pytestmark = pytest.mark.contract("H7")
+
 
 @pytest.mark.contract("P2")
 def test_the_second_of_two_overwrites_is_refused(tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ from tests.museum.peers import column, commit, ducklake, outcome, written
 from tests.support.arrow import column_values
 from tests.support.lakes import settle
 
+pytestmark = pytest.mark.contract("H7")
+
 FRUIT = {"pear": "apple", "apple": "pear"}
 """Each may be added only if the other is absent."""
 

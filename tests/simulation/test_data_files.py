@@ -15,7 +15,7 @@ from conroi.testing import SeededEnvironment
 from conroi.testing.simulation.faults import Faults
 from conroi.testing.simulation.world import Process, World
 
-pytestmark = pytest.mark.contract("T16")
+pytestmark = pytest.mark.contract("H5")
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.int64()), pa.field("s", pa.string())])
 Script = Callable[[conroi.Table], conroi.Table]

@@ -11,7 +11,7 @@ from tests.simulation.planted import PLANTED
 from tests.support.sampling import sampled
 from tests.support.source import REPOSITORY
 
-pytestmark = pytest.mark.contract("H1")
+pytestmark = pytest.mark.contract("H6")
 
 _ROW = re.compile(r"^\| `(?P<bug>\w+)` \| (?P<workload>\w+) \| (?P<seed>\d+|—) \|", re.MULTILINE)
 

@@ -9,7 +9,7 @@ import pytest
 from conroi.storage.parallel import ProcessLock, ThreadQueue, aside, in_parallel, together
 from conroi.testing.simulation.scheduler import Client, Scheduler, Stuck
 
-pytestmark = pytest.mark.contract("T16")
+pytestmark = pytest.mark.contract("H5")
 
 
 def client(name: str) -> Client:

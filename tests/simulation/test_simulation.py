@@ -11,7 +11,7 @@ import pytest
 from conroi.testing.simulation import WORKLOADS, run, run_many, shrunk, story
 from tests.support.sampling import seeds_of_the_day
 
-pytestmark = pytest.mark.contract("T16", "H1")
+pytestmark = pytest.mark.contract("H5", "H6")
 
 BATCHES, SEEDS = 10, 20
 TRACES = "import sys; from conroi.testing.simulation import run\nfor seed in range(7, 14): print(run(seed).trace)"
