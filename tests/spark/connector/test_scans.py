@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
+import re
 import struct
 from collections.abc import Iterator
 from decimal import Decimal
@@ -136,6 +137,37 @@ def test_a_condition_that_may_mean_something_else_stays_with_spark(sql: SparkSes
 def test_one_dataframe_in_two_places_is_filtered_in_one_only(sql: SparkSession, values: str):
     frame = sql.table(values)
     assert frame.where("id = 1").unionAll(frame).count() == 9
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT id FROM {} WHERE int IS NOT NULL ORDER BY id",
+        "SELECT int, text FROM {} WHERE int IS NOT NULL AND text IS NOT NULL AND at IS NOT NULL ORDER BY id",
+        "SELECT id FROM {} WHERE flag IS NOT NULL AND int <> 5 ORDER BY id",
+        "SELECT id FROM {} WHERE list IS NOT NULL AND struct IS NOT NULL ORDER BY id",
+        "SELECT count(*), sum(id), max(text) FROM {} WHERE double IS NOT NULL",
+        "SELECT count(*) FROM {} WHERE text IS NOT NULL",
+        "SELECT id FROM {} WHERE day IS NOT NULL ORDER BY id DESC LIMIT 3",
+        "SELECT count(*) FROM (SELECT id FROM {} WHERE small IS NOT NULL LIMIT 3)",
+        "SELECT a.id, b.id FROM {} a JOIN {} b ON a.int = b.byte WHERE a.long > 0 ORDER BY 1, 2",
+        "SELECT count(*) FROM {} a JOIN {} b ON a.short = b.short",
+        "SELECT id FROM {} WHERE (int IS NOT NULL OR text = '') AND NOT (byte IS NULL) ORDER BY id",
+        "SELECT id FROM {} WHERE int IN (1, 5, NULL) AND int IS NOT NULL ORDER BY id",
+        "SELECT id FROM {} WHERE int IS NOT NULL AND long IS NULL",
+    ],
+)
+def test_nulls_are_left_out_as_spark_does(sql: SparkSession, values: str, query: str):
+    ours, theirs = (rows(sql, query.replace("{}", table)) for table in (values, "same"))
+    assert ours == theirs
+
+
+def test_a_column_that_is_compared_needs_no_filter_of_its_nulls(sql: SparkSession, values: str):
+    shown = plan(sql.sql(f"SELECT id FROM {values} WHERE int > 1 AND text IS NOT NULL"))
+    (filters,) = re.findall(r"where (.*)", shown)[:1]
+    assert "`int` IS NULL" not in filters
+    assert "`int` > 1" in filters
+    assert "`text` IS NULL" in filters
 
 
 def test_a_limit_ends_the_scan_and_leaves_the_worker_usable(sql: SparkSession, lake: conroi.Lake):

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, timedelta
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -38,6 +39,48 @@ def lance_filter(tree: Tree, schema: pa.Schema) -> str | None:
         return simple_condition(_node(tree), lambda column: _resolved(column, schema))
     except NotSimple:
         return None
+
+
+ALWAYS = "true"
+"""The filter that leaves all rows."""
+_REFUSING_NULL = {"=", "<>", "<", "<=", ">", ">=", "IN", "STARTS_WITH", "ENDS_WITH", "CONTAINS"}
+
+
+def scan_filters(trees: Sequence[Tree], schema: pa.Schema) -> list[str | None]:
+    """The same for each predicate of a scan.
+
+    Spark adds IS NOT NULL for each column of a comparison or join. Beside the comparison it is always true.
+    """
+    found = [lance_filter(tree, schema) for tree in trees]
+    compared = {
+        _path(child)
+        for tree, text in zip(trees, found, strict=True)
+        if text is not None and tree.get("name") in _REFUSING_NULL
+        for child in tree["children"]
+        if "column" in child
+    }
+    return [
+        ALWAYS if text is not None and tree.get("name") == "IS_NOT_NULL" and _path(tree["children"][0]) in compared
+        else text
+        for tree, text in zip(trees, found, strict=True)
+    ]  # fmt: skip
+
+
+def _path(tree: Tree) -> tuple[str, ...]:
+    return tuple(tree.get("column", ()))
+
+
+@cache
+def not_null_filter(column: str) -> str | None:
+    """The filter of IS NOT NULL for a column of values that Arrow compares with null itself."""
+    return lance_filter(
+        {"name": "IS_NOT_NULL", "children": [{"column": [column]}]}, pa.schema([pa.field(column, pa.int64())])
+    )
+
+
+def has_plain_nulls(type_: pa.DataType) -> bool:
+    """Whether an array of this type counts its nulls, and has no others inside."""
+    return pa.types.is_primitive(type_) or pa.types.is_string(type_) or pa.types.is_large_string(type_)
 
 
 def _resolved(column: exp.Column, schema: pa.Schema) -> tuple[str, pa.DataType] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -10,7 +10,15 @@ import pyarrow as pa
 from conroi.data.arrow_types import row_width
 from conroi.data.rows import count_rows
 from conroi.format.json import parse_json
-from conroi.spark.connector.predicates import aggregate_plan, lance_filter, top_plan
+from conroi.spark.connector.predicates import (
+    ALWAYS,
+    aggregate_plan,
+    has_plain_nulls,
+    lance_filter,
+    not_null_filter,
+    top_plan,
+)
+from conroi.spark.connector.predicates import scan_filters as filters_of_scan
 from conroi.spark.connector.tasks import schema_from_text, schema_to_text, struct_from_text
 from conroi.spark.pins import PinnedVersion
 from conroi.spark.scan import batch_rows, shared_out
@@ -39,8 +47,9 @@ def scan_filters(request: Request) -> dict[str, Any]:
     It derives filters for the other tables of a join from those that it sees in its plan, so it sees those of a table
     that is small enough to be broadcast.
     """
-    size = request["rows"] * row_width(schema_from_text(request["columns"]))
-    return filters(request) | {"repeated": size <= request["broadcastBytes"]}
+    schema = schema_from_text(request["columns"])
+    size = request["rows"] * row_width(schema)
+    return {"filters": filters_of_scan(request["predicates"], schema), "repeated": size <= request["broadcastBytes"]}
 
 
 def runtime_filters(request: Request) -> dict[str, Any]:
@@ -89,8 +98,24 @@ def plan(request: Request) -> dict[str, Any]:
         "aggregates": request.get("aggregates"),
         "batchRows": _aggregated_rows(request, pinned.schema) if kind == "aggregate" else batch_rows(target),
     }
-    condition = " AND ".join(request["filters"]) or None  # Spark plans again with the filters of a join
-    return {"common": common, "tasks": [{"fragments": group, "filter": condition} for group in groups]}
+    # Spark plans again with the filters of a join
+    condition, not_null = _split(
+        request["filters"], pinned.schema, can_split=kind != "count" and common["limit"] is None
+    )
+    shared = {"filter": condition, "notNull": not_null}
+    return {"common": common, "tasks": [{"fragments": group, **shared} for group in groups]}
+
+
+def _split(texts: Sequence[str], schema: pa.Schema, *, can_split: bool) -> tuple[str | None, list[str]]:
+    """The filter of Lance, and the columns that must not be null.
+
+    Arrow counts nulls, so a worker finds out in no time that there are none; Lance evaluates the filter for each row.
+    """
+    plain = [field.name for field in schema if has_plain_nulls(field.type)] if can_split and texts else []
+    by_text = {not_null_filter(name): name for name in plain}
+    not_null = [by_text[text] for text in texts if text in by_text]
+    others = [text for text in texts if text not in by_text and text != ALWAYS]
+    return " AND ".join(others) or None, not_null
 
 
 def _aggregated_rows(request: Request, schema: pa.Schema) -> int:

@@ -196,6 +196,8 @@ def _count(request: Request) -> int:
 
 def _batches(pinned: TableVersion, request: Request, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     metadata = {ROW_ADDRESS, ROW_ID, TABLE_VERSION, DISTANCE, SCORE} - set(pinned.schema.names)
+    not_null = request.get("notNull", ())
+    names = list(dict.fromkeys([*names, *not_null]))
     scanner = _scanner(
         pinned,
         request,
@@ -208,7 +210,15 @@ def _batches(pinned: TableVersion, request: Request, names: Sequence[str]) -> It
     )
     with pylance_errors(pinned.root):
         for batch in scanner.to_reader():
-            yield _with_computed(batch, pinned, metadata.intersection(names))
+            yield _with_computed(_without_nulls(batch, not_null), pinned, metadata.intersection(names))
+
+
+def _without_nulls(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
+    """The rows in which none of these columns is null; the batch itself, if that is all."""
+    for name in columns:
+        if batch.column(name).null_count:
+            batch = batch.filter(cast("Any", pc).is_valid(batch.column(name)))
+    return batch
 
 
 def _gathered(batches: Iterator[pa.RecordBatch], enough: int) -> Iterator[pa.RecordBatch]:
