@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import traceback
 from pathlib import Path
 
 import pytest
@@ -51,7 +52,11 @@ def _as_main(program: str, folder: str) -> None:
         sys.path.insert(0, "")
         main = type(sys)("__main__")
         sys.modules["__main__"] = main
-        exec(compile(program, "<blocks>", "exec"), main.__dict__)
+        try:
+            exec(compile(program, "<blocks>", "exec"), main.__dict__)
+        except Exception:  # noqa: BLE001 (told before the file is closed)
+            traceback.print_exc()
+            sys.exit(1)
 
 
 @pytest.mark.contract("E12")
