@@ -380,7 +380,7 @@ def grace_period_is_ignored(patch: Patch) -> None:
 @planted("upkeep")
 def slow_writers_do_not_look(patch: Patch) -> None:
     """A commit that took long does not make sure that its files are still there."""
-    patch.setattr(pending, "refuse_swept", lambda *_, **__: None)
+    patch.setattr(pending, "refuse_collected_files", lambda *_, **__: None)
 
 
 @planted("lone_table")
