@@ -80,4 +80,4 @@ SEARCHED: Mapping[str, GroupCommit] = {
 """The configurations in which the planted bugs are searched for."""
 
 STUCK = frozenset({"hold_binds_leader"})
-"""Planted bugs that break no invariant: somebody waits for ever."""
+"""Planted bugs that break no invariant: a writer waits for ever (starvation)."""

@@ -47,7 +47,7 @@ _REFUSING_NULL = {"=", "<>", "<", "<=", ">", ">=", "IN", "STARTS_WITH", "ENDS_WI
 
 
 def scan_filters(trees: Sequence[Tree], schema: pa.Schema) -> list[str | None]:
-    """The same for each predicate of a scan.
+    """The filter of Lance for each predicate of a scan; None if Spark evaluates it.
 
     Spark adds IS NOT NULL for each column of a comparison or join. Beside the comparison it is always true.
     """
@@ -72,7 +72,7 @@ def _path(tree: Tree) -> tuple[str, ...]:
 
 @cache
 def not_null_filter(column: str) -> str | None:
-    """The filter of IS NOT NULL for a column of values that Arrow compares with null itself."""
+    """The filter of IS NOT NULL for a column, whatever its type."""
     return lance_filter(
         {"name": "IS_NOT_NULL", "children": [{"column": [column]}]}, pa.schema([pa.field(column, pa.int64())])
     )

@@ -11,7 +11,7 @@ slow           a request takes a hundred times as long
 crash          the client dies at a request, which lands or not; its memory is gone, and it starts again
 pause          the client stands still with all of its threads, for seconds or hours
 clock_jump     the wall clock of the client jumps
-outage         nobody gets an answer for a while
+outage         no request gets an answer for a while
 =============  ========================================================================================================
 
 From the beginning each client has clocks and a speed of its own, listings are answered page by page (so they are no

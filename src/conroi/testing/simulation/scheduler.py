@@ -206,7 +206,7 @@ class Scheduler:
         heapq.heappush(self._plan, (due, self.chance.random(), self._planned, actor, actor.turn))
 
     def _next(self) -> Actor | None:
-        """Whoever is due next; None if nobody is left, or nobody can go on."""
+        """The thread that is due next; None if none is left, or none can continue."""
         while self._plan:
             due, _, _, what, turn = heapq.heappop(self._plan)
             if not isinstance(what, Actor):
