@@ -178,6 +178,34 @@ def test_a_store_that_stays_silent_leaves_the_outcome_unknown(store: str, uri: s
 
 
 @pytest.mark.contract("X8", "T11")
+@pytest.mark.parametrize("refused", ["publish", "ask"])
+@pytest.mark.parametrize("has_landed", [True, False])
+def test_a_refusal_after_a_lost_answer_leaves_the_outcome_unknown(
+    store: str, uri: str, refused: str, has_landed: bool
+) -> None:
+    """The store executed the publication, or will, and refuses whatever comes next (read-only after a failover)."""
+    conroi.connect(uri, store=store).create_table("t", [{"id": 1}])
+
+    def refuse(_request: Request) -> None:
+        raise conroi.StoreError("cannot execute UPDATE in a read-only transaction (injected)")
+
+    # Sent again it is refused; or it finds that the head has moved, asks which commit is there, and that is refused.
+    first = lose_answer("publish") if has_landed else fail("publish")
+    where = ("publish", "*") if refused == "publish" else ("ask", "*AND c.version = ?")
+    client = faulty(uri, store, [first, call_before(refuse, *where, times=None)])
+    table = client["t"]
+    if refused == "ask" and not has_landed:
+        table.append([{"id": 2}])  # sent again, it is committed, and nothing needs to be asked
+    else:
+        with pytest.raises(conroi.CommitStateUnknown) as unknown:
+            table.append([{"id": 2}])
+        assert unknown.value.version == 2
+    other = conroi.connect(uri, store=store)
+    is_there = has_landed or refused == "ask"
+    assert (other.version, ids(other["t"])) == ((2, [1, 2]) if is_there else (1, [1]))
+
+
+@pytest.mark.contract("X8", "T11")
 def test_a_lost_answer_and_a_collected_version_leave_the_outcome_unknown(store: str, uri: str) -> None:
     """F1, F12: a commit of ours that was collected is not one that never landed."""
     conroi.connect(uri, store=store).create_table("t", [{"id": 1}])

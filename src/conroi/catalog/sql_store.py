@@ -17,6 +17,7 @@ from conroi.commit.fairness import PriorityToken, Turns
 from conroi.environment import Environment, utc_time
 from conroi.errors import (
     CommitStateUnknown,
+    ConroiError,
     CorruptionError,
     InvalidInputError,
     NotFoundError,
@@ -167,7 +168,8 @@ class SqlStore:
 
         After a lost response the database may still be executing the statement, so "does not exist" means nothing. The
         same statement is sent again: it waits for the lock of the head's row, and then either succeeds or finds that
-        the head has moved. In both cases the first one cannot succeed any more.
+        the head has moved. In both cases the first one cannot succeed any more. Any other error says nothing about the
+        first one.
         """
         publish = partial(self._tables.publish, self._lake, self._key, base, commit, rows)
         try:
@@ -182,6 +184,10 @@ class SqlStore:
                 return publish() or self._landed(commit, lost)
             except StoreUnavailable as error:
                 lost = error
+            except CommitStateUnknown:
+                raise
+            except ConroiError as error:
+                raise self._unknown(commit, f"{lost.message}; sent again, it was refused: {error.message}") from error
         raise self._unknown(commit, lost.message)
 
     def _landed(self, commit: LakeCommit, lost: StoreUnavailable) -> LakeCommit | None:
