@@ -16,7 +16,9 @@ from conroi.storage import BUCKETS
 from conroi.storage.location import CloudLocation
 from conroi.storage.objects import ObjectExists, Reach
 from conroi.testing.simulation.data_files import StandIn
+from conroi.testing.simulation.database import ADDRESS, SimulatedDatabase
 from conroi.testing.simulation.faults import LATEST_S, Faults
+from conroi.testing.simulation.locks import LockServer, SimulatedLocks
 from conroi.testing.simulation.scheduler import Client, ClientCrashed, Scheduler, WorkerEnvironment
 from conroi.testing.simulation.storage import Bucket, SimulatedObjects, no_answer, refusal
 
@@ -43,6 +45,10 @@ class World:
         self.bucket = Bucket()
         self.is_listing_ordered = self.chance.random() < 0.75
         self.data_files = StandIn(self)
+        self.database: SimulatedDatabase | None = None
+        """The SQL store of the lake; None: it is in the lake's folder."""
+        self.lock_server: LockServer | None = None
+        """Where the lake has its insert locks; None: it has none."""
         self.clients: dict[str, Client] = {}
         self.requests = 0
         self.story: list[str] | None = [] if keeps_story else None
@@ -242,9 +248,17 @@ class Process:
 
     def connect(self) -> Lake:
         """A connection of this process, with nothing in memory."""
+        database, lock_server = self.world.database, self.world.lock_server
         catalog, manifest = open_catalog(
-            self.world.uri, store=None, storage_options=None, durable=False, environment=self.environment
+            self.world.uri,
+            store=None if database is None else ADDRESS,
+            storage_options=None,
+            durable=False,
+            environment=self.environment,
+            wrap_store=lambda tables: database or tables,
         )
+        if lock_server is not None:
+            catalog.locks = SimulatedLocks(catalog, lock_server.client(self.client))
         return Lake(catalog, manifest)
 
     def patiently(self, work: Callable[[], T], *, attempts: int = 50) -> T:

@@ -12,7 +12,32 @@ from conroi.testing.simulation.workloads.lone_table import LoneTable
 from conroi.testing.simulation.workloads.names import Names
 from conroi.testing.simulation.workloads.out_of_band import OutOfBand
 from conroi.testing.simulation.workloads.registers import Registers
+from conroi.testing.simulation.workloads.services import (
+    DatabaseBank,
+    DatabaseJobs,
+    DatabaseRegisters,
+    DatabaseUpkeep,
+    LockedInserts,
+)
+from conroi.testing.simulation.workloads.tags import Tags
 from conroi.testing.simulation.workloads.upkeep import Upkeep
 
-KINDS = (Bank, Branches, Inserts, Jobs, Keyed, LoneTable, Names, OutOfBand, Registers, Upkeep)
+KINDS = (
+    Bank,
+    Branches,
+    DatabaseBank,
+    DatabaseJobs,
+    DatabaseRegisters,
+    DatabaseUpkeep,
+    Inserts,
+    Jobs,
+    Keyed,
+    LockedInserts,
+    LoneTable,
+    Names,
+    OutOfBand,
+    Registers,
+    Tags,
+    Upkeep,
+)
 WORKLOADS: dict[str, type[Workload]] = {kind.name: kind for kind in KINDS}

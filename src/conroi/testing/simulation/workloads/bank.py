@@ -35,6 +35,8 @@ class Bank(Workload):
                 ids = range(number * 100, number * 100 + PER_TABLE)
                 tx[table].append(pa.table({"id": list(ids), "amount": [START] * PER_TABLE}, schema=ACCOUNTS))
             tx.create_table("journal", JOURNAL)
+        assert tx.result.version is not None
+        self.first = tx.result.version
 
     def step(self, process: Process, lake: Lake, number: int) -> None:
         chance = process.chance

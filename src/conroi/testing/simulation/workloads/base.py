@@ -16,6 +16,8 @@ import pyarrow as pa
 
 from conroi.errors import CommitStateUnknown, ConflictError, ConroiError, NotFoundError, StoreError, VersionExpired
 from conroi.lake import Lake
+from conroi.testing.simulation.database import SimulatedDatabase
+from conroi.testing.simulation.locks import LockServer
 from conroi.testing.simulation.world import Process, Script, World
 
 Outcome = Literal["ok", "fail", "info"]
@@ -44,6 +46,10 @@ class Workload:
     may_raise: ClassVar[tuple[type[ConroiError], ...]] = ()
     """Further errors that its transactions may end with."""
     uses_lake: ClassVar[bool] = True
+    uses_database: ClassVar[bool] = False
+    """Whether the history of the lake is in a SQL store."""
+    uses_locks: ClassVar[bool] = False
+    """Whether inserts take insert locks."""
     upkeep_actions: ClassVar[tuple[str, ...]] = ("compact", "compact", "expire", "gc")
     has_forks: ClassVar[bool] = False
     """Whether its tables may have versions in other folders."""
@@ -57,6 +63,10 @@ class Workload:
         self.attempts: list[Attempt] = []
         self._done: dict[str, int] = {}
         self._newest: dict[str, int] = {}
+        if self.uses_database:
+            world.database = SimulatedDatabase(world)
+        if self.uses_locks:
+            world.lock_server = LockServer(world)
 
     # ------------------------------------------------------------------------ for subclasses
 

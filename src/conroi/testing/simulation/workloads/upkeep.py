@@ -40,7 +40,7 @@ class Upkeep(Bank):
         """An older version is whole, or it is gone."""
         try:
             newest = lake.version
-            past = lake.at(max(2, newest - process.chance.randint(0, 3)))
+            past = lake.at(max(self.first, newest - process.chance.randint(0, 3)))
             if process.chance.random() < 0.5:
                 process.sleep(process.chance.choice((0.1, 70.0)))
             self._audit(past)
