@@ -54,6 +54,7 @@ EXCEPTIONS: dict[str, tuple[set[str], str]] = {
     ),
     "conroi.export.clickhouse_runs": ({"getpid"}, "names the worker in the journal"),
     "conroi.testing.simulation.faults": ({"Random"}, "draws faults from a seed"),
+    "conroi.testing.simulation.locks": ({"Random"}, "draws lost sessions from a seed"),
     "conroi.testing.simulation.scheduler": (
         {"Random", "Thread"},
         "is the other home of threads: those of a simulation",

@@ -53,7 +53,8 @@ BELOW_FRONT = set(MAY_IMPORT) - {"namespace"}
 MAY_IMPORT.update({part: BELOW_FRONT | set(FRONT[:number]) for number, part in enumerate(FRONT)})
 MAY_IMPORT.update(
     {
-        "testing": LOWER | {"catalog", "front", "lake", "lake_snapshot", "opening", "reader", "table", "transaction"},
+        "testing": LOWER
+        | {"catalog", "front", "inserts", "lake", "lake_snapshot", "opening", "reader", "table", "transaction"},
         "spark": MIDDLE | {"catalog", "history", "merge", "verbs", *FRONT},
         "cli": MIDDLE | {"branches", "catalog", "display", "doctor", "history", "maintenance", "spark", *FRONT},
     }

@@ -68,7 +68,9 @@ class LockServer:
         while not self._world.request(f"lock {lock}", _PLACE, table, lambda: self._take(session)):
             left_s = ASK_AGAIN_S if until is None else until - scheduler.now
             if left_s <= 0:
-                raise LockTimeout(f"Waited {wait_s} s for the insert lock of {table!r}.", table=table, hint="Try again.")
+                raise LockTimeout(
+                    f"Waited {wait_s} s for the insert lock of {table!r}.", table=table, hint="Try again."
+                )
             scheduler.wait(self._queues.setdefault(lock, object()), min(left_s, ASK_AGAIN_S))
         return session
 
