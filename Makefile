@@ -27,7 +27,7 @@ setup: $(VENV)/.installed ## make the environment .venv from requirements.lock (
 demo: setup ## Spark workers write four tables at once, a million rows, two get killed; ARGS="--help" for sizes
 	$(PY) examples/orders_pipeline.py $(ARGS)
 
-test: setup ## run the tests; ARGS="tests/format -k name" for some of them
+test: setup $(VENV)/spark-classes.jsa ## run the tests; ARGS="tests/format -k name" for some of them
 	$(PY) -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 
 LOWEST := .venv-lowest
@@ -78,6 +78,10 @@ lock: setup ## choose the versions in requirements.lock again; ARGS=--upgrade fo
 		--no-header --no-emit-index-url --no-emit-find-links \
 		--extra spark --extra postgres --extra dynamodb --extra clickhouse --extra cli --group dev --group bench $(ARGS) \
 		--output-file requirements.lock pyproject.toml
+
+# Halves the processor time in which a test starts Spark; without it (it may be empty) tests are slower, and that is all.
+$(VENV)/spark-classes.jsa: $(VENV)/.locked tools/java_archive.py | $(VENV)/.installed
+	@$(PY) -m tools.java_archive $@ 2>/dev/null
 
 clean: ## delete the environment, caches and results
 	rm -rf $(VENV) $(LOWEST) .ring .contract .hypothesis .pytest_cache .ruff_cache bench-out build demo-out dist \

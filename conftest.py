@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections.abc import Generator
 from pathlib import Path
 
@@ -24,10 +25,14 @@ settings.load_profile("conroi")
 
 FAST_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Programs that tests start live for seconds: a Java that optimizes for hours would take most of the time."""
+CLASSES = Path(sys.prefix) / "spark-classes.jsa"
+"""Archive of Spark's classes: see tools/java_archive.py."""
+WITH_CLASSES = f" -XX:SharedArchiveFile={CLASSES} -Xlog:disable -Xlog:all=off"
 
 
 def pytest_configure() -> None:
-    os.environ.setdefault("JAVA_TOOL_OPTIONS", FAST_JAVA)
+    has_classes = CLASSES.exists() and CLASSES.stat().st_size > 0 and " " not in str(CLASSES)
+    os.environ.setdefault("JAVA_TOOL_OPTIONS", FAST_JAVA + (WITH_CLASSES if has_classes else ""))
     sampling.seed()  # before workers start, so that all collect the same tests
 
 
