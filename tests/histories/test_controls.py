@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import random
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
-import lance
-import pyarrow as pa
 import pytest
 
 import conroi
 from conroi.catalog import publication
 from conroi.catalog.publication import Publishing
-from conroi.testing.history import Append, Isolation, Operation, Outcome, Read, Transaction, check
+from conroi.testing.history import Isolation, Operation, Outcome, Transaction, check
 from conroi.transaction_tables import TransactionTables
 from tests.histories import workload
-from tests.histories.conftest import SEED, NewSetting
+from tests.histories.conftest import NewSetting
 from tests.histories.crew import Setting
 from tests.histories.planted import plant
 from tests.histories.running import Size, run
@@ -151,63 +146,3 @@ def test_processes_with_a_planted_bug_are_found_out(
     outcome = run(setting, size, ("writer", "writer", "writer", "reader"))
     print(outcome)
     assert outcome.report.kinds.keys() & kinds
-
-
-class ByPylance:
-    """Transactions over two Lance tables, each table committed by itself: nothing holds them together."""
-
-    def __init__(self, folder: Path) -> None:
-        self._paths = {name: str(folder / f"{name}.lance") for name in ("x", "y")}
-        rows = pa.table({"reg": pa.array(range(2), pa.int64()), "items": ["", ""]})
-        for path in self._paths.values():
-            lance.write_dataset(rows, path)
-        self.history: list[Transaction] = []
-        self._lock = threading.Lock()
-
-    def read(self, name: str, number: int) -> Read:
-        rows = lance.dataset(self._paths[name]).to_table(filter=f"reg = {number}").to_pylist()
-        return Read(f"{name}.{number}", [int(item) for row in rows for item in row["items"].split()])
-
-    def transact(self, who: int, chance: random.Random, turn: int) -> None:
-        name, number, done = f"{who}/{turn}", chance.randrange(2), list[Operation]()
-        invoked = time.monotonic_ns()
-        outcome = "ok"
-        try:
-            for table in chance.sample(["x", "y"], 2):
-                seen = self.read(table, number)
-                done.append(seen)
-                if who > 0:  # 0 only reads
-                    element = who * 1000 + turn
-                    items = " ".join(map(str, [*seen.elements, element]))
-                    lance.dataset(self._paths[table]).update({"items": f"'{items}'"}, where=f"reg = {number}")
-                    done.append(Append(f"{table}.{number}", element))
-        except (OSError, RuntimeError):
-            outcome = "info"
-        with self._lock:
-            self.history.append(Transaction(name, done, outcome, invoked, time.monotonic_ns()))  # type: ignore[arg-type]
-
-    def work(self, who: int) -> None:
-        chance = random.Random(f"{SEED} {who}")
-        for turn in range(15):
-            self.transact(who, chance, turn)
-
-
-def test_pylance_in_separate_commits_is_found_to_be_no_transaction(tmp_path: Path):
-    tables = ByPylance(tmp_path)
-    threads = [threading.Thread(target=tables.work, args=(who,)) for who in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    tables.history.append(
-        Transaction(
-            "end",
-            [tables.read(name, number) for name in "xy" for number in range(2)],
-            "ok",
-            time.monotonic_ns(),
-            time.monotonic_ns(),
-        )
-    )
-    found = check(tables.history, "snapshot").kinds
-    print(found)
-    assert found.keys() & {"lost", "G-single", "incompatible"}
