@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from conroi import operations
 from conroi.arguments import checked_call, checked_table_call
-from conroi.commit.change import Change, CommitResult, checked_texts
+from conroi.commit.change import Change, CommitResult, Plan, checked_texts
 from conroi.commit.table_commit import commit as commit_change
 from conroi.conflicts import Staged
 from conroi.data.incoming import Data
@@ -260,4 +260,5 @@ def _change_of(files: TableStorage, transaction: Transaction) -> Change:
             f"{operation.name} has no base version, so there is no table to commit it to.",
             hint="Set read_version to the base version of the change.",
         )
-    return Change(staged=staged, base=base, uuid=transaction.uuid, properties=transaction.properties, restored=restored)
+    plan = Plan(staged, restored=restored)
+    return Change(plan, base, uuid=transaction.uuid, properties=transaction.properties)

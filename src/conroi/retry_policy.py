@@ -70,11 +70,13 @@ def checked_timeout(timeout: float) -> float:
 
 
 class Budget:
-    """Retry budget: a number of retries, a deadline, or both."""
+    """Retry budget: a number of retries, a deadline, or both; `began` is a time of the monotonic clock."""
 
-    def __init__(self, environment: Environment, retries: int | None, timeout: float | None) -> None:
+    def __init__(
+        self, environment: Environment, retries: int | None, timeout: float | None, began: float | None = None
+    ) -> None:
         self._environment = environment
-        self._started = environment.monotonic()
+        self._started = environment.monotonic() if began is None else began
         self._timeout_s = None if timeout is None else checked_timeout(timeout)
         self.left = (DEFAULT_RETRIES if timeout is None else UNLIMITED) if retries is None else checked_retries(retries)
         """Remaining retries."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import TracebackType
 
 from conroi.arguments import checked_calls
-from conroi.commit.change import checked_texts
+from conroi.commit.change import Change, checked_texts
 from conroi.commit.idempotency import AlreadyCommitted, IdempotencyKey
 from conroi.commit.table_commit import commit
 from conroi.environment import moment
@@ -121,15 +121,18 @@ class TableTransaction(StagedTable):
             plan = statements.folded()
         if plan is None:
             return TableTransactionResult(self._base.version)
-        change = plan.change(
+        change = Change(
+            plan,
             self._base,
             uuid=str(self._files.environment.new_uuid()),
+            base_is_fresh=not plan.has_reserved,
             properties=self._properties
             if self._once is None
             else {**self._properties, IDEMPOTENCY_PROPERTY: self._once.key},
-            must_not_move=self._strict,
+            is_strict=self._strict,
+            begun_at=self._begun_at,
+            once=self._once,
         )
-        change = replace(change, begun_at=self._begun_at, once=self._once)
         try:
             done = commit(self._files, change, self._retries)
         except AlreadyCommitted as earlier:

@@ -291,7 +291,7 @@ class Transaction:
         """Create the table of such a row; `begun` says how it begins, and marks the folder before it writes."""
         files = table_files(self._catalog, row)
         with about(shown(row.object_id)):
-            first = Plan(begun(files).staged)
+            first = begun(files).plan
         self._tables.add(row, files, first, Names.add)
 
     def bring_table(self, row: Row, plan: Callable[[LakeTableStorage], Plan]) -> None:

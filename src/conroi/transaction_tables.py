@@ -357,13 +357,17 @@ class TransactionTables:
             if plan is None:
                 continue
             uuid = str(self._catalog.environment.new_uuid())
-            if statements.base is None:
-                change = Change(staged=plan.staged, base=None, uuid=uuid, properties=properties)
-            else:
-                change = plan.change(statements.base, uuid=uuid, properties=properties, must_not_move=False)
+            change = Change(
+                plan,
+                statements.base,
+                uuid=uuid,
+                base_is_fresh=statements.base is not None and not plan.has_reserved,
+                properties=properties,
+                begun_at=begun_at,
+            )
             named = self.names.get(key)
             assert named is not None, "a table that was dropped has no handle"
-            found[key] = TableChange(key, named.was, handle.files, replace(change, begun_at=begun_at), named.row)
+            found[key] = TableChange(key, named.was, handle.files, change, named.row)
         return found
 
     # ------------------------------------------------------------------------ the read set

@@ -8,6 +8,7 @@ import pytest
 
 import conroi
 from conroi import IncompatibleConflict, RetryableConflict, TooMuchContention
+from conroi.commit.change import Change
 from conroi.commit.fairness import TOKEN_PATH
 from conroi.commit.loop import run
 from conroi.commit.table_commit import FolderCommit
@@ -146,7 +147,7 @@ def test_time_runs_out_too(table: conroi.Table) -> None:
     writer = table_on(faulty, environment=clock)
     plan = Appending([{"id": 3, "v": 30}])(writer._pinned)
     assert plan is not None
-    change = plan.change(writer._pinned.snapshot, uuid=new_id(), properties={}, must_not_move=False)
+    change = Change(plan, writer._pinned.snapshot, uuid=new_id(), base_is_fresh=True)
     attempts = FolderCommit(writer._files, change, retries=1000)
     attempts.timeout_s = 30.0
     with pytest.raises(TooMuchContention) as caught:

@@ -144,7 +144,7 @@ def test_an_import_inside_a_function_would_be_found():
 # ---------------------------------------------------------------------------- one commit
 
 ROWS = pa.table({"id": [1, 2, 3], "v": ["a", "b", "c"]})
-ONE_APPEND = (165, 34)  # the goal is 180 in 32
+ONE_APPEND = (165, 32)  # the goal is 180 in 32
 TWO_TABLES = (286, 48)  # the goal is 300 in 48
 """Functions of conroi that a commit calls, and files that they are in, when everything is loaded."""
 

@@ -20,10 +20,28 @@ Guard = Callable[[Snapshot, Sequence[ConcurrentCommit]], None]
 
 
 @dataclass(frozen=True)
-class Change:
-    """A staged operation on one table, ready to be committed."""
+class Plan:
+    """The work of a verb, done but not committed: the operation and its preconditions."""
 
     staged: Staged
+    must_not_move: bool = False
+    """Refuse if there was a commit since the base, even where the format would allow ours."""
+    guard: Guard | None = None
+    restored: Snapshot | None = None
+    """For Restore: the version to restore."""
+    cloned: Snapshot | None = None
+    """For Clone: the version to clone."""
+    counts: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Statistics for the user: rows added, deleted, updated."""
+    has_reserved: bool = False
+    """Whether the work committed a reservation of fragment ids, so that its base is not the newest version."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """A plan for one table, bound to the version that it was made on, and ready to be committed."""
+
+    plan: Plan
     base: Snapshot | None
     """The version that the operation was computed on; None creates the table."""
     uuid: str
@@ -34,13 +52,8 @@ class Change:
     detects them.
     """
     properties: Mapping[str, str] = field(default_factory=dict[str, str])
-    must_not_move: bool = False
-    """Refuse if there was a commit since the base, even where the format would allow ours."""
-    guard: Guard | None = None
-    restored: Snapshot | None = None
-    """For Restore: the version to restore."""
-    cloned: Snapshot | None = None
-    """For Clone: the version to clone."""
+    is_strict: bool = False
+    """Refuse if there was a commit since the base, whatever the plan says."""
     is_detached: bool = False
     """Create a version outside the table's linear history, on the base as it is: no race, no rebase."""
     priority_token: PriorityToken | None = None
@@ -51,32 +64,6 @@ class Change:
     """When the work began, before its base was looked up; None: possibly long ago."""
     new_table_naming: ManifestNaming = ManifestNaming.V2
     """For a new table: the naming scheme of its manifests."""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The work of a verb, done but not committed: the operation and its preconditions."""
-
-    staged: Staged
-    must_not_move: bool = False
-    guard: Guard | None = None
-    restored: Snapshot | None = None
-    counts: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Statistics for the user: rows added, deleted, updated."""
-    has_reserved: bool = False
-    """Whether the work committed a reservation of fragment ids, so that its base is not the newest version."""
-
-    def change(self, base: Snapshot, *, uuid: str, properties: Mapping[str, str], must_not_move: bool) -> Change:
-        return Change(
-            staged=self.staged,
-            base=base,
-            uuid=uuid,
-            base_is_fresh=not self.has_reserved,
-            properties=properties,
-            must_not_move=self.must_not_move or must_not_move,
-            guard=self.guard,
-            restored=self.restored,
-        )
 
 
 @dataclass(frozen=True)

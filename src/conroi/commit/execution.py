@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypedDict
 
-from conroi.commit.change import CommitResult, Plan, checked_texts
+from conroi.commit.change import Change, CommitResult, Plan, checked_texts
 from conroi.commit.fairness import PriorityToken, Turns
 from conroi.commit.table_commit import attribute, commit
 from conroi.environment import Moment, moment
@@ -139,14 +139,17 @@ def _execute(
         work = verb(head)
     if work is None:
         return Done(head, None, None)
-    change = work.change(
+    change = Change(
+        work,
         head,
         uuid=str(files.environment.new_uuid()),
+        uuid_is_fresh=True,
+        base_is_fresh=not work.has_reserved,
         properties=settings.properties,
-        must_not_move=settings.strict,
-    )
-    change = replace(
-        change, uuid_is_fresh=True, is_detached=settings.is_detached, priority_token=token, begun_at=begun_at
+        is_strict=settings.strict,
+        is_detached=settings.is_detached,
+        priority_token=token,
+        begun_at=begun_at,
     )
     result = commit(files, change, settings.commit_retries)
     return Done(result.snapshot, work, result)

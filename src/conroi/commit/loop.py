@@ -106,13 +106,14 @@ class Commit(Protocol[Done, Result_co]):
 def run(commit: Commit[Done, Result_co]) -> Result_co:
     """Commit, or raise the conflict."""
     monotonic = commit.environment.monotonic
-    budget = Budget(commit.environment, commit.retries, commit.timeout_s)
+    began = monotonic()
+    budget: Budget | None = None  # a commit that wins its first race needs none
     done: Done | None = None
     try:
         while done is None:
             round_started = monotonic()
             with commit.in_turn():
-                done = _heads(commit, is_first=budget.attempts == 0)
+                done = _heads(commit, is_first=budget is None)
                 attempt_started = monotonic()
                 if done is None:
                     done = _attempt(commit)
@@ -120,11 +121,12 @@ def run(commit: Commit[Done, Result_co]) -> Result_co:
             if done is None:
                 attempt_s = monotonic() - attempt_started
                 done = _catch_up(commit)  # a conflict with the concurrent commit is the better error
+                budget = budget or Budget(commit.environment, commit.retries, commit.timeout_s, began)
                 if done is None and not budget.lose(commit.conflicts()):
                     raise commit.contention(budget)
                 if done is None:
                     _back_off(commit, budget.attempts, attempt_s, monotonic() - round_started)
-        return commit.finalize(done, budget.attempts + 1)
+        return commit.finalize(done, 1 if budget is None else budget.attempts + 1)
     finally:
         commit.release()
 

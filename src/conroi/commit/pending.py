@@ -71,10 +71,12 @@ class Pending:
         self.files = files
         self.turns = files.kept(Turns)
         self.change = change
+        self.plan = change.plan
+        self._must_not_move = change.is_strict or change.plan.must_not_move
         self.seen = change.base
         self.base_version = 0 if change.base is None else change.base.version
         self.rebased_over: list[int] = []
-        self._rebase = Rebase(change.staged)
+        self._rebase = Rebase(change.plan.staged)
         self._winners: list[ConcurrentCommit] = []
         self._not_rebased_over: list[tuple[Snapshot, Transaction | None]] = []
         """Versions that were read, but not rebased over yet."""
@@ -123,7 +125,7 @@ class Pending:
         for snapshot, transaction in self._not_rebased_over:
             if self.change.once is not None and transaction is not None:
                 self.change.once.refuse_repeated(snapshot.version, transaction)
-            if self.change.must_not_move and transaction is not None:
+            if self._must_not_move and transaction is not None:
                 raise self._moved(snapshot, transaction)
 
     def rebase(self) -> None:
@@ -166,8 +168,8 @@ class Pending:
                 hint="Start again from the newest version.",
             )
         self.rebased_over.append(snapshot.version)
-        mine = self.change.staged.operation.name
-        if self.change.guard is not None or not are_unrelated(mine, transaction.operation_name):
+        mine = self.plan.staged.operation.name
+        if self.plan.guard is not None or not are_unrelated(mine, transaction.operation_name):
             winner = ConcurrentCommit.of(snapshot.manifest, transaction, operations.of(transaction))
             self._winners.append(winner)
             self._rebase = self._rebase.over(winner)
@@ -176,7 +178,7 @@ class Pending:
 
     def _passes_over(self, located: ManifestRef) -> bool:
         """Whether this version, which is not the newest, is unrelated to our change, by its transaction alone."""
-        if self.change.guard is not None or self.change.once is not None or self.change.must_not_move:
+        if self.plan.guard is not None or self.change.once is not None or self._must_not_move:
             return False
         try:
             transaction = load_only_transaction(self.files.objects, located)
@@ -184,7 +186,7 @@ class Pending:
             return False
         if transaction is None or transaction.uuid == self.change.uuid:
             return False
-        if not are_unrelated(self.change.staged.operation.name, transaction.operation_name):
+        if not are_unrelated(self.plan.staged.operation.name, transaction.operation_name):
             return False
         self.rebased_over.append(located.version)
         self.turns.saw(located.version, transaction)
@@ -235,13 +237,13 @@ class Pending:
 
     def build_next(self) -> Built:
         """Check and build the version after `seen`; its transaction file is not written yet."""
-        seen, staged = self.seen, self.change.staged
+        seen, staged = self.seen, self.plan.staged
         if self.change.is_detached:
             self._detached_version = detached_version(seen, self.files)
         if seen is not None:
             require_writable(seen.manifest.head)
-            if self.change.guard is not None:
-                self.change.guard(seen, self._winners)
+            if self.plan.guard is not None:
+                self.plan.guard(seen, self._winners)
             if seen is not self.change.base:
                 self._refuse_changed_columns(seen)
         located = self.located(self.next_version)
@@ -275,7 +277,7 @@ class Pending:
         base = self.change.base
         if base is None or base.manifest.fields == seen.manifest.fields:
             return
-        fragments = _new_fragments(self.change.staged.operation)
+        fragments = _new_fragments(self.plan.staged.operation)
         written = {number for fragment in fragments for file in fragment.files for number in file.fields}
         before, now = fields_by_path(base.manifest.fields), fields_by_path(seen.manifest.fields)
         kept = {field.id for field in now.values()}
@@ -284,7 +286,7 @@ class Pending:
         if gone or missing:
             winner = self._winners[-1] if self._winners else None
             theirs = "Project" if winner is None else winner.operation.name
-            mine = self.change.staged.operation.name
+            mine = self.plan.staged.operation.name
             rule, names = ("rows/column-gone", gone) if gone else ("columns/nulls", sorted(missing))
             reason = Reason(rule=rule, mine=mine, theirs=theirs, names=tuple(names), winner=winner)
             self._refuse_conflict(Verdict(Outcome.RETRYABLE, reason), seen.version)
@@ -294,8 +296,8 @@ class Pending:
 
         Not for one that is made on the newest version, whichever that will be.
         """
-        if self.change.base is not None and not self.change.staged.unwritten and not self._written_transactions:
-            self.write_transaction(*self._transaction(self.change.staged.operation, self.base_version))
+        if self.change.base is not None and not self.plan.staged.unwritten and not self._written_transactions:
+            self.write_transaction(*self._transaction(self.plan.staged.operation, self.base_version))
 
     def write_transaction(self, transaction: Transaction, encoded: bytes) -> None:
         """Write the transaction file, once."""
@@ -306,8 +308,8 @@ class Pending:
 
     def confirm(self, built: Built) -> None:
         """Right before the put, after the transaction file was written: verify that nothing it needs was collected."""
-        if self.change.restored is not None:
-            refuse_unless_retained(self.files, self.change.restored)
+        if self.plan.restored is not None:
+            refuse_unless_retained(self.files, self.plan.restored)
         now = moment(self.files.environment)
         if is_recent_for_files(self.files.environment, self._confirmed_at):
             return
@@ -349,11 +351,11 @@ class Pending:
     def _lay_out(
         self, version: int, transaction: Transaction, operation: Operation, encoded: bytes
     ) -> tuple[bytes, ManifestFile]:
-        change = self.change
+        change, plan = self.change, self.plan
         step = Step(
             version=version,
-            restored=None if change.restored is None else change.restored.manifest,
-            source=None if change.cloned is None else change.cloned.manifest,
+            restored=None if plan.restored is None else plan.restored.manifest,
+            source=None if plan.cloned is None else plan.cloned.manifest,
             read=None if change.base is None else change.base.manifest,
         )
         # Never before the previous version: clocks of different hosts differ.
@@ -396,7 +398,7 @@ class Pending:
         if self._detached_version is not None:
             return self._detached_version
         if self.seen is None:
-            return 1 if self.change.cloned is None else self.change.cloned.version
+            return 1 if self.plan.cloned is None else self.plan.cloned.version
         return version_after(self.seen.version)
 
     def landed(self, snapshot: Snapshot, attempts: int) -> CommitResult:

@@ -161,7 +161,7 @@ def commit(files: TableStorage, change: Change, retries: int = COMMIT_RETRIES) -
             return run(files.committing(change, retries)).tables[files.object_id]
         return run(FolderCommit(files, change, retries))
     except (ExpectedVersionMismatch, TooMuchContention) as error:
-        attribute(files, error, change.staged.operation.name)
+        attribute(files, error, change.plan.staged.operation.name)
         raise
 
 

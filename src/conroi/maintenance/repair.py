@@ -15,7 +15,7 @@ from conroi.catalog.publication import Publishing
 from conroi.catalog.rows import Row
 from conroi.catalog.state import CommitMetadata
 from conroi.catalog.tables import LakeTableStorage, table_files
-from conroi.commit.change import Change
+from conroi.commit.change import Change, Plan
 from conroi.commit.pending import Built, Pending
 from conroi.conflicts import Staged, facts
 from conroi.errors import (
@@ -117,13 +117,8 @@ class _Repair:
         head = merged.manifest.editable_head()
         head.version = version
         restored = Snapshot(merged.manifest.changed(head=head), merged.located)
-        change = Change(
-            Staged(Restore(version), last.manifest),
-            last,
-            uuid=str(self.catalog.environment.new_uuid()),
-            restored=restored,
-        )
-        return Pending(self._files, change)
+        plan = Plan(Staged(Restore(version), last.manifest), restored=restored)
+        return Pending(self._files, Change(plan, last, uuid=str(self.catalog.environment.new_uuid())))
 
     def _stage(self, pending: Pending, built: Built) -> Pin:
         objects = self._files.objects
@@ -189,7 +184,7 @@ class Replay:
     def _on_top(self, foreign: ExternalManifest, operation: Operation, base: Snapshot, merged: Snapshot) -> Snapshot:
         affected = affected_rows(self._files.objects, operation, base.manifest)
         staged = Staged(operation, base.manifest, affected_rows=affected)
-        change = Change(staged, base, uuid=str(self._files.environment.new_uuid()))
+        change = Change(Plan(staged), base, uuid=str(self._files.environment.new_uuid()))
         pending = Pending(self._files, change)
         if self._is_repair and isinstance(operation, Append):
             pending.seen = merged  # a repair is a Restore, but it took nothing back of what is below the append

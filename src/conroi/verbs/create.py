@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from conroi.commit.change import Change
+from conroi.commit.change import Change, Plan
 from conroi.commit.table_commit import commit
 from conroi.conflicts import Staged
 from conroi.data.arrow_types import metadata_of
@@ -85,7 +85,7 @@ def create(
         data_format=data_format,
     )
     return Change(
-        staged=Staged(operation=operation, base=Manifest(b"")),
+        Plan(Staged(operation=operation, base=Manifest(b""))),
         base=None,
         uuid=str(files.environment.new_uuid()),
         properties=properties or {},
@@ -221,10 +221,9 @@ def clone(pinned: TableVersion, target: TableStorage, *, deep: bool) -> Snapshot
         is_shallow=not deep, ref_version=pinned.version, ref_path=pinned.files.objects.pylance_uri(), ref_name=None
     )
     change = Change(
-        staged=Staged(operation=operation, base=Manifest(b"")),
+        Plan(Staged(operation=operation, base=Manifest(b"")), cloned=pinned.snapshot),
         base=None,
         uuid=str(target.environment.new_uuid()),
-        cloned=pinned.snapshot,
         begun_at=begun_at,
         new_table_naming=pinned.snapshot.naming,
     )
