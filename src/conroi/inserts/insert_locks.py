@@ -394,7 +394,7 @@ class InsertLock:
         return f"InsertLock({shown(self._object_id)!r}, {'held' if self.is_held else 'not held'})"
 
 
-def _here() -> tuple[int, object]:
+def _here() -> tuple[object, object]:
     """This thread, and this task if it is one."""
     task = None
     with contextlib.suppress(RuntimeError):  # no loop runs here

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from conroi.environment import SYSTEM
 from conroi.format.json import parse_object
@@ -91,7 +91,7 @@ def _run(chunks: Sequence[range], workload: str | None, jobs: int) -> Iterator[t
 def _note(folder: Path, seeds: range, summary: Summary) -> None:
     """A chunk is done."""
     folder.mkdir(parents=True, exist_ok=True)
-    line = {"first": seeds.start, "last": seeds.stop - 1}
+    line: dict[str, Any] = {"first": seeds.start, "last": seeds.stop - 1}
     line |= {name: getattr(summary, name) for name in (*COUNTS, *TABLES)}
     line["failed"] = [
         {"seed": each.seed, "workload": each.workload, "problems": list(each.problems)} for each in summary.failed

@@ -36,7 +36,7 @@ class Carrier(Protocol):
 
 def carrier(execute: Execute, done: Callable[[], None]) -> Carrier:
     """The fastest that there is; `done` is called when no actor is left to run."""
-    return Threads(execute, done) if greenlet is None else Greenlets(execute, done)
+    return Threads(execute, done) if greenlet is None else Greenlets(greenlet, execute, done)
 
 
 class _Worker:
@@ -100,7 +100,8 @@ class Threads:
 class Greenlets:
     """Each actor has a greenlet; all greenlets of a run belong to one thread."""
 
-    def __init__(self, execute: Execute, done: Callable[[], None]) -> None:
+    def __init__(self, library: Any, execute: Execute, done: Callable[[], None]) -> None:
+        self._library = library
         self._execute = execute
         self._done = done
         self._hub: Any = None
@@ -112,7 +113,7 @@ class Greenlets:
         worker.gate.release()
 
     def _drive(self, worker: _Worker, first: Actor) -> None:
-        self._hub = greenlet.getcurrent()
+        self._hub = self._library.getcurrent()
         following: Actor | None = first
         while following is not None:
             following = self._greenlet_of(following).switch()
@@ -128,5 +129,5 @@ class Greenlets:
 
     def _greenlet_of(self, actor: Actor) -> Any:
         if actor.carried_by is None:
-            actor.carried_by = greenlet.greenlet(lambda: self._execute(actor), self._hub)
+            actor.carried_by = self._library.greenlet(lambda: self._execute(actor), self._hub)
         return actor.carried_by
