@@ -13,7 +13,7 @@ import pytest
 
 import conroi
 from conroi.catalog.sql_tables import open_lake_tables
-from conroi.storage.objects import Objects
+from conroi.storage.objects import Objects, UnsupportedByStorage
 from conroi.stores import attach, detach
 from conroi.testing import FaultyObjects, call_before, connect_through
 from conroi.versions.retention import other_ages
@@ -337,10 +337,10 @@ class Refusing(CloudLike):
     """An object store that answers 501 to conditions."""
 
     def put_if_absent(self, path: str, data: bytes) -> None:
-        raise conroi.StoreError(f"Conditions are not implemented ({path}, {len(data)}).")
+        raise UnsupportedByStorage(f"Conditions are not implemented ({path}, {len(data)}).")
 
     def rename_if_absent(self, source: str, target: str) -> None:
-        raise conroi.StoreError(f"No conditions ({source}, {target}).")
+        raise UnsupportedByStorage(f"No conditions ({source}, {target}).")
 
     copy_if_absent = rename_if_absent
 

@@ -265,6 +265,60 @@ def test_a_tag_on_a_version_that_is_going_is_refused(table: conroi.Table, monkey
     assert list(table.tags) == []
 
 
+def test_a_tag_that_is_moved_to_a_version_that_is_going_stays_where_it_was(
+    lake: conroi.Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by a simulation (tags, seed 10000654): the move was refused, and the tag was deleted."""
+    from conroi.maintenance import expiry
+
+    deleted, refused = expiry.delete_in_batches, list[Exception]()
+    lake.tags.create("released", 4)
+
+    def move_first(objects: Any, paths: Any) -> None:
+        if not refused:
+            with pytest.raises(conroi.NotFoundError, match="just collected") as raised:
+                lake.tags.move("released", 2, expect=4)
+            refused.append(raised.value)
+        deleted(objects, paths)
+
+    monkeypatch.setattr(expiry, "delete_in_batches", move_first)
+    make_older(lake.uri, hours=48)
+    assert lake.expire("1d", keep=1, dry_run=False).kept == (4, 6)
+    assert len(refused) == 1
+    there = conroi.connect(lake.uri)
+    assert there.tags.get("released").version == 4
+    assert numbers(there.at(tag="released")["t"]) == [1, 2, 3]
+    assert there.tags.move("released", 6, expect=4).version == 6
+
+
+def test_what_others_made_of_a_tag_since_is_not_undone(lake: conroi.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tag on a version that is going is refused after another writer has moved it."""
+    from conroi.maintenance import expiry
+    from conroi.snapshots import tags
+
+    deleted, looked, refused = expiry.delete_in_batches, tags.retention_of, list[Exception]()
+    other = conroi.connect(lake.uri)
+
+    def tag_first(objects: Any, paths: Any) -> None:
+        if not refused:
+            with pytest.raises(conroi.NotFoundError, match="just collected") as raised:
+                lake.tags.create("late", 2)
+            refused.append(raised.value)
+        deleted(objects, paths)
+
+    def move_between(objects: Any, version: int) -> Any:
+        monkeypatch.setattr(tags, "retention_of", looked)
+        other.tags.move("late", 6)
+        return looked(objects, version)
+
+    monkeypatch.setattr(expiry, "delete_in_batches", tag_first)
+    monkeypatch.setattr(tags, "retention_of", move_between)
+    make_older(lake.uri, hours=48)
+    assert lake.expire("1d", keep=1, dry_run=False).kept == (6,)
+    assert len(refused) == 1
+    assert conroi.connect(lake.uri).tags.get("late").version == 6
+
+
 def test_a_tag_that_comes_in_time_holds_its_version(lake: conroi.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """After the collector chose what goes, and before it says so: the version stays, with what it pins."""
     from conroi.versions import retention

@@ -27,6 +27,7 @@ from conroi.conflicts.rules import OK, Rule
 from conroi.data import rows as data_rows
 from conroi.errors import RetryableConflict
 from conroi.maintenance import collection, reachability
+from conroi.maintenance.lake_expiry import ManifestHistory
 from conroi.operations import Rewrite, append
 from conroi.snapshots.snapshot import Snapshot
 from conroi.transaction import Transaction
@@ -41,12 +42,25 @@ Plant = Callable[[Patch], None]
 PLANTED: dict[str, tuple[Plant, str]] = {}
 """By name: the mutation, and the workload in which it is looked for."""
 
+HARMLESS: dict[str, tuple[Plant, str]] = {}
+"""Mutations that leave out one of two guards: by name, and the name of the mutation that leaves out both."""
+
 
 def planted(workload: str) -> Callable[[Plant], Plant]:
     """Register a mutation."""
 
     def register(plant: Plant) -> Plant:
         PLANTED[plant.__name__] = plant, workload
+        return plant
+
+    return register
+
+
+def harmless(both: str) -> Callable[[Plant], Plant]:
+    """Register a mutation that a second guard makes up for."""
+
+    def register(plant: Plant) -> Plant:
+        HARMLESS[plant.__name__] = plant, both
         return plant
 
     return register
@@ -210,9 +224,12 @@ def rebased_without_a_look(patch: Patch) -> None:
     patch.setattr(Pending, "catch_up", catch_up)
 
 
-@planted("bank")
+@harmless("built_on_the_base_without_a_probe")
 def built_on_the_base(patch: Patch) -> None:
-    """After a lost race the manifests that were staged before are published again."""
+    """After a lost race the manifests that were staged before are published again.
+
+    The probe finds their final names taken, and the publication is refused.
+    """
     build = Participant.build
 
     def once(self: Participant) -> None:
@@ -220,6 +237,13 @@ def built_on_the_base(patch: Patch) -> None:
             build(self)
 
     patch.setattr(Participant, "build", once)
+
+
+@planted("bank")
+def built_on_the_base_without_a_probe(patch: Patch) -> None:
+    """The same, and nobody looks whether their final names are taken."""
+    built_on_the_base(patch)
+    patch.setattr(Participant, "_probe", lambda *_: None)
 
 
 @planted("bank")
@@ -397,12 +421,12 @@ def watermark_is_read_too_early(patch: Patch) -> None:
     def early(self: FolderVersions, version: int, naming: Any, data: bytes) -> Any:
         located = folder.ManifestRef(version, naming.path(version), naming)
         confirm(self, located, folder.moment(self._environment))
-        patched = FolderVersions.confirm
-        FolderVersions.confirm = lambda *_: None  # type: ignore[method-assign]
+        own = vars(self)  # not of the class, since others put at the same time
+        own["confirm"] = lambda *_: None
         try:
             return put(self, version, naming, data)
         finally:
-            FolderVersions.confirm = patched  # type: ignore[method-assign]
+            own.pop("confirm", None)
 
     patch.setattr(FolderVersions, "put", early)
 
@@ -410,16 +434,8 @@ def watermark_is_read_too_early(patch: Patch) -> None:
 @planted("upkeep")
 def pins_of_older_versions_are_ignored(patch: Patch) -> None:
     """Expiry keeps the table versions of the newest lake version only."""
-    add = reachability.Needed.add
-    seen: dict[int, bool] = {}
-
-    def only_newest(self: Any, found: Any) -> Any:
-        if seen.get(id(self)):
-            return self
-        seen[id(self)] = True
-        return add(self, list(found)[:1])
-
-    patch.setattr(reachability.Needed, "add", only_newest)
+    rows = ManifestHistory.rows
+    patch.setattr(ManifestHistory, "rows", lambda self, kept, gone: rows(self, kept[-1:], gone))
 
 
 @planted("upkeep")

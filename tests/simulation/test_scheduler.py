@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import random
+from contextvars import ContextVar
 
 import pytest
 
 from conroi.storage.parallel import ProcessLock, ThreadQueue, aside, in_parallel, together
+from conroi.testing.simulation import carriers
 from conroi.testing.simulation.scheduler import Client, Scheduler, Stuck
 
 pytestmark = pytest.mark.contract("H5")
+
+
+@pytest.fixture(params=["greenlets", "threads"], autouse=True)
+def carried_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "threads":
+        monkeypatch.setattr(carriers, "greenlet", None)
 
 
 def client(name: str) -> Client:
@@ -69,6 +77,25 @@ def test_a_lock_is_held_across_requests() -> None:
     scheduler.run()
     assert most == 1
     assert scheduler.now >= 15.0
+
+
+def test_a_lock_is_re_entrant_for_its_owner_alone() -> None:
+    scheduler, lock, seen = Scheduler(3), ProcessLock(), list[str]()
+
+    def work(name: str) -> None:
+        with lock:
+            scheduler.pause(1.0)
+            with lock:
+                seen.append(name)
+                scheduler.pause(1.0)
+            scheduler.pause(1.0)
+            seen.append(name)
+
+    both = client("both")
+    for name in "ab":
+        scheduler.spawn(both, lambda name=name: work(name))
+    scheduler.run()
+    assert seen in (["a", "a", "b", "b"], ["b", "b", "a", "a"])
 
 
 def test_a_lock_is_given_up_after_its_time() -> None:
@@ -203,3 +230,18 @@ def test_an_error_of_a_thread_ends_the_run() -> None:
     scheduler.spawn(client("b"), lambda: scheduler.pause(1.0))
     with pytest.raises(ValueError, match="no"):
         scheduler.run()
+
+
+def test_context_variables_belong_to_one_thread() -> None:
+    scheduler, variable, seen = Scheduler(1), ContextVar[str]("variable"), list[tuple[str, str]]()
+
+    def work(name: str) -> None:
+        assert variable.get("unset") == "unset"
+        variable.set(name)
+        scheduler.pause(1.0)
+        seen.append((name, variable.get()))
+
+    for name in "abc":
+        scheduler.spawn(client(name), lambda name=name: work(name))
+    scheduler.run()
+    assert sorted(seen) == [("a", "a"), ("b", "b"), ("c", "c")]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from conroi.testing.simulation import WORKLOADS, run, run_many, shrunk, story
+from conroi.testing.simulation import WORKLOADS, carriers, run, run_many, shrunk, story
+from conroi.testing.simulation.__main__ import main, noted
 from tests.support.sampling import seeds_of_the_day
 
 pytestmark = pytest.mark.contract("H5", "H6")
@@ -34,6 +37,28 @@ def test_the_same_seed_gives_the_same_run_in_two_processes() -> None:
 
 def test_the_same_seed_gives_the_same_run_again() -> None:
     assert run(5).trace == run(5).trace != run(6).trace
+
+
+def test_greenlets_and_threads_give_the_same_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert carriers.greenlet is not None, "the development environment has it"
+    seeds = range(40, 40 + len(WORKLOADS))
+    with_greenlets = [run(seed) for seed in seeds]
+    monkeypatch.setattr(carriers, "greenlet", None)
+    assert [run(seed).trace for seed in seeds] == [each.trace for each in with_greenlets]
+
+
+def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path) -> None:
+    def lines(*arguments: str) -> list[str]:
+        out = io.StringIO()
+        assert main(["--first", "300", "--out", str(tmp_path), *arguments], out) == 0
+        return out.getvalue().splitlines()
+
+    lines("--seeds", "25")
+    (first,) = noted(tmp_path)
+    whole = lines("--seeds", "75", "--jobs", "2")
+    assert [seeds for seeds, _ in noted(tmp_path)] == [range(start, start + 25) for start in (300, 325, 350)]
+    assert next(noted(tmp_path))[1] == first[1], "what was there is not done again"
+    assert whole[0].startswith("seeds 300 to 374: 75 runs")
 
 
 @pytest.mark.parametrize("batch", range(BATCHES))

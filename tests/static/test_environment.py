@@ -55,10 +55,8 @@ EXCEPTIONS: dict[str, tuple[set[str], str]] = {
     "conroi.export.clickhouse_runs": ({"getpid"}, "names the worker in the journal"),
     "conroi.testing.simulation.faults": ({"Random"}, "draws faults from a seed"),
     "conroi.testing.simulation.locks": ({"Random"}, "draws lost sessions from a seed"),
-    "conroi.testing.simulation.scheduler": (
-        {"Random", "Thread"},
-        "is the other home of threads: those of a simulation",
-    ),
+    "conroi.testing.simulation.carriers": ({"Thread"}, "is the other home of threads: those of a simulation"),
+    "conroi.testing.simulation.scheduler": ({"Random"}, "draws the order from a seed"),
     "conroi.testing.simulation.world": ({"Random"}, "draws latencies and clients from a seed"),
     "conroi.testing.simulation.workloads.base": ({"Random"}, "draws a workload from a seed"),
     "conroi.testing.simulation.workloads.lone_table": ({"Random"}, "names the type of what is drawn from a seed"),
@@ -139,7 +137,8 @@ WAITS_IN = {
     "conroi.export": "exports are not simulated",
     "conroi.testing.faults": "held for a count",
     "conroi.testing.instruments": "held for a count",
-    "conroi.testing.simulation.scheduler": "hands over the token of a simulation",
+    "conroi.testing.simulation.carriers": "hands over the token of a simulation",
+    "conroi.testing.simulation.scheduler": "waits for the end of a simulation",
 }
 """Where threads wait for each other without a ProcessLock or a ThreadQueue, which a simulation schedules, and why."""
 

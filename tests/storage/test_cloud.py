@@ -13,7 +13,7 @@ import pytest
 from conroi.errors import ConroiError, InvalidInputError, NotFoundError, StoreError, StoreUnavailable
 from conroi.storage import open_objects
 from conroi.storage.cloud import CloudObjects
-from conroi.storage.objects import ObjectExists, Objects
+from conroi.storage.objects import ObjectExists, Objects, UnsupportedByStorage
 from tests.support.answering import always_answering, never_answering
 from tests.support.servers import SECRET_KEY, S3Server, free_ports
 
@@ -68,7 +68,7 @@ def test_refused_permission_is_an_error_that_will_not_pass(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("status", "kind"),
-    [(400, StoreError), (401, StoreError), (403, StoreError), (405, StoreError), (501, StoreError),
+    [(400, StoreError), (401, StoreError), (403, StoreError), (405, StoreError), (501, UnsupportedByStorage),
      (429, StoreUnavailable), (500, StoreUnavailable), (502, StoreUnavailable), (503, StoreUnavailable),
      (504, StoreUnavailable)],
 )  # fmt: skip

@@ -209,28 +209,27 @@ class LakeTags(Tags):
 
     def create(self, name: str, version: int | None = None) -> Tag:
         tag = super().create(name, version)
-        self._refuse_deleted(tag)
         if self.protection is not None:
             self.protection.tagged(tag)
         return tag
 
     def move(self, name: str, version: int | None = None, *, expect: int | None = None) -> Tag:
         tag = super().move(name, version, expect=expect)
-        self._refuse_deleted(tag)
         if self.protection is not None:
             self.protection.moved(tag)
         return tag
 
-    def _refuse_deleted(self, tag: Tag) -> None:
-        """The branch may have been deleted since it was opened, by a process that saw no tag on it."""
-        if self._branch is not None and DELETED_SETTING in self._files.head().manifest.head.config:
-            self.delete(tag.name)
-            raise NotFoundError(
+    def _gone(self, tag: Tag) -> NotFoundError | None:
+        """Also if the branch was deleted since it was opened, by a process that saw no tag on it."""
+        error = super()._gone(tag)
+        if error is None and self._branch is not None and DELETED_SETTING in self._files.head().manifest.head.config:
+            return NotFoundError(
                 f"The branch {self._branch.rpartition('-')[0]!r} was deleted, so its versions cannot be tagged.",
                 table=self._files.root,
                 version=tag.version,
                 hint="lake.branches lists what there is.",
             )
+        return error
 
     def delete(self, name: str) -> None:
         super().delete(name)

@@ -26,7 +26,7 @@ from conroi.errors import InvalidInputError, LocksRequired, RetryableConflict
 from conroi.format.on_disk import INSERTS_SETTING, LOCKS_DIR
 from conroi.inserts.lock_back_ends import Backend, Cancellation, FileLocks, Held, LockInfo, NoLocks
 from conroi.inserts.postgres_locks import PostgresLocks
-from conroi.storage.parallel import stays_in_process
+from conroi.storage.parallel import stays_in_process, this_thread
 
 Mode = Literal["postgresql", "file", "none"]
 TEMPORARY = re.compile(r"tmp_[0-9a-f]{32}")
@@ -394,12 +394,12 @@ class InsertLock:
         return f"InsertLock({shown(self._object_id)!r}, {'held' if self.is_held else 'not held'})"
 
 
-def _here() -> tuple[int, object]:
+def _here() -> tuple[object, object]:
     """This thread, and this task if it is one."""
     task = None
     with contextlib.suppress(RuntimeError):  # no loop runs here
         task = asyncio.current_task()
-    return threading.get_ident(), task
+    return this_thread(), task
 
 
 def _let_go(taking: Future[Holding]) -> None:

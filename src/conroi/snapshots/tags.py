@@ -113,7 +113,7 @@ class Tags:
             raise AlreadyExistsError(
                 f"There is a tag {name!r} already.", table=self._files.root, hint="Use tags.move() to move it."
             ) from None
-        return self._staying(self._decoded(name, _parsed_json(name, body, self._files.root)))
+        return self._settled(self._decoded(name, _parsed_json(name, body, self._files.root)), body)
 
     def move(self, name: str, version: int | None = None, *, expect: int | None = None) -> Tag:
         """Move an existing tag to another version; with `expect`, only if it is at that version until then."""
@@ -132,7 +132,7 @@ class Tags:
             body = self._body(version, created=content.get("createdAt"))
             if self._claim(name, before, body):
                 self._home.put(_path(name), body)
-                return self._staying(self._decoded(name, _parsed_json(name, body, self._files.root)))
+                return self._settled(self._decoded(name, _parsed_json(name, body, self._files.root)), body, before)
 
     def delete(self, name: str) -> None:
         """Delete a tag; the version stays until it is collected."""
@@ -140,18 +140,45 @@ class Tags:
             """It was moved concurrently: look again."""
         self._home.delete([_path(name)])
 
-    def _staying(self, tag: Tag) -> Tag:
-        """The tag, unless its version was collected while it was written: the race is decided here."""
+    def _settled(self, tag: Tag, body: bytes, before: bytes | None = None) -> Tag:
+        """The tag, unless its version went away while it was written: then it is as before, and this is the error."""
+        error = self._gone(tag)
+        if error is not None:
+            self._undo(tag.name, body, before)
+            raise error
+        return tag
+
+    def _gone(self, tag: Tag) -> NotFoundError | None:
+        """The error if its version was collected while the tag was written: the race is decided here."""
         objects, versions = self._files.objects, self._files.versions
         if versions.locate(tag.version) is None or retention_of(objects, tag.version) is not Retention.RETAINED:
-            self.delete(tag.name)
-            raise NotFoundError(
+            return NotFoundError(
                 f"Version {tag.version} was just collected as an old version, so it cannot be tagged.",
                 table=self._files.root,
                 version=tag.version,
                 hint="versions() lists all.",
             )
-        return tag
+        return None
+
+    def _undo(self, name: str, body: bytes, before: bytes | None) -> None:
+        """Back to what the tag was before. What another writer has made of it since stays."""
+        if before is None:
+            if self._claim(name, body, b""):
+                self._home.delete([_path(name)])
+            return
+        content = _parsed_json(name, before, self._files.root)
+        metadata = content.get("metadata")
+        content["metadata"] = {**(metadata if isinstance(metadata, dict) else {}), **self._new_id()}
+        restored = encode_document(content, indent=2)
+        if self._claim(name, body, restored):
+            self._home.put(_path(name), restored)
+            tag = self._decoded(name, content)
+            if tag.branch == self._branch and self._gone(tag) is not None:  # nothing held it meanwhile
+                self._undo(name, restored, None)
+
+    def _new_id(self) -> dict[str, str]:
+        """So that no content comes back."""
+        return {TAG_ID_KEY: str(self._files.environment.new_uuid())}
 
     def _claim(self, name: str, before: bytes, after: bytes) -> bool:
         """Record the successor of this content; False if another writer did."""
@@ -184,7 +211,7 @@ class Tags:
             "createdAt": created or now,
             "updatedAt": now,
             "manifestSize": info.size,
-            "metadata": {TAG_ID_KEY: str(self._files.environment.new_uuid())},  # so that no content comes back
+            "metadata": self._new_id(),
         }
         return encode_document(content, indent=2)
 

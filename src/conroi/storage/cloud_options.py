@@ -15,7 +15,7 @@ from obstore.store import AzureStore, GCSStore, S3Store
 from conroi.errors import ConroiError, InvalidInputError, NotFoundError, StoreError, StoreUnavailable
 from conroi.storage.local_folders import COMMIT_LOCK_HINT
 from conroi.storage.location import CloudLocation
-from conroi.storage.objects import ObjectExists
+from conroi.storage.objects import ObjectExists, UnsupportedByStorage
 
 if TYPE_CHECKING:
     from obstore.store import RetryConfig
@@ -114,7 +114,7 @@ def _refusal(error: Exception, asked: str, root: str) -> ConroiError:
     if isinstance(error, exceptions.UnauthenticatedError):
         return StoreError(f"{asked}: the credentials were not accepted", table=root, hint="check storage_options")
     if isinstance(error, (exceptions.NotSupportedError, NotImplementedError)):
-        return StoreError(f"{asked}: this storage cannot do that", table=root, hint=COMMIT_LOCK_HINT)
+        return UnsupportedByStorage(f"{asked}: this storage cannot do that", table=root, hint=COMMIT_LOCK_HINT)
     if isinstance(error, exceptions.InvalidPathError):
         return InvalidInputError(f"{asked}: not a name that this storage can have", table=root, hint="choose another")
     return _by_status(error, asked, root)
@@ -135,7 +135,7 @@ def _by_status(error: Exception, asked: str, root: str) -> ConroiError:
         code = _CODE.search(str(error))
         reason = f"the server answered {status}" + (f" {code.group(1)}" if code else "")
     if status == 501:
-        return StoreError(f"{asked}: {reason}", table=root, hint=COMMIT_LOCK_HINT)
+        return UnsupportedByStorage(f"{asked}: {reason}", table=root, hint=COMMIT_LOCK_HINT)
     # 409: another request is in progress. 412 to a request without a condition is no answer to what was asked.
     if status is None or status >= 500 or status in (408, 409, 412, 429):
         return StoreUnavailable(f"{asked}: {reason}", table=root, hint="it may pass; check endpoint and network")

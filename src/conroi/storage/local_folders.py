@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 
 from conroi.errors import CorruptionError, InvalidInputError, NotFoundError, StoreError, StoreUnavailable
-from conroi.storage.objects import ObjectExists
+from conroi.storage.objects import ObjectExists, UnsupportedByStorage
 
 _CLOEXEC = getattr(os, "O_CLOEXEC", 0)
 _FOLDER = os.O_DIRECTORY | _CLOEXEC | getattr(os, "O_PATH", 0)
@@ -266,7 +266,7 @@ def _rename_without_replacing(complete: Name, new: Name, path: str, root: str) -
 
 
 def _no_way(path: str, root: str) -> StoreError:
-    return StoreError(
+    return UnsupportedByStorage(
         f"Could not create {path}: this disk can neither link files nor rename without replacing",
         table=root,
         hint=COMMIT_LOCK_HINT,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from urllib.parse import unquote
 
@@ -10,6 +11,7 @@ from conroi.errors import InvalidInputError
 from conroi.storage.memory import memory_folder
 
 CLOUD_SCHEMES = {"s3": "s3", "s3a": "s3", "gs": "gs", "az": "az", "abfss": "abfss"}
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ def _refuse_unreadable(text: str) -> None:
         raise InvalidInputError("The table's path must be text, not bytes", hint="decode it first")
     if not text.strip():
         raise InvalidInputError("The table's path is empty", hint="give a local path or a URI")
-    if any(ord(character) < 32 or ord(character) == 127 for character in text):
+    if _CONTROL.search(text):
         raise InvalidInputError(
             "The table's path has a control character in it, which Lance cannot store", hint="choose another name"
         )

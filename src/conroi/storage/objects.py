@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
+from conroi.errors import StoreError
+
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
@@ -26,6 +28,10 @@ class Reach:
     root: str
     bases: set[str] = field(default_factory=set[str])
     """Roots of other folders that manifests may reference."""
+
+
+class UnsupportedByStorage(StoreError):
+    """The storage cannot do this at all, such as write under a condition."""
 
 
 class ObjectExists(Exception):

@@ -27,6 +27,17 @@ from conroi.errors import UnsupportedError
 T = TypeVar("T")
 R = TypeVar("R")
 
+_process = os.getpid()
+"""This process. The system is asked once, because every use of a lock compares it."""
+
+
+def _note_fork() -> None:
+    global _process
+    _process = os.getpid()
+
+
+os.register_at_fork(after_in_child=_note_fork)
+
 
 class ProcessBound:
     """A library that a forked child cannot use once its parent has used it."""
@@ -38,10 +49,9 @@ class ProcessBound:
 
     def enter(self, table: str) -> None:
         """Record that this process uses it; UnsupportedError in a child of a process that did."""
-        process = os.getpid()
         if self._used_in is None:
-            self._used_in = process
-        if self._used_in != process:
+            self._used_in = _process
+        if self._used_in != _process:
             raise UnsupportedError(
                 f"This process was forked from one that had {self._uses}, whose threads do not survive a fork.",
                 table=table,
@@ -69,6 +79,11 @@ def stays_in_process(what: str, instead: str) -> Callable[[Handle], Handle]:
 class Scheduler(Protocol):
     """Cooperative threads in virtual time: one runs at a time, and it is chosen from a seed."""
 
+    @property
+    def current(self) -> object:
+        """The cooperative thread that runs now. Several may share one real thread."""
+        ...
+
     def start(self, task: Callable[[], T]) -> Running[T]:
         """Execute in another thread of the simulation."""
         ...
@@ -95,17 +110,23 @@ def schedule_by(scheduler: Scheduler | None) -> None:
     _THREAD.scheduler = scheduler
 
 
+def this_thread() -> object:
+    """What tells this thread from the others, also in a simulation."""
+    scheduler = _THREAD.scheduler
+    return threading.get_ident() if scheduler is None else scheduler.current
+
+
 class Running(Generic[T]):
     """A task of a thread pool, or one that was executed in place."""
 
     def __init__(self, task: Callable[[], T], future: Future[T]) -> None:
         self._task = task
         self._future = future
-        self._process = os.getpid()
+        self._process = _process
 
     def result(self) -> T:
         """Its result, or its error. In a forked child, where no thread executes it, it is executed now."""
-        return self._future.result() if self._process == os.getpid() else self._task()
+        return self._future.result() if self._process == _process else self._task()
 
     def when_done(self, call: Callable[[], object]) -> None:
         """Call this when it is done, immediately if it is."""
@@ -135,10 +156,10 @@ class Pool:
 
     def _executor(self) -> ThreadPoolExecutor:
         made = self._made
-        if made is None or made[0] != os.getpid():
+        if made is None or made[0] != _process:
             # Two threads may both make one; the loser's, which has no thread yet, is never used again.
             executor = ThreadPoolExecutor(max_workers=self._threads, thread_name_prefix=self._name)
-            made = self._made = (os.getpid(), executor)
+            made = self._made = (_process, executor)
         return made[1]
 
 
@@ -203,32 +224,39 @@ def in_parallel(function: Callable[[T], R], items: Iterable[T], at_once: int) ->
 class ProcessLock:
     """A re-entrant lock that is free in a forked child, whatever threads of the parent did."""
 
-    _is_awaited = False
-    """Whether a thread of a simulation waits for it."""
-
     def __init__(self) -> None:
+        self._process = _process
         self._lock = threading.RLock()
-        self._process = os.getpid()
+        # In a simulation, which does not fork:
+        self._owner: object = None
+        self._depth = 0
 
     def acquire(self, timeout: float = -1) -> bool:
         """Whether it was acquired in that many seconds; -1: wait for ever."""
-        if self._process != os.getpid():  # a child has one thread when it begins
-            self._lock, self._process = threading.RLock(), os.getpid()
-        while not self._lock.acquire(blocking=False):
-            scheduler = _THREAD.scheduler
-            if scheduler is None:
-                return self._lock.acquire(timeout=timeout)
-            self._is_awaited = True
+        if self._process != _process:  # a child has one thread when it begins
+            self._lock, self._process = threading.RLock(), _process
+        scheduler = _THREAD.scheduler
+        if scheduler is None:
+            return self._lock.acquire(timeout=timeout)
+        here = scheduler.current
+        while self._owner is not None and self._owner is not here:
             if not scheduler.wait(self, timeout):
                 return False
+        self._owner = here
+        self._depth += 1
         return True
 
     def release(self, *_: object) -> None:
-        if self._process == os.getpid():  # else it was acquired before the fork, and the child's is free
+        if self._process != _process:  # it was acquired before the fork, and the child's is free
+            return
+        scheduler = _THREAD.scheduler
+        if scheduler is None:
             self._lock.release()
-            if self._is_awaited and _THREAD.scheduler is not None:
-                self._is_awaited = False
-                _THREAD.scheduler.notify(self)
+            return
+        self._depth -= 1
+        if not self._depth:
+            self._owner = None
+            scheduler.notify(self)
 
     __enter__ = acquire
     __exit__ = release
@@ -247,27 +275,29 @@ class ThreadQueue:
         self._start_over()
 
     def _start_over(self) -> None:
-        self._process = os.getpid()
+        self._process = _process
         self._condition = threading.Condition()
         self._waiting: deque[object] = deque()
         self._serving: object | None = None
-        self._holding = threading.local()
+        self._holding: set[object] = set()
+        """The threads that have their turn: more than one if some took too long."""
 
     @contextmanager
     def turn(self) -> Generator[None]:
         """Wait for our turn, and hold it."""
-        if self._process != os.getpid():
+        if self._process != _process:
             self._start_over()
-        if getattr(self._holding, "is_mine", False):
+        here, holding = this_thread(), self._holding
+        if here in holding:
             yield
             return
-        ticket, holding = object(), self._holding
+        ticket = object()
         self._wait(ticket)
-        holding.is_mine = True
+        holding.add(here)
         try:
             yield
         finally:
-            holding.is_mine = False
+            holding.discard(here)
             self._end(ticket)
 
     def _wait(self, ticket: object) -> None:
@@ -299,7 +329,7 @@ class ThreadQueue:
             _THREAD.scheduler.notify(self)
 
     def _end(self, ticket: object) -> None:
-        if self._process != os.getpid():  # it was taken before the fork, and the child's queue is empty
+        if self._process != _process:  # it was taken before the fork, and the child's queue is empty
             return
         with self._condition:
             if self._serving is ticket:

@@ -25,7 +25,7 @@ from conroi.format.naming import (
 )
 from conroi.format.on_disk import VERSIONS_DIR
 from conroi.format.transaction import decode_transaction
-from conroi.storage.objects import ObjectExists, Objects
+from conroi.storage.objects import ObjectExists, Objects, UnsupportedByStorage
 from conroi.versions.folder import FolderVersions, ManifestRef, PutNew
 from conroi.versions.records import Record, RecordStore, RecordTaken
 
@@ -310,17 +310,16 @@ def _is_staged(record: Record) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class FinalPut:
-    """The conditional put; on storage that refuses conditions, look and then put.
+    """The conditional put; on storage that has no conditions, look and then put.
 
-    Between the look and the put only a process that completes the same version can write it, with the same bytes.
+    Between the look and the put only a process that completes the same version can write it, with the same bytes: a
+    client that commits by path would need conditions. Any other refusal says nothing of conditions and is raised.
     """
 
     def put_new(self, objects: Objects, path: str, data: bytes) -> None:
         try:
             objects.put_if_absent(path, data)
-        except StoreUnavailable:
-            raise
-        except StoreError:
+        except UnsupportedByStorage:
             if objects.head(path) is not None:
                 raise ObjectExists(path) from None
             objects.put(path, data)

@@ -14,7 +14,7 @@ from conroi.environment import SYSTEM
 from conroi.errors import StoreError, StoreUnavailable
 from conroi.snapshots.snapshot import TableStorage
 from conroi.storage import open_objects
-from conroi.storage.objects import ObjectExists
+from conroi.storage.objects import ObjectExists, UnsupportedByStorage
 from conroi.testing.instruments import Request, WrappedObjects
 from conroi.versions import open_records
 from conroi.versions.external import ExternalVersions, FinalPut
@@ -27,7 +27,7 @@ T = TypeVar("T")
 class NoConditions(WrappedObjects):
     """Storage that says of a condition that it cannot do that."""
 
-    error: type[StoreError] = StoreError
+    error: type[StoreError] = UnsupportedByStorage
     refused = 0
 
     def around(self, request: Request, call: Callable[[], T]) -> T:
@@ -81,3 +81,14 @@ def test_a_name_that_is_there_is_left_and_a_lost_answer_is_no_refusal(tmp_path: 
     with pytest.raises(StoreUnavailable):
         FinalPut().put_new(objects, "_versions/2.manifest", b"third")
     assert objects.head("_versions/2.manifest") is None
+
+
+def test_a_refusal_for_another_reason_does_not_put_without_a_condition(tmp_path: Path) -> None:
+    """Found by a simulation (out_of_band, seed 10004492): a full store refused the final name of a published version,
+    a client committed by path under that name, and the put without a condition replaced its manifest.
+    """
+    objects = NoConditions(open_objects(str(tmp_path)))
+    objects.error = StoreError
+    with pytest.raises(StoreError, match="cannot do that"):
+        FinalPut().put_new(objects, "_versions/1.manifest", b"ours")
+    assert objects.head("_versions/1.manifest") is None

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from multiprocessing import get_context
-from typing import TextIO
+from pathlib import Path
+from typing import Any, TextIO
 
 from conroi.environment import SYSTEM
+from conroi.format.json import parse_object
 from conroi.testing.simulation.runs import Result, Summary, run, run_many, shrunk, story
 from conroi.testing.simulation.workloads import WORKLOADS
 
 CHUNK = 25
 """Seeds that a process runs before it reports."""
 MOST_SHOWN = 5
+NOTES = "chunks.jsonl"
+"""File with one line of JSON for each chunk of seeds that is done."""
+COUNTS = ("runs", "transactions", "committed", "requests", "cpu_s")
+TABLES = ("offered", "activated", "activations", "workloads")
 
 
 def main(arguments: Sequence[str] | None = None, out: TextIO = sys.stdout) -> int:
@@ -25,6 +32,9 @@ def main(arguments: Sequence[str] | None = None, out: TextIO = sys.stdout) -> in
     parser.add_argument("--first", type=int, default=0, help="the first one (0)")
     parser.add_argument("--jobs", type=int, default=1, help="processes (1)")
     parser.add_argument("--workload", choices=sorted(WORKLOADS), help="only this one")
+    parser.add_argument(
+        "--out", type=Path, metavar="FOLDER", help="note each chunk of seeds there, and skip those that are there"
+    )
     parser.add_argument("--replay", type=int, metavar="SEED", help="tell the story of one seed")
     parser.add_argument("--shrink", action="store_true", help="with --replay: in its smallest form that fails")
     options = parser.parse_args(arguments)
@@ -33,12 +43,13 @@ def main(arguments: Sequence[str] | None = None, out: TextIO = sys.stdout) -> in
         print(story(shrunk(result) if options.shrink and result.problems else result), file=out)
         return int(bool(result.problems))
     began = SYSTEM.monotonic()
-    summary = _all(options.first, options.seeds, options.workload, options.jobs)
+    summary = _all(options.first, options.seeds, options.workload, options.jobs, options.out)
     took_s = SYSTEM.monotonic() - began
     last = options.first + options.seeds - 1
     print(f"seeds {options.first} to {last}: {summary.runs} runs, {summary.transactions} transactions,", file=out)
-    print(f"{summary.committed} of them acknowledged, {summary.requests} requests, in {took_s:.0f} s", file=out)
-    print(f"({summary.transactions / max(took_s, 1e-9):.0f} transactions a second)", file=out)
+    print(f"{summary.committed} of them acknowledged, {summary.requests} requests, in {took_s:.0f} s;", file=out)
+    rate = summary.transactions / max(summary.cpu_s, 1e-9)
+    print(f"{summary.cpu_s:.0f} s of processor time: {rate:.0f} transactions a second of one core", file=out)
     print(f"\n{summary.table()}\n\n{len(summary.failed)} runs with an anomaly", file=out)
     for result in summary.failed[:MOST_SHOWN]:
         print(f"  {result}\n  again: python -m conroi.testing.simulation {_again(result)}", file=out)
@@ -49,17 +60,58 @@ def _again(result: Result) -> str:
     return f"--replay {result.seed} --workload {result.workload} --shrink"
 
 
-def _all(first: int, count: int, workload: str | None, jobs: int) -> Summary:
+def _all(first: int, count: int, workload: str | None, jobs: int, folder: Path | None) -> Summary:
     chunks = [range(start, min(start + CHUNK, first + count)) for start in range(first, first + count, CHUNK)]
     total = Summary()
-    if jobs < 2:
+    if folder is not None:
+        done = dict(noted(folder))
         for chunk in chunks:
-            total.merge(run_many(chunk, workload))
-        return total
-    with get_context("spawn").Pool(jobs) as pool:
-        for found in pool.imap_unordered(partial(run_many, workload=workload), chunks):
-            total.merge(found)
+            total.merge(done.get(chunk, Summary()))
+        chunks = [chunk for chunk in chunks if chunk not in done]
+    for chunk, found in _run(chunks, workload, jobs):
+        total.merge(found)
+        if folder is not None:
+            _note(folder, chunk, found)
     return total
+
+
+def _run(chunks: Sequence[range], workload: str | None, jobs: int) -> Iterator[tuple[range, Summary]]:
+    """The chunks with what they came to."""
+    execute = partial(run_many, workload=workload)
+    if jobs < 2:
+        yield from zip(chunks, map(execute, chunks), strict=True)
+        return
+    with get_context("spawn").Pool(jobs) as pool:
+        yield from zip(chunks, pool.imap(execute, chunks), strict=True)
+
+
+# ---------------------------------------------------------------------------- notes
+
+
+def _note(folder: Path, seeds: range, summary: Summary) -> None:
+    """A chunk is done."""
+    folder.mkdir(parents=True, exist_ok=True)
+    line: dict[str, Any] = {"first": seeds.start, "last": seeds.stop - 1}
+    line |= {name: getattr(summary, name) for name in (*COUNTS, *TABLES)}
+    line["failed"] = [
+        {"seed": each.seed, "workload": each.workload, "problems": list(each.problems)} for each in summary.failed
+    ]
+    with (folder / NOTES).open("a", encoding="utf-8") as file:
+        file.write(json.dumps(line) + "\n")
+
+
+def noted(folder: Path) -> Iterator[tuple[range, Summary]]:
+    """The chunks that are done."""
+    path = folder / NOTES
+    for number, text in enumerate(path.read_text("utf-8").splitlines() if path.exists() else (), 1):
+        line = parse_object(text, f"{path}:{number}")
+        summary = Summary(**{name: line[name] for name in COUNTS})
+        for name in TABLES:
+            getattr(summary, name).update(line[name])
+        for each in line["failed"]:
+            found = Result(each["seed"], each["workload"], each["problems"], "", 0, 0, 0, frozenset())
+            summary.failed.append(found)
+        yield range(line["first"], line["last"] + 1), summary
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -137,6 +138,8 @@ class Summary:
     transactions: int = 0
     committed: int = 0
     requests: int = 0
+    cpu_s: float = 0.0
+    """Processor time."""
     failed: list[Result] = field(default_factory=list[Result])
     offered: Counter[str] = field(default_factory=Counter[str])
     activated: Counter[str] = field(default_factory=Counter[str])
@@ -159,7 +162,7 @@ class Summary:
 
     def merge(self, other: Summary) -> None:
         """The runs of another process."""
-        for name in ("runs", "transactions", "committed", "requests"):
+        for name in ("runs", "transactions", "committed", "requests", "cpu_s"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.failed += other.failed
         for name in ("offered", "activated", "activations", "workloads"):
@@ -179,9 +182,11 @@ def run_many(
 ) -> Summary:
     """All of these seeds, one after the other."""
     summary = Summary()
+    began_s = time.process_time()
     for seed in seeds:
         result = run(seed, workload)
         summary.add(result)
         if each is not None:
             each(result)
+    summary.cpu_s = time.process_time() - began_s
     return summary

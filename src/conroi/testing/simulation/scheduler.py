@@ -13,11 +13,11 @@ import random
 import threading
 import uuid
 from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from conroi.storage.parallel import Running, schedule_by
+from conroi.testing.simulation.carriers import carrier
 
 T = TypeVar("T")
 
@@ -65,32 +65,12 @@ class Actor:
         self.client = client
         self.name = name
         self.task = task
-        self.worker: _Worker | None = None
+        self.carried_by: Any = None
+        """Its real thread, or its greenlet: see carriers."""
         self.turn = 0
         """Grows whenever it goes on, so that what was planned for it before is void."""
         self.waits_for: object = None
         self.was_notified = False
-
-
-class _Worker:
-    """A real thread, used for one actor after the other."""
-
-    def __init__(self) -> None:
-        self.gate = threading.Lock()
-        self.gate.acquire()
-        self.job: Callable[[], None] | None = None
-        threading.Thread(target=self._serve, name="conroi-simulation", daemon=True).start()
-
-    def _serve(self) -> None:
-        while True:
-            self.gate.acquire()
-            job, self.job = self.job, None
-            if job is not None:
-                job()
-
-
-_idle: list[_Worker] = []
-"""Workers without an actor; only the thread that has the token touches it."""
 
 
 class Scheduler:
@@ -108,6 +88,7 @@ class Scheduler:
         self._alive: dict[Actor, None] = {}
         self._here = threading.local()
         self._done = threading.Event()
+        self._carrier = carrier(self._execute, self._done.set)
         self._is_over = False
         self.problem: str | None = None
         self.errors: list[BaseException] = []
@@ -125,7 +106,7 @@ class Scheduler:
         following = self._next()
         if following is None:
             return
-        self._resume(following)
+        self._carrier.begin(following)
         if not self._done.wait(REAL_TIME_LIMIT_S):
             waiting = ", ".join(actor.name for actor in self._alive)
             raise Stuck(f"no thread handed over for {REAL_TIME_LIMIT_S:g} s of real time: {waiting}")
@@ -165,6 +146,7 @@ class Scheduler:
         if actor is None:
             self.now += seconds
             return
+        self._stop(actor)
         self._plan_for(actor, self.now + seconds)
         self._hand_over(actor)
 
@@ -180,6 +162,7 @@ class Scheduler:
         """Block until notified; False after so many seconds, -1: never."""
         actor = self.current
         assert actor is not None, "only threads of the simulation are scheduled by it"
+        self._stop(actor)
         actor.waits_for, actor.was_notified = on, False
         self._waiting.setdefault(id(on), []).append(actor)
         if timeout_s >= 0:
@@ -239,25 +222,19 @@ class Scheduler:
         following = self._next()
         if following is not actor:
             self.switches += 1
-            assert actor.worker is not None
-            gate = actor.worker.gate
-            if following is None:
-                self._done.set()
-            else:
-                self._resume(following)
-            gate.acquire()
+            self._carrier.hand_over(actor, following)
+            self._here.actor = actor
+        self._stop(actor)
+
+    def _stop(self, actor: Actor) -> None:
+        """End this thread if the run is over, or its client gone."""
         if self._is_over:
             raise SimulationOver
         if actor.client.is_dead:
             raise ClientCrashed(actor.client.name)
 
-    def _resume(self, actor: Actor) -> None:
-        if actor.worker is None:
-            actor.worker = _idle.pop() if _idle else _Worker()
-            actor.worker.job = lambda: self._execute(actor)
-        actor.worker.gate.release()
-
-    def _execute(self, actor: Actor) -> None:
+    def _execute(self, actor: Actor) -> Actor | None:
+        """From its beginning to its end; the actor that is due next."""
         self._here.actor = actor
         schedule_by(self)
         try:
@@ -269,18 +246,10 @@ class Scheduler:
             self.errors.append(error)
             if not self._is_over:
                 self._give_up(f"{actor.name} raised {error!r}")
-        finally:
-            schedule_by(None)
-            self._here.actor = None
-            actor.client.threads.discard(actor)
-            self._alive.pop(actor, None)
-            assert actor.worker is not None
-            _idle.append(actor.worker)
-            following = self._next()
-            if following is None:
-                self._done.set()
-            else:
-                self._resume(following)
+        self._here.actor = None
+        actor.client.threads.discard(actor)
+        self._alive.pop(actor, None)
+        return self._next()
 
 
 class Task(Running[T]):
@@ -289,25 +258,35 @@ class Task(Running[T]):
     def __init__(self, scheduler: Scheduler, task: Callable[[], T]) -> None:
         self._scheduler = scheduler
         self._work = task
-        self._outcome: Future[T] = Future()
+        self._found: list[T] = []
+        """Its result, once it is done without an error."""
+        self._error: BaseException | None = None
+        self._calls: list[Callable[[], object]] = []
 
     def execute(self) -> None:
         """In its own thread."""
         try:
-            self._outcome.set_result(self._work())
+            self._found.append(self._work())
         except BaseException as error:  # raised where the result is asked for
-            self._outcome.set_exception(error)
+            self._error = error
             if isinstance(error, ClientCrashed | SimulationOver):
                 raise
+        for call in self._calls:
+            call()
         self._scheduler.notify(self)
 
     def result(self) -> T:
-        while not self._outcome.done():
+        while not self._found:
+            if self._error is not None:
+                raise self._error
             self._scheduler.wait(self)
-        return self._outcome.result()
+        return self._found[0]
 
     def when_done(self, call: Callable[[], object]) -> None:
-        self._outcome.add_done_callback(lambda _: call())
+        if self._found or self._error is not None:
+            call()
+        else:
+            self._calls.append(call)
 
 
 class WorkerEnvironment:

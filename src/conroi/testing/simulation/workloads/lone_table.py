@@ -29,6 +29,8 @@ class LoneTable(Registers):
         self.isolation: Any = "snapshot"
         self.history = []
         self.element = 0
+        self.is_slow = self.chance.random() < 0.5
+        """Whether minutes pass between the steps, so that versions expire while a writer stands still."""
         rows = pa.Table.from_pylist([{"reg": number, "items": ""} for number in range(NUMBERS)], CELLS)
         create_table(self._uri, rows, key="reg", environment=process.environment)
 
@@ -38,7 +40,7 @@ class LoneTable(Registers):
 
     def scripts(self) -> dict[str, Script]:
         found: dict[str, Script] = {f"writer{number}": self._work for number in range(self.clients)}
-        if self.chance.random() < 0.6:
+        if self.is_slow or self.chance.random() < 0.6:
             found["upkeep"] = self._keep_up
         return found
 
@@ -49,7 +51,9 @@ class LoneTable(Registers):
         table = self._open(process)
         while (number := self._done.get(process.name, 0)) < self.steps:
             self._done[process.name] = number + 1
-            if process.chance.random() < 0.3:
+            if self.is_slow:
+                process.sleep(process.chance.choice((1.0, 70.0, 1000.0)))
+            elif process.chance.random() < 0.3:
                 process.sleep(process.chance.expovariate(2.0))
             plan = [self._chosen(process.chance) for _ in range(process.chance.randint(1, 2))]
             name = f"{process.client.name}-{number}"
@@ -71,7 +75,8 @@ class LoneTable(Registers):
 
     def _keep_up(self, process: Process) -> None:
         table = self._open(process)
-        while (number := self._done.get(process.name, 0)) < self.steps:
+        steps = self.steps * (4 if self.is_slow else 1)
+        while (number := self._done.get(process.name, 0)) < steps:
             self._done[process.name] = number + 1
             process.sleep(process.chance.choice((0.1, 1.0, 30.0, 3700.0)))
             action = process.chance.choice(("compact", "compact", "expire", "gc"))
