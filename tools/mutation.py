@@ -34,9 +34,6 @@ TESTS = (
     "tests/snapshots", "tests/branches/test_lake_tags.py", "tests/branches/test_branches.py",
     "tests/simulation/test_simulation.py",
 )  # fmt: skip
-CONTROLS = 10
-"""Jobs without a mutant. A test that fails in one of them is no proof that a mutant was noticed."""
-
 Sources = Mapping[str, str]
 """The text of each module, by its path."""
 
@@ -140,6 +137,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--report", action="store_true", help="print the results that are there, run nothing")
     parser.add_argument("--budget", type=float, default=20.0, help="seconds for the tests of one mutant")
     parser.add_argument("--limit", type=float, default=5.0, help="processor time that is always allowed for a test")
+    parser.add_argument("--controls", type=int, default=10, help="runs without a mutant, which no test may fail")
     parser.add_argument("--only", default="", help="only mutants whose id contains this")
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--size", nargs="*", default=SIZES, help="packages, and how many of their mutants")
@@ -202,12 +200,12 @@ def _run(
     in_place = [job for job in jobs if job not in at_import]
     done = _printing(Results(folder / "results.jsonl"))
     runner = Runner(options.tests, source, known.seconds, options.budget, options.limit, done)
-    runner.serve([*_controls(in_place), *in_place])
-    runner.serve_import_time([*_controls(at_import), *at_import])
+    runner.serve([*_controls(in_place, options.controls), *in_place])
+    runner.serve_import_time([*_controls(at_import, options.controls), *at_import])
 
 
-def _controls(jobs: Sequence[Job]) -> list[Job]:
-    return [Job(None, job.tests) for job in jobs if job.tests][:CONTROLS]
+def _controls(jobs: Sequence[Job], count: int) -> list[Job]:
+    return [Job(None, job.tests) for job in jobs if job.tests][:count]
 
 
 def _printing(results: Results) -> Callable[[Job, Outcome], None]:

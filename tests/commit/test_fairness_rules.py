@@ -8,7 +8,7 @@ import uuid
 import pytest
 
 from conroi import operations
-from conroi.commit.fairness import SLACK, TOKEN_PATH, PriorityToken, Turns
+from conroi.commit.fairness import LONGEST_PAUSE_S, SLACK, TOKEN_PATH, PriorityToken, Turns
 from conroi.format.on_disk import WRITER_PROPERTY
 from conroi.format.transaction import Transaction
 from conroi.operations import ReserveFragments
@@ -63,9 +63,11 @@ def test_waiting_ends_when_the_others_have_committed() -> None:
     turns = turns_of("b", environment)
     turns.took(0.01)
     looks = iter([False, False, True])
+    asked: list[int] = []
     before = environment.monotonic()
-    turns.wait(3, lambda _versions: next(looks))
-    assert 0.02 <= environment.monotonic() - before < 0.05
+    turns.wait(3, lambda versions: (asked.append(versions), next(looks))[1])
+    assert asked == [3, 3, 3]
+    assert environment.monotonic() - before == pytest.approx(0.02 + 2 * LONGEST_PAUSE_S)
 
 
 def test_waiting_for_an_idle_writer_ends_too() -> None:
@@ -74,7 +76,42 @@ def test_waiting_for_an_idle_writer_ends_too() -> None:
     turns.took(0.01)
     before = environment.monotonic()
     turns.wait(3, lambda _versions: False)
-    assert environment.monotonic() - before < 0.01 * 3 * (1 + SLACK) + 0.01
+    assert environment.monotonic() - before == pytest.approx(0.02 + 3 * SLACK * 0.01, abs=LONGEST_PAUSE_S)
+
+
+def test_where_a_look_costs_a_request_the_turns_of_the_others_are_waited_for_once() -> None:
+    environment = SeededEnvironment(1)
+    turns = turns_of("b", environment)
+    turns.took(0.01)
+    turns.wait(3, None)
+    turns.wait(2, None, 0.5)
+    assert environment.sleeps == [pytest.approx(0.02), pytest.approx(0.5)]
+
+
+# ------------------------------------------------------------------------------------------- how long a turn is
+
+
+@pytest.mark.parametrize(
+    ("commits", "place_s"),
+    [
+        ([], 1.0),
+        ([(2, 1_000), (4, 1_500)], 0.25),  # two commits in half a second
+        ([(2, 1_000), (4, 9_000)], 1.0),  # they are slower than we are
+        ([(2, 5_000), (4, 1_000)], 1.0),  # a clock that was set back
+        ([(2, 1_000), (2, 1_500)], 1.0),  # the same commit, seen twice
+    ],
+    ids=["none", "fast", "slow", "clock set back", "one"],
+)
+def test_a_place_is_as_long_as_our_attempts_or_as_the_commits_of_all_if_they_are_faster(
+    commits: list[tuple[int, int]], place_s: float
+) -> None:
+    turns = turns_of("b")
+    turns.took(2.0)
+    turns.took(1.0)
+    for version, milliseconds in commits:
+        turns.saw(version, committed_by("a"), milliseconds * 1_000_000)
+    assert turns.turn_s() == 1.0, "the shortest attempt: nothing delayed it"
+    assert turns.place_s() == pytest.approx(place_s)
 
 
 # ---------------------------------------------------------------------------------------------- the priority token

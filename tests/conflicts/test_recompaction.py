@@ -62,8 +62,10 @@ def test_deleted_row_is_marked_in_the_new_fragment() -> None:
     assert merged.verdict.outcome is Outcome.REBASED
     assert merged.vectors_to_write == {10: BitMap([14])}
     assert merged.read_version == 5
-    (group,) = committed(merged).groups
+    operation = committed(merged)
+    (group,) = operation.groups
     assert [(new.id, new.deletion_file) for new in group.new_fragments] == [(10, deletion_file(10, 1, 6))]
+    assert operation.is_numbered, "the name of its deletion file has the id"
     assert [old.id for old in group.old_fragments] == [0, 1]
 
 

@@ -15,6 +15,7 @@ from conroi.conflicts.rules import Outcome
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
 from tests.conflicts.builders import (
+    A,
     B,
     data_file,
     delete,
@@ -246,6 +247,13 @@ def test_update_moves_a_row_under_an_overlay_that_covers_it_by_field() -> None:
     rebase = Rebase(staged(move(0, [1], file=1), {0: [1]})).over(winner(theirs))
     assert rebase.verdict.reason is not None
     assert (rebase.verdict.reason.rule, rebase.verdict.reason.rows) == ("overlay/rows", 1)
+
+
+@pytest.mark.parametrize(("column", "expected"), [(A, "overlay/columns"), (B, None)])
+def test_update_of_a_column_in_place_meets_an_overlay_of_that_column(column: int, expected: str | None) -> None:
+    """Also of the first one, whose id is 0."""
+    reason = Rebase(staged(rewrite_column(0, A, [3], file=1))).over(winner(overlay(0, column, [1]))).verdict.reason
+    assert (None if reason is None else reason.rule) == expected
 
 
 def test_overlay_over_rows_that_moved_is_retried_and_says_which() -> None:
