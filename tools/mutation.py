@@ -47,9 +47,9 @@ class Selection:
     """By name, the lines that use it, by module."""
 
     def is_import_time(self, mutant: Mutant) -> bool:
-        """Whether its code is executed at import: a function may be, too."""
+        """Whether its code is executed at import: a function may be, too. And `super()` needs a class of its own."""
         executed = self.record.lines[IMPORT].get(mutant.path, [])
-        return mutant.is_import_time or not set(mutant.lines).isdisjoint(executed)
+        return mutant.is_import_time or "super()" in mutant.before or not set(mutant.lines).isdisjoint(executed)
 
     def tests(self, mutant: Mutant) -> list[str]:
         """Those that execute its lines. At import: that use what it defines, or its module, or at least its package."""
