@@ -8,7 +8,14 @@ from pyroaring import BitMap
 from conroi import operations as ops
 from conroi.conflicts import facts
 from conroi.conflicts.rebase import Rebase
-from conroi.conflicts.row_merge import Meeting, VectorKey, deleted_rows, merge_row_changes, replace_system_indices, vector_key
+from conroi.conflicts.row_merge import (
+    Meeting,
+    VectorKey,
+    deleted_rows,
+    merge_row_changes,
+    replace_system_indices,
+    vector_key,
+)
 from conroi.errors import CorruptionError, InvalidInputError
 from conroi.format import lance_pb2 as pb
 from tests.conflicts.builders import (
