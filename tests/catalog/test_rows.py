@@ -114,7 +114,7 @@ def test_a_new_table_has_a_lock_of_63_bits() -> None:
 
 
 def test_a_table_without_a_folder_is_damaged() -> None:
-    with pytest.raises(CorruptionError, match="'s.t' without a folder"):
+    with pytest.raises(CorruptionError, match=r"'s\.t' without a folder"):
         _ = Row("s$t", TABLE).folder
 
 
