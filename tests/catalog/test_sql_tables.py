@@ -185,7 +185,7 @@ def test_a_long_history_is_listed_page_by_page(tmp_path: Path) -> None:
     assert list(store.history(3, 0)) == []
     tables.forget("one", [4])
     assert [each.version for each in store.history(5, None)] == [5, 3, 2, 1]
-    (found,) = [each for each in store.history(count, 1)]
+    (found,) = store.history(count, 1)
     assert (found.uuid, found.notes.idempotency_key) == (f"uuid-{count - 1}", f"key {count - 1}")
     assert [store.has_moved(state, versions) for versions in (-1, 0, 1)] == [True, True, False]
     by_key = store.published_as("key 7")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from pyroaring import BitMap
 
@@ -95,6 +97,8 @@ def test_affected_rows_are_those_that_were_remembered_or_that_the_operation_list
     assert facts.affected_rows(staged(rewrite_column(0, B, None, file=1))) is None
     assert facts.affected_rows(staged(move(0, [1], file=1))) is None
     assert facts.affected_rows(staged(delete(0, [1], file=1))) is None
+    listed = replace(move(0, [1], file=1), updated_fragment_offsets={0: (1,)})
+    assert facts.affected_rows(staged(listed)) is None, "the list is about columns that were rewritten in place"
 
 
 def test_columns_are_named_or_numbered() -> None:

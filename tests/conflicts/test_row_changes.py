@@ -93,6 +93,28 @@ def test_second_delete_of_the_same_row_is_retried_and_says_which() -> None:
     assert reason.winner.version == 6
 
 
+def test_a_few_of_the_rows_in_common_are_told() -> None:
+    both = range(7)
+    merged = rebased(staged(delete(0, both, file=2), {0: both}), (delete(0, both, file=1), both))
+    reason = merged.verdict.reason
+    assert reason is not None
+    assert (reason.rows, reason.sample) == (7, ((0, 0), (0, 1), (0, 2), (0, 3), (0, 4)))
+
+
+def test_rows_in_common_are_told_fragment_by_fragment() -> None:
+    def of_two(file: int) -> ops.Delete:
+        parts = (delete(2, range(3), file=file), delete(0, range(3), file=file))
+        return ops.Delete(updated_fragments=tuple(f for part in parts for f in part.updated_fragments))
+
+    theirs = of_two(1)
+    rebase = Rebase(staged(of_two(2), {0: range(3), 2: range(3)})).over(winner(theirs))
+    merged = rebase.merge(head_after(theirs), vectors(*((f, range(3)) for f in theirs.updated_fragments)))
+    reason = merged.verdict.reason
+    assert reason is not None
+    assert (reason.rule, reason.fragments, reason.rows) == ("rows/same-rows", (0, 2), 6)
+    assert reason.sample == ((0, 0), (0, 1), (0, 2), (2, 0), (2, 1))
+
+
 def test_lists_are_joined_with_the_newest_one_not_with_the_winners_own() -> None:
     merged = rebased(
         staged(delete(0, [5], file=3), {0: [5]}), (delete(0, [1], file=1), [1]), (delete(0, [1, 2], file=2), [1, 2])
@@ -260,6 +282,13 @@ def test_overlay_over_rows_that_moved_is_retried_and_says_which() -> None:
     merged = rebased(staged(overlay(0, B, [1, 2])), (move(0, [2], file=1), [2]))
     assert merged.verdict.reason is not None
     assert (merged.verdict.reason.rule, merged.verdict.reason.sample) == ("overlay/rows-moved", ((0, 2),))
+
+
+def test_overlay_over_a_fragment_that_lost_rows_first_and_then_all_is_retried() -> None:
+    rebase = Rebase(staged(overlay(0, B, [1]))).over(winner(move(0, [2], file=1)))
+    merged = rebase.merge(head_after(ops.Delete(deleted_fragment_ids=(0,))), {})
+    assert merged.verdict.reason is not None
+    assert (merged.verdict.reason.rule, merged.verdict.reason.fragments) == ("rows/fragment-gone", (0,))
 
 
 def test_replacement_of_a_column_stays_right_when_rows_are_deleted() -> None:
