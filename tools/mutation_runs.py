@@ -45,6 +45,8 @@ CPU_FACTOR = 10.0
 """A test may use this multiple of its seconds without a mutant, as processor time, and besides the limit of the run."""
 WALL_S, WALL_FACTOR = 60.0, 20.0
 """The same for the time on the wall, which a busy machine stretches."""
+MOST_FILES = 10
+"""Test files that are collected for a mutant of code that is executed at import: collecting takes longer than testing."""
 IMPORT = "import"
 """Instead of the name of a test: the import of the package, and the collection of the tests."""
 
@@ -299,7 +301,7 @@ class Runner:
         _quiet()
         if mutant is not None:
             _load_instead(self.source, mutant)
-        files = sorted({test.partition("::")[0] for test in child.tests})
+        files = list(dict.fromkeys(test.partition("::")[0] for test in child.tests))[:MOST_FILES]
         child.tell(f"start {IMPORT}" if files else "untested")
         _pytest([f"--basetemp={child.folder}/tests", *files], child.run)
         child.tell(f"killed {IMPORT}")  # the tests could not be collected

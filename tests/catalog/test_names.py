@@ -111,7 +111,7 @@ def test_a_name_is_taken_by_what_has_it_now() -> None:
         names.check_free("a$x")
     names.check_free("space$x")
     names.add(table("space$x"))
-    with pytest.raises(AlreadyExistsError, match="a table 'space.x'"):
+    with pytest.raises(AlreadyExistsError, match=r"a table 'space\.x'"):
         names.add(table("space$x"))
     with pytest.raises(AlreadyExistsError, match="inside it"):
         names.add(table("space$x$y"))
