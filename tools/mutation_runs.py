@@ -46,7 +46,7 @@ CPU_FACTOR = 10.0
 WALL_S, WALL_FACTOR = 60.0, 20.0
 """The same for the time on the wall, which a busy machine stretches."""
 MOST_FILES = 10
-"""Test files that are collected for a mutant of code that is executed at import: collecting takes longer than testing."""
+"""Test files that are collected for a mutant of code that is executed at import: that takes longer than the tests."""
 IMPORT = "import"
 """Instead of the name of a test: the import of the package, and the collection of the tests."""
 
