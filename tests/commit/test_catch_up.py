@@ -10,10 +10,11 @@ import pytest
 import conroi
 from conroi import history
 from conroi import operations as ops
-from conroi.commit.change import CommitResult
+from conroi.commit.change import Change
 from conroi.commit.loop import run
 from conroi.commit.table_commit import FolderCommit
 from conroi.data.table_version import TableVersion
+from conroi.format.on_disk import BASE_PROPERTY
 from conroi.snapshots.snapshot import load_transaction
 from conroi.verbs import Appending
 from tests.support.arrow import column_values
@@ -33,13 +34,13 @@ def ids(table: conroi.Table) -> list[int]:
     return sorted(column_values(conroi.open_table(table.uri).to_arrow()["id"]))
 
 
-def append_to_first_version(table: conroi.Table) -> CommitResult:
-    """A writer that read version 1 long ago, and looks for newer ones before its put."""
+def first_append(table: conroi.Table) -> Change:
+    """Of a writer that read version 1 long ago, and looks for newer ones before its put."""
     first = TableVersion(table._files, history.find(table._files, 1))
     plan = Appending([{"id": 1}])(first)
     assert plan is not None
     change = plan.change(first.snapshot, uuid=new_id(), properties={}, must_not_move=False)
-    return run(FolderCommit(table._files, replace(change, base_is_fresh=False), retries=0))
+    return replace(change, base_is_fresh=False)
 
 
 def add(table: conroi.Table, number: int, key: str | None = None) -> None:
@@ -52,7 +53,8 @@ def add(table: conroi.Table, number: int, key: str | None = None) -> None:
 def test_a_writer_that_is_far_behind_reads_each_version_once(is_cloud: bool, table: conroi.Table) -> None:
     for _ in range(MANY):
         table.reserve_fragments(1)
-    result = append_to_first_version(table_on(CloudLike(table._files.objects) if is_cloud else table._files.objects))
+    writer = table_on(CloudLike(table._files.objects) if is_cloud else table._files.objects)
+    result = run(FolderCommit(writer._files, first_append(writer), retries=0))
     assert (result.version, result.rebased_over) == (MANY + 2, tuple(range(2, MANY + 2)))
 
 
@@ -97,3 +99,31 @@ def test_the_transaction_of_a_rebased_compaction_says_what_was_committed(table: 
     (new,) = (fragment for group in operation.groups for fragment in group.new_fragments)
     assert new.deletion_file.num_deleted_rows == 1
     assert list(snapshot.manifest.fragments) == [new]
+
+
+@pytest.mark.contract("T4")
+def test_versions_that_were_read_while_waiting_are_rebased_over_once(table: conroi.Table) -> None:
+    """A writer that waits for its turn reads the commits of the others as they come, and rebases when it is its turn."""
+    commit = FolderCommit(table._files, first_append(table), retries=0)
+    for number in (2, 3):
+        add(table, number)
+        assert commit.heads() is None
+        assert commit.seen is not None
+        assert commit.seen.version == 1
+    commit.get_ready()
+    assert (commit.rebased_over, commit.seen.version) == ([2, 3], 3)
+
+
+def test_a_rebased_delete_says_on_which_version_it_was_made(table: conroi.Table) -> None:
+    table = table.append([{"id": 1}, {"id": 2}])
+    alone = table.delete("id = 1")
+    writer = interrupted(alone, lambda: conroi.open_table(table.uri).append([{"id": 3}]))
+    rebased = writer.delete("id = 2")
+    again = interrupted(rebased, lambda: conroi.open_table(table.uri).delete("id = 0")).delete("id = 3")
+    made_on: list[tuple[int, str | None]] = []
+    for done in (alone, rebased, again):
+        transaction = load_transaction(table._files.objects, done._pinned.snapshot)
+        assert transaction is not None
+        made_on.append((transaction.read_version, transaction.properties.get(BASE_PROPERTY)))
+    assert made_on == [(2, None), (4, "3"), (6, "5")], "the version that it was compared with, and its base"
+    assert ids(table) == []

@@ -287,6 +287,49 @@ def test_losses_of_a_writer_whose_attempts_take_many_turns_count_twice(turn_s: f
     assert turns.losses(5) == losses
 
 
+def test_only_the_last_sixteen_of_each_kind_count() -> None:
+    turns = turns_of("b")
+    for record in (turns.took, lambda seconds: turns.worked(seconds, wasted=False)):
+        record(0.1)
+        for _ in range(15):
+            record(1.0)
+    assert (turns.turn_s(), turns.work_s()) == (0.1, 1.0)
+    turns.took(1.0)
+    assert turns.turn_s() == 1.0
+    for number in range(16):
+        turns.worked(3.0 if number < 8 else 2.0, wasted=False)
+    turns.worked(2.0, wasted=False)
+    assert turns.work_s() == 2.0, "nine of sixteen"
+    for version in range(2, 19):  # the first in half a second, all others in a tenth
+        turns.saw(version, committed_by("a"), 0 if version == 2 else 400_000_000 + version * 100_000_000)
+    assert turns.place_s() == pytest.approx(0.1)
+
+
+def test_a_writer_that_never_committed_is_not_ahead() -> None:
+    turns = turns_of("b")
+    for writer in "acdefghi":
+        turns.saw(2, committed_by(writer))
+    assert not turns.is_ahead(), "two versions, and a quarter of eight writers is two"
+
+
+def test_wasted_work_is_remembered_by_the_clock() -> None:
+    environment = SeededEnvironment(1)
+    environment.sleep(100.0)
+    turns = turns_of("b", environment)
+    turns.worked(0.1, wasted=True)
+    environment.sleep(1.9)
+    assert turns.wastes_work()
+    environment.sleep(0.1)
+    assert not turns.wastes_work()
+
+
+def test_a_short_turn_is_looked_at_twice() -> None:
+    environment = SeededEnvironment(1)
+    turns = turns_of("b", environment)
+    turns.wait(1, lambda _versions: False, 0.0004)
+    assert environment.sleeps[1:3] == [pytest.approx(0.0002)] * 2
+
+
 def test_the_first_attempts_are_expected_to_be_short() -> None:
     turns = turns_of("b")
     assert (turns.turn_s(), turns.place_s(), turns.work_s()) == (SHORTEST_S, SHORTEST_S, SHORTEST_S)
