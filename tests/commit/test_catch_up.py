@@ -103,7 +103,7 @@ def test_the_transaction_of_a_rebased_compaction_says_what_was_committed(table: 
 
 @pytest.mark.contract("T4")
 def test_versions_that_were_read_while_waiting_are_rebased_over_once(table: conroi.Table) -> None:
-    """A writer that waits for its turn reads the commits of the others as they come, and rebases when it is its turn."""
+    """A writer that waits for its turn reads the commits of the others as they come, and rebases in its turn."""
     commit = FolderCommit(table._files, first_append(table), retries=0)
     for number in (2, 3):
         add(table, number)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -9,10 +10,12 @@ from pyroaring import BitMap
 
 from conroi import operations as ops
 from conroi.conflicts import facts
-from conroi.conflicts.rebase import Rebase
+from conroi.conflicts.rebase import Rebase, translate_rewrite
 from conroi.conflicts.row_merge import (
     Meeting,
+    Merged,
     VectorKey,
+    check_overlay,
     deleted_rows,
     merge_row_changes,
     replace_system_indices,
@@ -165,9 +168,10 @@ def test_an_operation_without_deletion_files_cannot_be_given_any() -> None:
         merged.operation({0: deletion_file(7, 1)})
 
 
-def test_only_an_index_change_replaces_system_indices() -> None:
+@pytest.mark.parametrize("adjust", [replace_system_indices, translate_rewrite, check_overlay])
+def test_an_adjustment_for_another_kind_of_operation_changes_nothing(adjust: Callable[[Meeting], Merged]) -> None:
     mine = staged(OTHERS[0])
-    merged = replace_system_indices(Meeting(mine, Rebase(mine).verdict, {}, head_after(), {}))
+    merged = adjust(Meeting(mine, Rebase(mine).verdict, {}, head_after(), {}))
     assert merged.operation({}) is mine.operation
 
 

@@ -284,6 +284,14 @@ def test_shards_are_told_apart_by_their_whole_id() -> None:
     assert outcome(staged(update), "w5") == "C"
 
 
+def test_inserts_under_different_key_columns_are_retried_also_where_their_filters_have_no_bit_in_common() -> None:
+    theirs = ops.Update(new_fragments=(new_fragment("x.lance"),), inserted_rows=key_filter(KEY_TWO, [B]))
+    mine = ops.Update(new_fragments=(new_fragment("y.lance"),), inserted_rows=key_filter(KEY_ONE))
+    verdict = Rebase(staged(mine)).over(winner(theirs)).verdict
+    assert verdict.reason is not None
+    assert (verdict.outcome, verdict.reason.rule) == (Outcome.RETRYABLE, "keys/other-columns")
+
+
 @pytest.mark.parametrize(
     "rule",
     [
