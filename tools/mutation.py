@@ -31,7 +31,14 @@ SIZES = ("conroi/conflicts=400", "conroi/commit=250", "conroi/catalog=350")
 SEED = 21
 TESTS = (
     "tests/conflicts", "tests/commit", "tests/catalog", "tests/transaction", "tests/lake", "tests/versions",
-    "tests/snapshots", "tests/branches/test_lake_tags.py", "tests/branches/test_branches.py",
+    "tests/snapshots",
+    *(f"tests/branches/test_{name}.py" for name in ("branches", "forks", "identity", "lake_tags", "lineage", "merge",
+                                                    "merge_names", "moved_rows", "slow_merges")),
+    "tests/interop/test_wire_commits.py",
+    *(f"tests/maintenance/test_{name}.py" for name in ("expire", "gc", "leases", "ownership", "slow_writers")),
+    *(f"tests/namespace/test_{name}.py" for name in ("clean_up", "fairness", "lost_answers", "readers", "retries",
+                                                     "tables", "writers")),
+    "tests/table/test_write_options.py",
     "tests/simulation/test_simulation.py",
 )  # fmt: skip
 Sources = Mapping[str, str]

@@ -36,7 +36,13 @@ def test_the_versions_of_a_table_are_those_up_to_its_pin(lake: conroi.Lake) -> N
     assert latest.version == 3
     assert [each.version for each in versions.all()] == [1, 2, 3]
     found = {number: versions.locate(number) for number in (1, 2, 3, 4, 1 << 63)}
-    assert {number: each and each.version for number, each in found.items()} == {1: 1, 2: 2, 3: 3, 4: None, 1 << 63: None}
+    assert {number: each and each.version for number, each in found.items()} == {
+        1: 1,
+        2: 2,
+        3: 3,
+        4: None,
+        1 << 63: None,
+    }
     assert found[3] == latest == versions.all()[-1]
 
 
@@ -107,3 +113,19 @@ def test_errors_name_a_table_as_its_user_does(lake: conroi.Lake) -> None:
         f"{uri}/__manifest/tree/dev-0123abcd": None,
         f"{uri}/other.lance": f"{uri}/other.lance",
     }  # fmt: skip
+
+
+def test_operations_between_two_versions_of_a_table(lake: conroi.Lake) -> None:
+    catalog = conroi.connect(lake.uri).catalog
+    row = catalog.row("t", catalog.state())
+    assert catalog.operations_between(row, 1, 3) == ["Append", "Append"]
+    assert catalog.operations_between(row, 2, 3) == ["Append"]
+    assert catalog.operations_between(row, 3, 3) == []
+    assert catalog.operations_between(row, 3, 5) == ["Unknown"], "a version that cannot be read"
+
+
+def test_the_lake_has_no_version_before_its_first(lake: conroi.Lake) -> None:
+    with pytest.raises(NotFoundError, match="The lake has no version that old"):
+        lake.at(as_of="1999-01-01T00:00:00Z")
+    with pytest.raises(NotFoundError, match="There is no version 99 of the lake"):
+        lake.at(99)

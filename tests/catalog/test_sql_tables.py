@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from conroi.catalog.rows import TABLE, Row
 from conroi.catalog.sql_store import PAGE, SqlStore
 from conroi.catalog.sql_tables import (
     Head,
@@ -19,6 +20,7 @@ from conroi.catalog.sql_tables import (
 )
 from conroi.catalog.state import CommitMetadata
 from conroi.environment import SYSTEM
+from conroi.errors import CorruptionError, InvalidInputError, NotFoundError, VersionExpired
 from conroi.storage import open_objects
 from conroi.testing import SeededEnvironment
 from conroi.versions.records import full_key
@@ -191,3 +193,56 @@ def test_a_long_history_is_listed_page_by_page(tmp_path: Path) -> None:
     by_key = store.published_as("key 7")
     assert by_key is not None
     assert by_key.version == 8
+
+
+def test_a_reader_follows_the_commits_since_its_state_or_loads_anew(tmp_path: Path) -> None:
+    root = open_objects(str(tmp_path))
+    tables = SqliteLakeTables(str(tmp_path / "lake.db"))
+    store = SqlStore(tables, "one", root, SYSTEM)
+    tables.add_lake("one", full_key(root))
+    first = store.newest(None)
+    assert (first.state.version, first.state.rows, first.is_complete) == (0, {}, True)
+    states = [first.state]
+    for number in range(3):
+        changes = {"t": Row("t", TABLE, f"{number}.lance"), f"u{number}": Row(f"u{number}", TABLE, "u.lance")}
+        done = store.build(states[-1], changes, CommitMetadata(), f"uuid-{number}").put()
+        assert done is not None
+        states.append(done)
+    seen = store.newest(first.state)
+    assert [each.uuid for each in seen.commits] == ["uuid-0", "uuid-1", "uuid-2"]
+    assert (seen.is_complete, seen.state.version, sorted(seen.state.rows)) == (True, 3, ["t", "u0", "u1", "u2"])
+    assert seen.state.rows["t"].location == "2.lance"
+    assert store.newest(seen.state).commits == ()
+    tables.forget("one", [2])
+    anew = store.newest(states[1])
+    assert (anew.commits, anew.is_complete, anew.state.rows) == ((), False, seen.state.rows)
+    assert store.build(states[1], {}, CommitMetadata(), "uuid-9").put() is None, "version 2 is there already"
+    with pytest.raises(VersionExpired):
+        store.at(2)
+    for version in (0, 4):
+        with pytest.raises(NotFoundError):
+            store.at(version)
+    assert store.at(3).rows == seen.state.rows
+
+
+def test_a_database_that_was_set_back_or_lost_a_commit_is_told(tmp_path: Path) -> None:
+    root = open_objects(str(tmp_path))
+    file = tmp_path / "lake.db"
+    tables = SqliteLakeTables(str(file))
+    store = SqlStore(tables, "one", root, SYSTEM)
+    with pytest.raises(NotFoundError, match="does not have this lake"):
+        store.newest(None)
+    tables.add_lake("one", full_key(root))
+    state = store.build(store.newest(None).state, {}, CommitMetadata(), "uuid").put()
+    assert state is not None
+    with sqlite3.connect(file) as connection:
+        connection.execute("DELETE FROM conroi_lake_commits")
+    with pytest.raises(CorruptionError, match="no commit for version 1"):
+        store.newest(None)
+    with sqlite3.connect(file) as connection:
+        connection.execute("UPDATE conroi_lakes SET version = 0")
+    with pytest.raises(CorruptionError, match="version 0 of the lake as its newest, and had version 1"):
+        store.newest(state)
+    tables.move_lake("one", full_key(root), "/elsewhere")
+    with pytest.raises(InvalidInputError, match="in another folder, /elsewhere"):
+        store.newest(state)
