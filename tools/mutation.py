@@ -59,30 +59,33 @@ class Selection:
         return mutant.is_import_time or "super()" in mutant.before or not set(mutant.lines).isdisjoint(executed)
 
     def tests(self, mutant: Mutant) -> list[str]:
-        """Those that execute its lines. At import: that use what it defines, or its module, or at least its package."""
+        """Those that execute its lines. At import: that use what it defines or its module, and all of its package."""
         if not self.is_import_time(mutant):
             return self._executing({mutant.path: set(mutant.lines)})
         lines: dict[str, set[int]] = defaultdict(set)
         for name in mutant.names:
             for path, numbers in self.names.get(name, {}).items():
                 lines[path] |= numbers
-        by_use, by_module = self._executing(lines), self._executing({mutant.path: None})
-        package = "/".join(mutant.path.split("/")[:2])
-        return list(dict.fromkeys((*by_use, *(by_module or self._executing({package: None})))))
+        package = mutant.path.split("/")[1]
+        # A test that compares tables of constants executes none of the lines that make them.
+        own = [test for test in self._usable() if test.startswith(f"tests/{package}/")]
+        return list(dict.fromkeys((*self._executing(lines), *own, *self._executing({mutant.path: None}))))
 
     def _executing(self, wanted: Mapping[str, set[int] | None]) -> list[str]:
-        """Tests that execute one of these lines; None: any of the module or package."""
+        """Tests that execute one of these lines; None: any of the module."""
+        found = self.record.lines
         return [
             test
-            for test, seconds in self.record.seconds.items()
-            if seconds >= 0 and any(_meets(self.record.lines[test], path, lines) for path, lines in wanted.items())
+            for test in self._usable()
+            if any(_meets(found[test].get(path), lines) for path, lines in wanted.items())
         ]
 
+    def _usable(self) -> list[str]:
+        return [test for test, seconds in self.record.seconds.items() if seconds >= 0]
 
-def _meets(executed: Mapping[str, Sequence[int]], path: str, lines: set[int] | None) -> bool:
-    if lines is None:
-        return any(module.startswith(path) for module in executed)
-    return not lines.isdisjoint(executed.get(path, ()))
+
+def _meets(executed: Sequence[int] | None, lines: set[int] | None) -> bool:
+    return executed is not None and (lines is None or not lines.isdisjoint(executed))
 
 
 class Results:
