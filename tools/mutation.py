@@ -203,7 +203,8 @@ def _run(
     unusable = sum(seconds < 0 for seconds in known.seconds.values())
     print(f"{len(known.seconds)} tests, of which {unusable} are not used: they fail or are skipped", flush=True)
 
-    selection = Selection(known, used_names(sources))
+    asked = {test: each for test, each in known.seconds.items() if test.startswith(tuple(options.tests))}
+    selection = Selection(Record(asked, known.lines), used_names(sources))
     jobs = [Job(mutant, selection.tests(mutant)) for mutant in todo]
     random.Random(SEED).shuffle(jobs)
     at_import = [job for job in jobs if job.mutant and selection.is_import_time(job.mutant)]
