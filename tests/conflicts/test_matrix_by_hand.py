@@ -284,6 +284,15 @@ def test_shards_are_told_apart_by_their_whole_id() -> None:
     assert outcome(staged(update), "w5") == "C"
 
 
+def test_a_rule_lists_what_it_finds() -> None:
+    for mine in CASES:
+        for theirs in CASES:
+            rule = MATRIX.get((CASES[mine].name, CASES[theirs].name))
+            finding = None if rule is None else rule.decide(staged(CASES[mine], ROWS_OF.get(mine)), CASES[theirs])
+            assert rule is None or rule.can_pass or finding is not None, (mine, theirs)
+            assert rule is None or finding is None or finding.rule in rule.findings, (mine, theirs)
+
+
 def test_inserts_under_different_key_columns_are_retried_also_where_their_filters_have_no_bit_in_common() -> None:
     theirs = ops.Update(new_fragments=(new_fragment("x.lance"),), inserted_rows=key_filter(KEY_TWO, [B]))
     mine = ops.Update(new_fragments=(new_fragment("y.lance"),), inserted_rows=key_filter(KEY_ONE))
