@@ -17,7 +17,7 @@ unexport PYTHONPATH
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lowest ring soak prove bench contract lint format proto docs lock clean
+.PHONY: help setup demo test lowest ring soak prove bench mutants contract lint format proto docs lock clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -50,6 +50,9 @@ soak: setup ## run the long tests
 
 prove: setup ## simulate concurrent clients on bad storage; ARGS="--seeds 100000 --jobs 2" for more, "--help" for all
 	$(PY) -m conroi.testing.simulation $(ARGS)
+
+mutants: setup ## change the code in a thousand places, one at a time, and count the changes that a test notices; an hour
+	$(PY) -m tools.mutation $(ARGS)
 
 bench: setup ## measure beside pylance, deltalake and pyiceberg; ARGS="--quick" for a first look
 	$(PY) -m benchmarks $(ARGS)
@@ -84,7 +87,7 @@ $(VENV)/spark-classes.jsa: $(VENV)/.locked tools/java_archive.py | $(VENV)/.inst
 	@$(PY) -m tools.java_archive $@ 2>/dev/null
 
 clean: ## delete the environment, caches and results
-	rm -rf $(VENV) $(LOWEST) .ring .contract .hypothesis .pytest_cache .ruff_cache bench-out build demo-out dist \
+	rm -rf $(VENV) $(LOWEST) .ring .contract .mutants .hypothesis .pytest_cache .ruff_cache bench-out build demo-out dist \
 		src/conroi/spark/connector/conroi-spark.jar
 	find src tests tools benchmarks examples -name __pycache__ -prune -exec rm -rf {} +
 

@@ -6,18 +6,24 @@ import random
 from pathlib import Path
 
 import lance
+import pyarrow as pa
 import pytest
 
+from conroi import history
+from conroi import operations as ops
 from conroi.catalog.manifest_rows import SCHEMA
 from conroi.catalog.manifest_store import ManifestStore
 from conroi.catalog.opening import manifest_files, open_catalog
 from conroi.catalog.rows import TABLE, Row
 from conroi.catalog.state import Changes, CommitMetadata, LakeState
 from conroi.catalog.store import CatalogStore
-from conroi.environment import SYSTEM
+from conroi.environment import SYSTEM, Environment
+from conroi.format.keyfilter import bloom_filter, may_intersect
 from conroi.format.naming import ManifestNaming
+from conroi.snapshots.snapshot import load_transaction
 from conroi.storage import open_objects
 from conroi.testing import SeededEnvironment, connect_through
+from tests.support.instruments import CloudLike
 from tests.support.lakes import lake_with
 
 pytestmark = pytest.mark.contract("P8", "M5")
@@ -117,6 +123,63 @@ def test_followed_states_are_the_states_read_in_full(seed: int, tmp_path: Path) 
 def test_followed_states_are_the_states_read_in_full_for_long(tmp_path: Path) -> None:
     rewritten = sum(play(str(tmp_path / f"lake-{seed}"), seed, 2000) for seed in range(100, 104))
     assert rewritten, "the histories are long enough for everything to be written anew"
+
+
+def heads_of_lake(uri: str, environment: Environment = SYSTEM, *, is_cloud: bool = False) -> ManifestStore:
+    objects = CloudLike(open_objects(uri)) if is_cloud else open_objects(uri)
+    return ManifestStore(manifest_files(objects, None, durable=False, environment=environment))
+
+
+def table_row(name: str, number: int) -> Row:
+    return Row(name, TABLE, f"{name}.lance", f'{{"v":"{number}"}}')
+
+
+@pytest.mark.parametrize("is_cloud", [False, True], ids=["local", "cloud"])
+def test_a_reader_follows_the_commits_since_its_state(is_cloud: bool, tmp_path: Path) -> None:
+    uri = lake_with(tmp_path / "lake").uri
+    writer, reader = heads_of_lake(uri), heads_of_lake(uri, is_cloud=is_cloud)
+    known = reader.newest(None)
+    assert (known.commits, known.is_complete) == ((), True)
+    state = writer.newest(None).state
+    published = [state]
+    for number in range(5):
+        published.append(publish(writer, published[-1], {"t": table_row("t", number)}))
+    seen = reader.newest(known.state)
+    assert [each.version for each in seen.commits] == [each.version for each in published[1:]]
+    assert (seen.is_complete, facts(seen.state)) == (True, facts(published[-1]))
+    assert reader.newest(seen.state).state is seen.state
+    other = heads_of_lake(uri).newest(known.state)
+    assert (other.commits, other.is_complete, facts(other.state)) == ((), False, facts(published[-1]))
+
+
+def test_times_of_versions_grow_whatever_the_clock_says(tmp_path: Path) -> None:
+    uri = lake_with(tmp_path / "lake").uri
+    heads = heads_of_lake(uri, SeededEnvironment(1, start_ns=1_000))
+    before = heads.newest(None).state
+    after = publish(heads, before, {"t": table_row("t", 1)})
+    assert after.timestamp_ns == before.timestamp_ns + 1
+
+
+def test_a_publication_says_which_names_are_new_for_a_merge_by_pylance(tmp_path: Path) -> None:
+    lake = lake_with(tmp_path / "lake", "t")
+    lake["t"].append([{"n": 1}])
+    lake.create_table("u", [{"n": 1}])
+    files = manifest_files(open_objects(lake.uri), None, durable=False, environment=SYSTEM)
+    found: list[ops.Operation] = []
+    for version in (lake.version, lake.version - 1):
+        transaction = load_transaction(files.objects, history.find(files, version))
+        assert transaction is not None
+        found.append(ops.of(transaction))
+    created, appended = found
+    assert isinstance(created, ops.Update)
+    assert isinstance(appended, ops.Update)
+    assert appended.inserted_rows is None
+    assert created.inserted_rows is not None
+    key = next(field.id for field in files.head().manifest.fields if field.name == "object_id")
+    assert list(created.inserted_rows.field_ids) == [key]
+    for name, is_new in (("u", True), ("v", False)):
+        wanted = bloom_filter([key], [pa.array([name], pa.string())])
+        assert may_intersect(wanted, created.inserted_rows) is is_new
 
 
 @pytest.mark.parametrize("idle_s", [0.0, 61.0])

@@ -97,6 +97,12 @@ def test_a_key_outlives_its_version_and_says_so_if_it_cannot(table: conroi.Table
     assert ids(table) == [0, 1, 2]
 
 
+def test_the_note_of_a_key_has_a_name_that_every_version_of_conroi_finds(table: conroi.Table):
+    add(table, 1, "a")
+    (note,) = notes(table)
+    assert note.relative_to(table.uri).as_posix() == f"{IDEMPOTENCY_DIR}/ca978112ca1bbdcafac231b39a23dc4da786eff8/2"
+
+
 @pytest.mark.contract("S5")
 def test_a_key_costs_the_same_whatever_the_history(table: conroi.Table):
     requests: list[int] = []

@@ -9,6 +9,7 @@ import pytest
 
 import conroi
 from tests.support.arrow import column_values
+from tests.support.instruments import interrupted
 
 
 @pytest.fixture
@@ -77,3 +78,16 @@ def test_a_column_that_was_dropped_or_renamed_does_not_stop_an_append(tmp_path: 
     lake["t"].drop_columns(["a"]).rename_columns({"b": "c"})
     tx.commit()
     assert lake["t"].to_arrow().to_pylist() == [{"id": 1, "c": 1}, {"id": 2, "c": 2}]
+
+
+@pytest.mark.contract("W9", "T4")
+def test_an_update_of_rows_beside_a_concurrent_change_of_type_is_done_again(table: conroi.Table):
+    """It writes whole rows, so also the column that is replaced meanwhile."""
+    interrupted(table, lambda: widen(table)).update({"v": "11"}, mode="rows")
+    assert conroi.open_table(table.uri).to_arrow().to_pylist() == [{"id": 1, "v": 11}]
+
+
+@pytest.mark.contract("T4")
+def test_a_delete_beside_a_concurrent_new_column_commits(table: conroi.Table):
+    interrupted(table, lambda: conroi.open_table(table.uri).drop_columns(["v"])).delete("id = 1")
+    assert conroi.open_table(table.uri).to_arrow().to_pylist() == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import pytest
@@ -85,6 +86,12 @@ def test_the_twenty_first_lost_race_is_too_much(table: conroi.Table) -> None:
     error = caught.value
     assert (error.attempts, error.table, error.base_version) == (21, table.uri, 1)
     assert error.hint
+    assert error.reason is not None
+    assert (error.reason.rule, error.reason.mine, error.reason.theirs) == (
+        "table/contended",
+        "Append",
+        "ReserveFragments",
+    )
     assert (table.latest().version, ids(table.latest())) == (22, [1, 2])
 
 
@@ -182,6 +189,7 @@ def test_work_is_done_again_only_so_often(how: dict[str, int], executions: int, 
     assert others == executions
     assert caught.value.reason is not None
     assert table.latest().to_arrow(["v"], "id = 1")["v"].to_pylist() == [10 + executions]
+    assert table._files.objects.head(TOKEN_PATH) is None, "it is released however the verb ends"
 
 
 # ------------------------------------------------------------------------------- backing off
@@ -210,6 +218,23 @@ def test_pauses_are_in_proportion_to_the_attempts_own_time(table: conroi.Table) 
     fast, slow = slept(table, attempt_s=0.01), slept(table, attempt_s=0.1)
     assert fast > 0.01
     assert slow == pytest.approx(10 * fast, rel=0.25)
+
+
+def test_a_writer_that_keeps_losing_asks_the_others_to_yield_for_two_of_its_rounds(table: conroi.Table) -> None:
+    """Its attempts take many turns of the others, so that two losses count as four: then it has the priority token."""
+    clock, asked = SeededEnvironment(3), list[float]()
+
+    def be_faster(_request: object) -> None:
+        clock.sleep(0.1)
+        table_on(table._files.objects, environment=clock).reserve_fragments(1)
+        if table._files.objects.head(TOKEN_PATH) is not None:
+            asked.append(json.loads(table._files.objects.get(TOKEN_PATH))["needs_s"])
+
+    faulty = FaultyObjects(table._files.objects, [call_before(be_faster, "put_if_absent", "_versions/*", times=4)])
+    done = table_on(faulty, environment=clock).append([{"id": 3, "v": 30}])
+    assert done.version == 6
+    assert asked == [pytest.approx(0.2)] * 2, "at the third and the fourth put"
+    assert table._files.objects.head(TOKEN_PATH) is None
 
 
 def test_control_on_storage_that_takes_no_time_there_are_no_pauses(table: conroi.Table) -> None:

@@ -120,3 +120,33 @@ def test_differences_name_pairs_of_the_matrix_and_findings_of_the_catalog() -> N
 
 def test_outcomes_that_land() -> None:
     assert {outcome for outcome in Outcome if outcome.lands} == {Outcome.COMPATIBLE, Outcome.REBASED}
+
+
+@pytest.mark.parametrize(("rows", "text"), [(0, "rows"), (1, "1 row"), (2, "2 rows"), (1234, "1,234 rows")])
+def test_rows_are_counted(rows: int, text: str) -> None:
+    reason = Reason("overlay/rows", "Update", "DataOverlay", (3,), rows)
+    assert reason.why == f"Your update moves {text} of fragment 3 with values that have been covered by new ones."
+
+
+def test_names_are_quoted() -> None:
+    reason = Reason("keys/same", "Update", "Update", names=("b", "c"))
+    assert reason.why == "Your update brings in rows with the key “b” and “c”, and so did a concurrent commit."
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "the same fragments"), (2, "fragments 0 and 1"), (5, "fragments 0, 1, 2, 3 and 4"),
+                        (6, "fragments 0, 1, 2, 3, 4 and 1 more")]
+)  # fmt: skip
+def test_up_to_five_fragments_are_listed(count: int, text: str) -> None:
+    reason = Reason("rows/whole-fragment", "Delete", "Delete", tuple(range(count)))
+    assert reason.why.startswith(f"Your delete removes all rows of {text}, and some")
+
+
+@pytest.mark.parametrize(
+    ("timestamp_ns", "time"), [(-1, "1970-01-01 00:00:00"), (10**30, "9999-12-31 23:59:59")], ids=["before", "after"]
+)
+def test_a_time_that_is_no_date_is_shown_as_the_nearest_one(timestamp_ns: int, time: str) -> None:
+    made = ops.transaction(ops.Restore(version=1), read_version=5, uuid="u")
+    first = ConcurrentCommit(6, made, ops.Restore(version=1), timestamp_ns=timestamp_ns)
+    reason = Reason("table/restored", "Delete", "Restore", winner=first)
+    assert f"committed first at {time} UTC, restored" in reason.what_happened

@@ -16,7 +16,8 @@ from conroi.conflicts.facts import Staged
 from conroi.conflicts.matrix import MATRIX, OPERATIONS
 from conroi.conflicts.rebase import Rebase
 from conroi.conflicts.row_merge import vector_key
-from conroi.conflicts.rules import OK, Outcome, Rule
+from conroi.conflicts.rules import OK, Outcome, Rule, columns, indices, overlays, rewrites
+from conroi.conflicts.rules import settings as settings_
 from conroi.format import lance_pb2 as pb
 from tests.conflicts.builders import (
     KEY_ONE,
@@ -281,3 +282,42 @@ def test_shards_are_told_apart_by_their_whole_id() -> None:
     other = UUID(int=SHARD_S.int + (1 << 100))
     update = ops.Update(compacted_sstables=(mark(other, 1),))
     assert outcome(staged(update), "w5") == "C"
+
+
+def test_a_rule_lists_what_it_finds() -> None:
+    for mine in CASES:
+        for theirs in CASES:
+            rule = MATRIX.get((CASES[mine].name, CASES[theirs].name))
+            finding = None if rule is None else rule.decide(staged(CASES[mine], ROWS_OF.get(mine)), CASES[theirs])
+            assert rule is None or rule.can_pass or finding is not None, (mine, theirs)
+            assert rule is None or finding is None or finding.rule in rule.findings, (mine, theirs)
+
+
+def test_inserts_under_different_key_columns_are_retried_also_where_their_filters_have_no_bit_in_common() -> None:
+    theirs = ops.Update(new_fragments=(new_fragment("x.lance"),), inserted_rows=key_filter(KEY_TWO, [B]))
+    mine = ops.Update(new_fragments=(new_fragment("y.lance"),), inserted_rows=key_filter(KEY_ONE))
+    verdict = Rebase(staged(mine)).over(winner(theirs)).verdict
+    assert verdict.reason is not None
+    assert (verdict.outcome, verdict.reason.rule) == (Outcome.RETRYABLE, "keys/other-columns")
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        columns.REPLACEMENT_MEETS_REPLACEMENT,
+        columns.REPLACEMENT_MEETS_ROW_CHANGE,
+        indices.COLUMN_REPLACED,
+        indices.INDEX_MEETS_INDEX,
+        indices.INDEX_MEETS_UPDATE,
+        overlays.UPDATE_MEETS_OVERLAY,
+        rewrites.REWRITE_MEETS_INDEX,
+        settings_.SAME_BASE,
+        settings_.SAME_SETTING,
+    ],
+    ids=lambda rule: rule.findings[0],
+)
+def test_a_rule_about_two_kinds_of_operations_finds_nothing_between_others(rule: Rule) -> None:
+    for mine in CASES:
+        for theirs in CASES:
+            if MATRIX.get((CASES[mine].name, CASES[theirs].name)) is not rule:
+                assert rule.decide(staged(CASES[mine], ROWS_OF.get(mine)), CASES[theirs]) is None, (mine, theirs)

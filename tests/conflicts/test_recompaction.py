@@ -12,6 +12,7 @@ from conroi import operations as ops
 from conroi.conflicts.rebase import Rebase
 from conroi.conflicts.row_merge import Merged, vector_key
 from conroi.conflicts.rules import Outcome
+from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
 from conroi.format.manifest import Manifest
 from tests.conflicts.builders import (
@@ -62,8 +63,10 @@ def test_deleted_row_is_marked_in_the_new_fragment() -> None:
     assert merged.verdict.outcome is Outcome.REBASED
     assert merged.vectors_to_write == {10: BitMap([14])}
     assert merged.read_version == 5
-    (group,) = committed(merged).groups
+    operation = committed(merged)
+    (group,) = operation.groups
     assert [(new.id, new.deletion_file) for new in group.new_fragments] == [(10, deletion_file(10, 1, 6))]
+    assert operation.is_numbered, "the name of its deletion file has the id"
     assert [old.id for old in group.old_fragments] == [0, 1]
 
 
@@ -165,3 +168,11 @@ def test_what_was_handed_over_is_not_changed() -> None:
     mine = rewrite(0, 1)
     committed(compacted(mine, (delete(0, [1], file=1), [1])))
     assert mine == rewrite(0, 1)
+
+
+def test_a_new_fragment_with_deletions_of_its_own_is_refused() -> None:
+    new = new_fragment("compacted.lance", 19)
+    new.deletion_file.CopyFrom(deletion_file(1, 1))
+    merged = compacted(rewrite(0, 1, new=[new]), (delete(0, [2], file=1), [2]))
+    with pytest.raises(InvalidInputError, match="new fragment 10 of a compaction has deleted rows already"):
+        committed(merged)

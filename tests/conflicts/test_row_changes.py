@@ -15,6 +15,7 @@ from conroi.conflicts.rules import Outcome
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
 from tests.conflicts.builders import (
+    A,
     B,
     data_file,
     delete,
@@ -90,6 +91,28 @@ def test_second_delete_of_the_same_row_is_retried_and_says_which() -> None:
     assert (reason.rule, reason.fragments, reason.rows, reason.sample) == ("rows/same-rows", (0,), 1, ((0, 1),))
     assert reason.winner is not None
     assert reason.winner.version == 6
+
+
+def test_a_few_of_the_rows_in_common_are_told() -> None:
+    both = range(7)
+    merged = rebased(staged(delete(0, both, file=2), {0: both}), (delete(0, both, file=1), both))
+    reason = merged.verdict.reason
+    assert reason is not None
+    assert (reason.rows, reason.sample) == (7, ((0, 0), (0, 1), (0, 2), (0, 3), (0, 4)))
+
+
+def test_rows_in_common_are_told_fragment_by_fragment() -> None:
+    def of_two(file: int) -> ops.Delete:
+        parts = (delete(2, range(3), file=file), delete(0, range(3), file=file))
+        return ops.Delete(updated_fragments=tuple(f for part in parts for f in part.updated_fragments))
+
+    theirs = of_two(1)
+    rebase = Rebase(staged(of_two(2), {0: range(3), 2: range(3)})).over(winner(theirs))
+    merged = rebase.merge(head_after(theirs), vectors(*((f, range(3)) for f in theirs.updated_fragments)))
+    reason = merged.verdict.reason
+    assert reason is not None
+    assert (reason.rule, reason.fragments, reason.rows) == ("rows/same-rows", (0, 2), 6)
+    assert reason.sample == ((0, 0), (0, 1), (0, 2), (2, 0), (2, 1))
 
 
 def test_lists_are_joined_with_the_newest_one_not_with_the_winners_own() -> None:
@@ -248,10 +271,24 @@ def test_update_moves_a_row_under_an_overlay_that_covers_it_by_field() -> None:
     assert (rebase.verdict.reason.rule, rebase.verdict.reason.rows) == ("overlay/rows", 1)
 
 
+@pytest.mark.parametrize(("column", "expected"), [(A, "overlay/columns"), (B, None)])
+def test_update_of_a_column_in_place_meets_an_overlay_of_that_column(column: int, expected: str | None) -> None:
+    """Also of the first one, whose id is 0."""
+    reason = Rebase(staged(rewrite_column(0, A, [3], file=1))).over(winner(overlay(0, column, [1]))).verdict.reason
+    assert (None if reason is None else reason.rule) == expected
+
+
 def test_overlay_over_rows_that_moved_is_retried_and_says_which() -> None:
     merged = rebased(staged(overlay(0, B, [1, 2])), (move(0, [2], file=1), [2]))
     assert merged.verdict.reason is not None
     assert (merged.verdict.reason.rule, merged.verdict.reason.sample) == ("overlay/rows-moved", ((0, 2),))
+
+
+def test_overlay_over_a_fragment_that_lost_rows_first_and_then_all_is_retried() -> None:
+    rebase = Rebase(staged(overlay(0, B, [1]))).over(winner(move(0, [2], file=1)))
+    merged = rebase.merge(head_after(ops.Delete(deleted_fragment_ids=(0,))), {})
+    assert merged.verdict.reason is not None
+    assert (merged.verdict.reason.rule, merged.verdict.reason.fragments) == ("rows/fragment-gone", (0,))
 
 
 def test_replacement_of_a_column_stays_right_when_rows_are_deleted() -> None:

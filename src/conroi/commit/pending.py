@@ -99,8 +99,8 @@ class Pending:
 
     def read(self, newest: ManifestRef, known: Snapshot | None = None) -> Snapshot | None:
         """Read every version after `seen`; returns our own, if an earlier put of ours succeeded."""
-        assert self.seen is not None
-        last = self._not_rebased_over[-1][0] if self._not_rebased_over else self.seen
+        last = self.newest_read
+        assert last is not None
         new = range(last.version + 1, newest.version + 1)
         for first in new[::READ_AT_ONCE]:
             some = [
@@ -391,6 +391,11 @@ class Pending:
         """The location of a version of this table under its final name."""
         naming = self.change.new_table_naming if self.seen is None else self.seen.located.naming
         return ManifestRef(version, naming.path(version), naming)
+
+    @property
+    def newest_read(self) -> Snapshot | None:
+        """The newest version that was read, rebased over or not."""
+        return self._not_rebased_over[-1][0] if self._not_rebased_over else self.seen
 
     @property
     def next_version(self) -> int:

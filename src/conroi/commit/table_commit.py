@@ -73,8 +73,9 @@ class FolderCommit(Pending):
         self.rebase()
 
     def has_moved(self, versions: int) -> bool:
-        assert self.seen is not None
-        located = self.located(self.seen.version + versions)
+        newest = self.newest_read
+        assert newest is not None
+        located = self.located(newest.version + versions)
         return self.files.objects.head(located.path) is not None
 
     def build(self) -> list[Callable[[], object]]:
