@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -39,8 +38,7 @@ def first_append(table: conroi.Table) -> Change:
     first = TableVersion(table._files, history.find(table._files, 1))
     plan = Appending([{"id": 1}])(first)
     assert plan is not None
-    change = plan.change(first.snapshot, uuid=new_id(), properties={}, must_not_move=False)
-    return replace(change, base_is_fresh=False)
+    return Change(plan, first.snapshot, uuid=new_id())
 
 
 def add(table: conroi.Table, number: int, key: str | None = None) -> None:

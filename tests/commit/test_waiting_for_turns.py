@@ -10,6 +10,7 @@ import pytest
 
 import conroi
 from conroi import history
+from conroi.commit.change import Change
 from conroi.commit.fairness import LONGEST_PAUSE_S, SLACK, Turns
 from conroi.commit.loop import _wait_for_turn, run
 from conroi.commit.table_commit import FolderCommit
@@ -76,7 +77,7 @@ class Place:
         table = self.writers["b"]
         plan = Appending([{"id": 99}])(table._pinned)
         assert plan is not None
-        change = plan.change(table._pinned.snapshot, uuid=new_id(), properties={}, must_not_move=False)
+        change = Change(plan, table._pinned.snapshot, uuid=new_id(), base_is_fresh=True)
         return FolderCommit(table._files, change, retries=5)
 
     def ids(self) -> list[int]:
