@@ -39,6 +39,7 @@ from conroi.storage.parallel import ProcessBound, ProcessLock
 
 if TYPE_CHECKING:
     import lance
+    import pyarrow as pa
     from lance.file import LanceFileSession
 
 
@@ -91,7 +92,7 @@ class DataFiles(Protocol):
         """Storage in memory for one data file that is sent elsewhere afterwards."""
         ...
 
-    def dataset(self, objects: Objects, snapshot: Snapshot) -> lance.LanceDataset:
+    def dataset(self, objects: Objects, snapshot: Snapshot, private: PrivateSession | None) -> lance.LanceDataset:
         """A version opened for reading."""
         ...
 
@@ -125,12 +126,17 @@ def file_session(objects: Objects, reading: str | None = None) -> LanceFileSessi
 
 
 def _new_file_session(objects: Objects) -> LanceFileSession:
-    from lance.file import LanceFileSession
-
     stand_in = data_files_of(objects)
     if stand_in is not None:
         return stand_in.session(objects)
-    return LanceFileSession(objects.pylance_uri(DATA_DIR), storage_options=dict(objects.storage_options) or None)
+    return session_at(objects.pylance_uri(DATA_DIR), objects.storage_options)
+
+
+def session_at(folder: str, storage_options: Mapping[str, str] | None = None) -> LanceFileSession:
+    """The single files in a folder."""
+    from lance.file import LanceFileSession
+
+    return LanceFileSession(folder, storage_options=dict(storage_options or {}) or None)
 
 
 def rows_in_file(objects: Objects, name: str) -> int:
@@ -141,34 +147,46 @@ def rows_in_file(objects: Objects, name: str) -> int:
 
 def open_dataset(objects: Objects, snapshot: Snapshot, private: PrivateSession | None = None) -> lance.LanceDataset:
     """A pylance handle pinned at this very manifest, which is not read; `private` is for versions of a transaction."""
-    import lance
-
     with pylance_errors(objects.root):
         require_known_flags(snapshot.manifest.head, objects.root)
         admit(objects, snapshot, rows_in_file)
         stand_in = data_files_of(objects)
         if stand_in is not None:
-            return stand_in.dataset(objects, snapshot)
-        is_looked_up = snapshot.is_private and has_dictionaries(snapshot.manifest.fields)
-        if is_looked_up and (snapshot.version == 0 or is_inherited(objects, snapshot.located.path)):
-            manifest = _without_dictionaries(snapshot.manifest, objects.root)
-            snapshot, is_looked_up = replace(snapshot, manifest=manifest), False
-        # pylance opens the file of a manifest with dictionaries: that of the base, whose number the version has.
-        if private is not None and snapshot.is_private and not is_looked_up:
-            session, version = private.next()
-            snapshot = replace(snapshot, manifest=_numbered(snapshot, version))
-        else:
-            session = _new_session() if snapshot.is_private or snapshot.claims_too_much else _session()
-        dataset = lance.LanceDataset(
-            objects.pylance_uri(),
-            version=snapshot.version,
-            serialized_manifest=_message_for_pylance(objects, snapshot),
-            storage_options=dict(objects.storage_options) or None,
-            session=session,
-        )
-        if private is not None:
-            private.newest = dataset
-        return dataset
+            return stand_in.dataset(objects, snapshot, private)
+        return opened_by_pylance(objects, objects.pylance_uri(), snapshot, private)
+
+
+def rows_by_path(folder: str, version: int) -> pa.Table:
+    """The rows of a final version, as any reader finds them that knows only the folder."""
+    import lance
+
+    return lance.dataset(folder, version=version).to_table()
+
+
+def opened_by_pylance(objects: Objects, uri: str, snapshot: Snapshot, private: PrivateSession | None) -> Any:
+    """The same for a version that was admitted; `uri` is where pylance finds its files."""
+    import lance
+
+    is_looked_up = snapshot.is_private and has_dictionaries(snapshot.manifest.fields)
+    if is_looked_up and (snapshot.version == 0 or is_inherited(objects, snapshot.located.path)):
+        manifest = _without_dictionaries(snapshot.manifest, objects.root)
+        snapshot, is_looked_up = replace(snapshot, manifest=manifest), False
+    # pylance opens the file of a manifest with dictionaries: that of the base, whose number the version has.
+    if private is not None and snapshot.is_private and not is_looked_up:
+        session, version = private.next()
+        snapshot = replace(snapshot, manifest=_numbered(snapshot, version))
+    else:
+        session = _new_session() if snapshot.is_private or snapshot.claims_too_much else _session()
+    dataset = lance.LanceDataset(
+        uri,
+        version=snapshot.version,
+        serialized_manifest=_message_for_pylance(objects, snapshot),
+        storage_options=dict(objects.storage_options) or None,
+        session=session,
+    )
+    if private is not None:
+        private.newest = dataset
+    return dataset
 
 
 def open_with_indices_of(objects: Objects, snapshot: Snapshot, base: Snapshot) -> lance.LanceDataset | None:
@@ -334,6 +352,11 @@ def plan_compaction(objects: Objects, dataset: lance.LanceDataset, options: Mapp
     stand_in = data_files_of(objects)
     if stand_in is not None:
         return stand_in.plan_compaction(dataset, options)
+    return planned_by_pylance(dataset, options)
+
+
+def planned_by_pylance(dataset: lance.LanceDataset, options: Mapping[str, Any]) -> list[str]:
+    """The same, in simulations too."""
     from lance.optimize import Compaction
 
     plan = Compaction.plan(dataset, cast("Any", options))
@@ -346,6 +369,11 @@ def execute_compaction(objects: Objects, dataset: lance.LanceDataset, task: str)
     stand_in = data_files_of(objects)
     if stand_in is not None:
         return stand_in.compact(dataset, task)
+    return compacted_by_pylance(dataset, task)
+
+
+def compacted_by_pylance(dataset: lance.LanceDataset, task: str) -> str:
+    """The same, in simulations too."""
     from lance.optimize import CompactionTask
 
     return cast("Any", CompactionTask).from_json(task).execute(dataset).json()
