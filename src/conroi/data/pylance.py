@@ -91,7 +91,7 @@ class DataFiles(Protocol):
         """Storage in memory for one data file that is sent elsewhere afterwards."""
         ...
 
-    def dataset(self, objects: Objects, snapshot: Snapshot) -> lance.LanceDataset:
+    def dataset(self, objects: Objects, snapshot: Snapshot, private: PrivateSession | None) -> lance.LanceDataset:
         """A version opened for reading."""
         ...
 
@@ -141,34 +141,41 @@ def rows_in_file(objects: Objects, name: str) -> int:
 
 def open_dataset(objects: Objects, snapshot: Snapshot, private: PrivateSession | None = None) -> lance.LanceDataset:
     """A pylance handle pinned at this very manifest, which is not read; `private` is for versions of a transaction."""
-    import lance
-
     with pylance_errors(objects.root):
         require_known_flags(snapshot.manifest.head, objects.root)
         admit(objects, snapshot, rows_in_file)
         stand_in = data_files_of(objects)
         if stand_in is not None:
-            return stand_in.dataset(objects, snapshot)
-        is_looked_up = snapshot.is_private and has_dictionaries(snapshot.manifest.fields)
-        if is_looked_up and (snapshot.version == 0 or is_inherited(objects, snapshot.located.path)):
-            manifest = _without_dictionaries(snapshot.manifest, objects.root)
-            snapshot, is_looked_up = replace(snapshot, manifest=manifest), False
-        # pylance opens the file of a manifest with dictionaries: that of the base, whose number the version has.
-        if private is not None and snapshot.is_private and not is_looked_up:
-            session, version = private.next()
-            snapshot = replace(snapshot, manifest=_numbered(snapshot, version))
-        else:
-            session = _new_session() if snapshot.is_private or snapshot.claims_too_much else _session()
-        dataset = lance.LanceDataset(
-            objects.pylance_uri(),
-            version=snapshot.version,
-            serialized_manifest=_message_for_pylance(objects, snapshot),
-            storage_options=dict(objects.storage_options) or None,
-            session=session,
-        )
-        if private is not None:
-            private.newest = dataset
-        return dataset
+            return stand_in.dataset(objects, snapshot, private)
+        return opened_by_pylance(objects, objects.pylance_uri(), snapshot, private)
+
+
+def opened_by_pylance(
+    objects: Objects, uri: str, snapshot: Snapshot, private: PrivateSession | None
+) -> lance.LanceDataset:
+    """The same for a version that was admitted; `uri` is where pylance finds its files."""
+    import lance
+
+    is_looked_up = snapshot.is_private and has_dictionaries(snapshot.manifest.fields)
+    if is_looked_up and (snapshot.version == 0 or is_inherited(objects, snapshot.located.path)):
+        manifest = _without_dictionaries(snapshot.manifest, objects.root)
+        snapshot, is_looked_up = replace(snapshot, manifest=manifest), False
+    # pylance opens the file of a manifest with dictionaries: that of the base, whose number the version has.
+    if private is not None and snapshot.is_private and not is_looked_up:
+        session, version = private.next()
+        snapshot = replace(snapshot, manifest=_numbered(snapshot, version))
+    else:
+        session = _new_session() if snapshot.is_private or snapshot.claims_too_much else _session()
+    dataset = lance.LanceDataset(
+        uri,
+        version=snapshot.version,
+        serialized_manifest=_message_for_pylance(objects, snapshot),
+        storage_options=dict(objects.storage_options) or None,
+        session=session,
+    )
+    if private is not None:
+        private.newest = dataset
+    return dataset
 
 
 def open_with_indices_of(objects: Objects, snapshot: Snapshot, base: Snapshot) -> lance.LanceDataset | None:
@@ -334,6 +341,11 @@ def plan_compaction(objects: Objects, dataset: lance.LanceDataset, options: Mapp
     stand_in = data_files_of(objects)
     if stand_in is not None:
         return stand_in.plan_compaction(dataset, options)
+    return planned_by_pylance(dataset, options)
+
+
+def planned_by_pylance(dataset: lance.LanceDataset, options: Mapping[str, Any]) -> list[str]:
+    """The same, whatever reads the data files of the simulation."""
     from lance.optimize import Compaction
 
     plan = Compaction.plan(dataset, cast("Any", options))
@@ -346,6 +358,11 @@ def execute_compaction(objects: Objects, dataset: lance.LanceDataset, task: str)
     stand_in = data_files_of(objects)
     if stand_in is not None:
         return stand_in.compact(dataset, task)
+    return compacted_by_pylance(dataset, task)
+
+
+def compacted_by_pylance(dataset: lance.LanceDataset, task: str) -> str:
+    """The same."""
     from lance.optimize import CompactionTask
 
     return cast("Any", CompactionTask).from_json(task).execute(dataset).json()

@@ -28,12 +28,16 @@ def memory_folder(name: str) -> str:
     return os.path.join(_home_folder(), *parts)
 
 
+def ram_disk() -> str:
+    """A folder on the RAM disk; where there is none, the one for temporary files."""
+    return _RAM_DISK if os.access(_RAM_DISK, os.W_OK) else tempfile.gettempdir()
+
+
 def _home_folder() -> str:
     global _home
     with _one_at_a_time:
         if _home is None:
-            parent = _RAM_DISK if os.access(_RAM_DISK, os.W_OK) else tempfile.gettempdir()
-            _home = process_folder(_PREFIX, parent)
+            _home = process_folder(_PREFIX, ram_disk())
         return _home
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -24,6 +24,8 @@ NOTES = "chunks.jsonl"
 COUNTS = ("runs", "transactions", "committed", "requests", "cpu_s")
 TABLES = ("offered", "activated", "activations", "workloads")
 
+Runs = Callable[[range], Summary]
+
 
 def main(arguments: Sequence[str] | None = None, out: TextIO = sys.stdout) -> int:
     """Run seeds; 1 if one of them has an anomaly."""
@@ -35,15 +37,19 @@ def main(arguments: Sequence[str] | None = None, out: TextIO = sys.stdout) -> in
     parser.add_argument(
         "--out", type=Path, metavar="FOLDER", help="note each chunk of seeds there, and skip those that are there"
     )
+    parser.add_argument("--data-files", choices=("stand-in", "pylance"), default="stand-in", help="who writes them")
+    parser.add_argument("--folder", help="with --data-files pylance: where (the RAM disk)")
     parser.add_argument("--replay", type=int, metavar="SEED", help="tell the story of one seed")
     parser.add_argument("--shrink", action="store_true", help="with --replay: in its smallest form that fails")
     options = parser.parse_args(arguments)
+    lane = {"data_files": options.data_files, "folder": options.folder}
     if options.replay is not None:
-        result = run(options.replay, options.workload, keeps_story=True)
+        result = run(options.replay, options.workload, keeps_story=True, **lane)
         print(story(shrunk(result) if options.shrink and result.problems else result), file=out)
         return int(bool(result.problems))
     began = SYSTEM.monotonic()
-    summary = _all(options.first, options.seeds, options.workload, options.jobs, options.out)
+    runs = partial(run_many, workload=options.workload, **lane)
+    summary = _all(options.first, options.seeds, runs, options.jobs, options.out)
     took_s = SYSTEM.monotonic() - began
     last = options.first + options.seeds - 1
     print(f"seeds {options.first} to {last}: {summary.runs} runs, {summary.transactions} transactions,", file=out)
@@ -57,10 +63,11 @@ def main(arguments: Sequence[str] | None = None, out: TextIO = sys.stdout) -> in
 
 
 def _again(result: Result) -> str:
-    return f"--replay {result.seed} --workload {result.workload} --shrink"
+    lane = "" if result.data_files == "stand-in" else f" --data-files {result.data_files}"
+    return f"--replay {result.seed} --workload {result.workload}{lane} --shrink"
 
 
-def _all(first: int, count: int, workload: str | None, jobs: int, folder: Path | None) -> Summary:
+def _all(first: int, count: int, runs: Runs, jobs: int, folder: Path | None) -> Summary:
     chunks = [range(start, min(start + CHUNK, first + count)) for start in range(first, first + count, CHUNK)]
     total = Summary()
     if folder is not None:
@@ -68,21 +75,20 @@ def _all(first: int, count: int, workload: str | None, jobs: int, folder: Path |
         for chunk in chunks:
             total.merge(done.get(chunk, Summary()))
         chunks = [chunk for chunk in chunks if chunk not in done]
-    for chunk, found in _run(chunks, workload, jobs):
+    for chunk, found in _run(chunks, runs, jobs):
         total.merge(found)
         if folder is not None:
             _note(folder, chunk, found)
     return total
 
 
-def _run(chunks: Sequence[range], workload: str | None, jobs: int) -> Iterator[tuple[range, Summary]]:
+def _run(chunks: Sequence[range], runs: Runs, jobs: int) -> Iterator[tuple[range, Summary]]:
     """The chunks with what they came to."""
-    execute = partial(run_many, workload=workload)
     if jobs < 2:
-        yield from zip(chunks, map(execute, chunks), strict=True)
+        yield from zip(chunks, map(runs, chunks), strict=True)
         return
     with get_context("spawn").Pool(jobs) as pool:
-        yield from zip(chunks, pool.imap(execute, chunks), strict=True)
+        yield from zip(chunks, pool.imap(runs, chunks), strict=True)
 
 
 # ---------------------------------------------------------------------------- notes
@@ -94,7 +100,13 @@ def _note(folder: Path, seeds: range, summary: Summary) -> None:
     line: dict[str, Any] = {"first": seeds.start, "last": seeds.stop - 1}
     line |= {name: getattr(summary, name) for name in (*COUNTS, *TABLES)}
     line["failed"] = [
-        {"seed": each.seed, "workload": each.workload, "problems": list(each.problems)} for each in summary.failed
+        {
+            "seed": each.seed,
+            "workload": each.workload,
+            "data_files": each.data_files,
+            "problems": list(each.problems),
+        }
+        for each in summary.failed
     ]
     with (folder / NOTES).open("a", encoding="utf-8") as file:
         file.write(json.dumps(line) + "\n")
@@ -109,7 +121,17 @@ def noted(folder: Path) -> Iterator[tuple[range, Summary]]:
         for name in TABLES:
             getattr(summary, name).update(line[name])
         for each in line["failed"]:
-            found = Result(each["seed"], each["workload"], each["problems"], "", 0, 0, 0, frozenset())
+            found = Result(
+                each["seed"],
+                each["workload"],
+                each["problems"],
+                "",
+                0,
+                0,
+                0,
+                frozenset(),
+                data_files=each["data_files"],
+            )
             summary.failed.append(found)
         yield range(line["first"], line["last"] + 1), summary
 

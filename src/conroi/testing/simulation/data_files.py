@@ -37,6 +37,8 @@ from conroi.testing.simulation.expressions import parsed
 from conroi.testing.simulation.storage import Bucket, SimulatedObjects
 
 if TYPE_CHECKING:
+    from conroi.data.pylance import PrivateSession
+    from conroi.table import Table
     from conroi.testing.simulation.world import World
 
 ROW_ID, ROW_ADDRESS = "_rowid", "_rowaddr"
@@ -61,6 +63,16 @@ class StandIn:
     def __init__(self, world: World) -> None:
         self._world = world
         self._scratch = Bucket()
+        self.bucket = Bucket()
+        """Of the world."""
+        self.differences: list[str] = []
+        """Where pylance did something else; of the stand-in alone none is known."""
+
+    def check_by_path(self, table: Table) -> None:
+        """For pylance: the stand-in opens no table by its path."""
+
+    def close(self) -> None:
+        """The run is over."""
 
     def session(self, objects: Objects) -> Any:
         return Session(weakref.proxy(objects))  # it is kept for as long as they are: see conroi.data.pylance
@@ -68,8 +80,8 @@ class StandIn:
     def scratch(self) -> Objects:
         return SimulatedObjects(self._world, CloudLocation("s3", "scratch", ""), None, self._scratch)
 
-    def dataset(self, objects: Objects, snapshot: Snapshot) -> Any:
-        return Dataset(objects, snapshot, self._new_id)
+    def dataset(self, objects: Objects, snapshot: Snapshot, private: PrivateSession | None = None) -> Any:  # noqa: ARG002
+        return Dataset(objects, snapshot, self.new_id)
 
     def plan_compaction(self, dataset: Any, options: Mapping[str, Any]) -> list[str]:
         groups = planned_groups(
@@ -83,7 +95,7 @@ class StandIn:
         ids = [each["id"] for each in asked["task"]["fragments"]]
         return json.dumps(dataset.rewritten(ids, asked["most"]))
 
-    def _new_id(self) -> uuid.UUID:
+    def new_id(self) -> uuid.UUID:
         """Of a file that pylance itself would name."""
         actor = self._world.scheduler.current
         chance = self._world.chance if actor is None else actor.client.chance
@@ -155,10 +167,14 @@ class Writer:
         self.batches.append(batch)
 
     def close(self) -> int:
-        data = DataFile.of(pa.Table.from_batches(self.batches, self.schema).combine_chunks())
+        data = self.file_of(pa.Table.from_batches(self.batches, self.schema).combine_chunks())
         self.objects.put(f"{DATA_DIR}/{self.name}", data)
         self.size_bytes = len(data)
         return data.rows.num_rows
+
+    def file_of(self, rows: pa.Table) -> DataFile:
+        """The file with these rows."""
+        return DataFile.of(rows)
 
 
 @dataclass
@@ -204,7 +220,7 @@ class Dataset:
         self.objects = objects
         self.manifest = snapshot.manifest
         self.fragments = list(snapshot.manifest.fragments)
-        self._new_id = new_id
+        self.new_id = new_id
         head = snapshot.manifest.head
         columns = pb.ManifestHead(fields=head.fields, schema_metadata=head.schema_metadata)
         self.schema = _schema_of(columns.SerializeToString(deterministic=True))
@@ -252,17 +268,12 @@ class Dataset:
 
     def rewritten(self, ids: Sequence[int], most: int) -> dict[str, Any]:
         """The live rows of these fragments in new ones."""
-        chosen = [each for each in self.fragments if each.id in set(ids)]
-        rows = Scanner(self, None, None, chosen, {}).to_table()
         head = self.manifest.head
         stored = file_field_ids(head.fields, self.schema.names, head.data_format.version)
         major, _, minor = head.data_format.version.partition(".")
         new: list[dict[str, Any]] = []
-        # As many files as can be full, of about the same length.
-        in_each = -(-rows.num_rows // max(1, rows.num_rows // most)) or 1
-        for start in range(0, rows.num_rows, in_each):
-            part = rows.slice(start, in_each)
-            name = data_file_name(self._new_id())
+        for part in self.parts(ids, most):
+            name = data_file_name(self.new_id())
             writer = Writer(self.objects, name, part.schema, part.to_batches())
             writer.close()
             file = {
@@ -275,7 +286,15 @@ class Dataset:
                 "base_id": None,
             }
             new.append({"id": 0, "files": [file], "physical_rows": part.num_rows})
-        return {"original_fragments": [{"id": each.id} for each in chosen], "new_fragments": new}
+        return {"original_fragments": [{"id": number} for number in ids], "new_fragments": new}
+
+    def parts(self, ids: Sequence[int], most: int) -> list[pa.Table]:
+        """The live rows of these fragments, for each file that a compaction writes of them."""
+        chosen = [each for each in self.fragments if each.id in set(ids)]
+        rows = Scanner(self, None, None, chosen, {}).to_table()
+        # As many files as can be full, of about the same length.
+        in_each = -(-rows.num_rows // max(1, rows.num_rows // most)) or 1
+        return [rows.slice(start, in_each) for start in range(0, rows.num_rows, in_each)]
 
 
 @lru_cache(maxsize=256)
@@ -404,10 +423,11 @@ class Scanner:
                 raise ValueError(f"Invalid user input: no field named {name}")
             expression, _ = parsed(text)
             value = expression(column)
+            is_never_null = isinstance(value, pa.Scalar) and value.is_valid
             if isinstance(value, pa.Scalar):
                 value = pa.chunked_array([pa.array([value.as_py()] * count, value.type)])
             columns[name] = value
-            fields.append(pa.field(name, value.type))
+            fields.append(pa.field(name, value.type, nullable=not is_never_null))
         for option, name in (("with_row_id", ROW_ID), ("with_row_address", ROW_ADDRESS)):
             if self.options.get(option) and name not in columns:
                 given = extra.get(name)

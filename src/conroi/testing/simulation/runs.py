@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from conroi.testing.simulation.faults import Faults
 from conroi.testing.simulation.scheduler import Stuck
 from conroi.testing.simulation.workloads import WORKLOADS
-from conroi.testing.simulation.world import World
+from conroi.testing.simulation.world import DataFiles, World
 
 _log = logging.getLogger("conroi")
 
@@ -44,20 +44,33 @@ class Result:
     activations: Counter[str] = field(default_factory=Counter[str])
     story: Sequence[str] = ()
     size: Size = field(default_factory=Size)
+    data_files: DataFiles = "stand-in"
+    folder: str | None = None
 
     def __str__(self) -> str:
         state = "; ".join(self.problems[:3]) or "no anomaly"
         return f"seed {self.seed} ({self.workload}, {self.attempted} transactions, {self.requests} requests): {state}"
 
 
-def run(seed: int, workload: str | None = None, size: Size | None = None, *, keeps_story: bool = False) -> Result:
-    """One run. The same arguments give the same result, in any process."""
+def run(
+    seed: int,
+    workload: str | None = None,
+    size: Size | None = None,
+    *,
+    keeps_story: bool = False,
+    data_files: DataFiles = "stand-in",
+    folder: str | None = None,
+) -> Result:
+    """One run. The same arguments give the same result, in any process.
+
+    With data_files="pylance", data files are written and read by pylance, in a folder on the RAM disk or in `folder`.
+    """
     size = size or Size()
     kinds = sorted(WORKLOADS)
     kind = WORKLOADS[workload or kinds[seed % len(kinds)]]
     faults = Faults.drawn(seed)
     faults.allowed = None if size.faults is None else set(size.faults)
-    with World(seed, faults=faults, keeps_story=keeps_story) as world:
+    with World(seed, faults=faults, keeps_story=keeps_story, data_files=data_files, folder=folder) as world:
         clients, steps = world.chance.choice(((2, 7), (3, 5), (4, 4), (5, 3)))
         made = kind(world, size.clients or clients, size.steps or steps)
         level = _log.level
@@ -66,6 +79,8 @@ def run(seed: int, workload: str | None = None, size: Size | None = None, *, kee
             world.run({"set-up": made.set_up}, with_faults=False)
             world.run(made.scripts())
             world.run({"end": made.finish}, with_faults=False)
+            if data_files == "pylance":
+                world.run({"pylance": made.read_by_path}, with_faults=False)
         except Stuck as error:
             made.problem(f"liveness: {error}")
         except Exception as error:  # noqa: BLE001  # a finding like any other
@@ -75,7 +90,7 @@ def run(seed: int, workload: str | None = None, size: Size | None = None, *, kee
         return Result(
             seed,
             kind.name,
-            tuple(made.problems),
+            (*made.problems, *world.data_files.differences),
             world.trace,
             len(made.attempts),
             sum(attempt.outcome == "ok" for attempt in made.attempts),
@@ -84,6 +99,8 @@ def run(seed: int, workload: str | None = None, size: Size | None = None, *, kee
             faults.activations,
             tuple(world.story or ()),
             size,
+            data_files,
+            folder,
         )
 
 
@@ -95,7 +112,7 @@ def shrunk(result: Result, *, tries: int = 60) -> Result:
     def better(size: Size) -> Result | None:
         nonlocal left
         left -= 1
-        found = run(result.seed, result.workload, size)
+        found = run(result.seed, result.workload, size, data_files=result.data_files, folder=result.folder)
         return found if found.problems else None
 
     while left > 0:
@@ -108,7 +125,7 @@ def shrunk(result: Result, *, tries: int = 60) -> Result:
         if found is None:
             break
         best = found
-    return run(best.seed, best.workload, best.size, keeps_story=True)
+    return run(best.seed, best.workload, best.size, keeps_story=True, data_files=best.data_files, folder=best.folder)
 
 
 def _smaller(result: Result) -> Sequence[Size]:
@@ -178,13 +195,18 @@ class Summary:
 
 
 def run_many(
-    seeds: Sequence[int], workload: str | None = None, each: Callable[[Result], None] | None = None
+    seeds: Sequence[int],
+    workload: str | None = None,
+    each: Callable[[Result], None] | None = None,
+    *,
+    data_files: DataFiles = "stand-in",
+    folder: str | None = None,
 ) -> Summary:
     """All of these seeds, one after the other."""
     summary = Summary()
     began_s = time.process_time()
     for seed in seeds:
-        result = run(seed, workload)
+        result = run(seed, workload, data_files=data_files, folder=folder)
         summary.add(result)
         if each is not None:
             each(result)

@@ -7,7 +7,7 @@ import itertools
 import math
 import random
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from conroi.catalog.opening import open_catalog
 from conroi.errors import ConroiError, NotFoundError
@@ -19,11 +19,14 @@ from conroi.testing.simulation.data_files import StandIn
 from conroi.testing.simulation.database import ADDRESS, SimulatedDatabase
 from conroi.testing.simulation.faults import LATEST_S, Faults
 from conroi.testing.simulation.locks import LockServer, SimulatedLocks
+from conroi.testing.simulation.pylance_files import PylanceFiles
 from conroi.testing.simulation.scheduler import Client, ClientCrashed, Scheduler, WorkerEnvironment
-from conroi.testing.simulation.storage import Bucket, SimulatedObjects, no_answer, refusal
+from conroi.testing.simulation.storage import SimulatedObjects, no_answer, refusal
 
 T = TypeVar("T")
 Script = Callable[["Process"], None]
+DataFiles = Literal["stand-in", "pylance"]
+"""What reads and writes data files."""
 
 START_NS = 1_800_000_000_000_000_000
 LATENCY_S = 0.02
@@ -37,14 +40,22 @@ _numbers = itertools.count(1)
 class World:
     """One run. All that happens in it follows from the seed."""
 
-    def __init__(self, seed: int, *, faults: Faults | None = None, keeps_story: bool = False) -> None:
+    def __init__(
+        self,
+        seed: int,
+        *,
+        faults: Faults | None = None,
+        keeps_story: bool = False,
+        data_files: DataFiles = "stand-in",
+        folder: str | None = None,
+    ) -> None:
         self.seed = seed
         self.chance = random.Random(f"{seed} world")  # noqa: S311  # to be repeatable is the point
         self.scheduler = Scheduler(seed)
         self.faults = Faults.drawn(seed) if faults is None else faults
-        self.bucket = Bucket()
         self.is_listing_ordered = self.chance.random() < 0.75
-        self.data_files = StandIn(self)
+        self.data_files = PylanceFiles(self, folder) if data_files == "pylance" else StandIn(self)
+        self.bucket = self.data_files.bucket
         self.database: SimulatedDatabase | None = None
         """The SQL store of the lake; None: it is in the lake's folder."""
         self.lock_server: LockServer | None = None
@@ -64,6 +75,7 @@ class World:
 
     def __exit__(self, *_: object) -> None:
         BUCKETS.pop(("s3", self._name), None)
+        self.data_files.close()
 
     @property
     def trace(self) -> str:

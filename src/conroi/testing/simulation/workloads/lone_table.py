@@ -70,6 +70,9 @@ class LoneTable(Registers):
         with table.latest().begin("registers") as tx:
             work(lambda _: tx)
 
+    def tables_at_the_end(self, process: Process) -> list[Table]:
+        return [self._open(process)]
+
     def step(self, process: Process, lake: Lake, number: int) -> None:
         raise NotImplementedError
 
