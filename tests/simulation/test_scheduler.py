@@ -176,6 +176,22 @@ def test_a_crashed_client_does_nothing_more() -> None:
     assert seen == ["cleaned up in Python only"] * 2
 
 
+def test_code_that_cleans_up_after_a_crash_waits_for_nothing() -> None:
+    scheduler, seen, victim = Scheduler(1), list[str](), client("victim")
+
+    def work() -> None:
+        try:
+            scheduler.pause(2.0)
+        finally:
+            together([lambda: seen.append("a task ran")] * 2, is_local=False)
+            seen.append("went on")
+
+    scheduler.spawn(victim, work)
+    scheduler.at(1.0, lambda: scheduler.crash(victim))
+    scheduler.run()
+    assert seen == []
+
+
 def test_a_paused_client_stands_still_with_all_threads() -> None:
     scheduler, seen, paused = Scheduler(1), list[float](), client("paused")
 

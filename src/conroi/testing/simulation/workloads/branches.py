@@ -27,16 +27,18 @@ class Branches(Workload):
         self.merged: dict[str, set[str]] = {}
         """By merge, what its branch was known to have before."""
         self.made: set[str] = set()
+        self.generation: dict[str, int] = {}
+        """By client, how many branches of its own it has deleted."""
         lake = process.connect()
         lake.create_table("rows", ROWS, key="id", stable_row_ids=self.chance.random() < 0.5)
 
     def step(self, process: Process, lake: Lake, number: int) -> None:
         chance, attempt = process.chance, f"{process.client.name}-{number}"
-        branch = f"b-{process.name}"
+        branch = self.branch_of(process)
         if branch not in self.made:
             try:
                 lake.branches.create(branch)
-            except (*EXPECTED, AlreadyExistsError) as error:
+            except (*EXPECTED, AlreadyExistsError, NotFoundError) as error:
                 self.world.note(f"branch ended with {error!r}"[:120])
             try:
                 if branch in lake.branches:
@@ -55,6 +57,11 @@ class Branches(Workload):
             known = {name for name, of in self.on_branch.items() if of == branch}
             self.merged[attempt] = {each.name for each in self.by_outcome("ok") if each.name in known}
             self.transact(process, attempt, lambda: lake.merge(branch))
+
+    def branch_of(self, process: Process) -> str:
+        """The branch of this client."""
+        generation = self.generation.get(process.name, 0)
+        return f"b-{process.name}" + (f"-{generation}" if generation else "")
 
     def check(self, process: Process) -> None:
         lake = process.connect()
