@@ -81,3 +81,8 @@ def test_seeds_of_the_day(batch: int) -> None:
 
 def test_every_workload_has_its_turn() -> None:
     assert {run(seed).workload for seed in range(len(WORKLOADS))} == set(WORKLOADS)
+
+
+def test_two_clients_compute_one_property_at_a_time_without_a_lock() -> None:
+    """In Python 3.11 the second one waited for the first for ever: its lock is not the scheduler's."""
+    assert run(233, "old_branches").problems == ()

@@ -6,7 +6,10 @@ import hashlib
 import itertools
 import math
 import random
+import sys
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from functools import cache, cached_property
 from typing import Any, Literal, TypeVar
 
 from conroi.catalog.opening import open_catalog
@@ -35,6 +38,19 @@ HOUR = 3600.0
 PAUSES_S = (2.0, 20.0, 90.0, HOUR, 5 * HOUR)
 JUMPS_S = (-5 * HOUR, -100.0, -1.0, 1.0, 100.0, 5 * HOUR)
 _numbers = itertools.count(1)
+
+
+@cache
+def unlock_cached_properties() -> None:
+    """In Python 3.11 a cached_property holds a lock of its class while it is computed, also across requests.
+
+    The scheduler does not see that lock, and later versions of Python do not have it.
+    """
+    for name, module in list(sys.modules.items()):
+        kinds = [kind for kind in vars(module).values() if isinstance(kind, type)] if name.startswith("conroi") else []
+        for value in [value for kind in kinds for value in vars(kind).values()]:
+            if isinstance(value, cached_property) and hasattr(value, "lock"):
+                setattr(value, "lock", nullcontext())  # noqa: B010
 
 
 class World:
@@ -117,6 +133,7 @@ class World:
 
     def run(self, scripts: Mapping[str, Script], *, with_faults: bool = True) -> None:
         """Clients that do this concurrently; one that crashes starts its script again, as a new process."""
+        unlock_cached_properties()
         self.faults.is_active = with_faults
         for name, script in scripts.items():
             self._begin(name, script, 0, is_faulty=with_faults)
