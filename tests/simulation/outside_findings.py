@@ -17,9 +17,10 @@ import pyarrow as pa
 import pytest
 
 from conroi import environment
-from conroi.branches import ancestry
+from conroi.branches import ancestry, contents
 from conroi.branches import columns as branch_columns
 from conroi.branches import plan as merge_plan
+from conroi.branches import row_merge as branch_rows
 from conroi.catalog import catalog, folders
 from conroi.catalog.folders import Released
 from conroi.catalog.rows import ROW_INCARNATION, TABLE, Row
@@ -33,8 +34,8 @@ from conroi.errors import RetryableConflict, StoreUnavailable
 from conroi.format import fields
 from conroi.format import lance_pb2 as pb
 from conroi.inserts.fence import Fence
-from conroi.maintenance import collection
-from conroi.snapshots import pin
+from conroi.maintenance import reachability
+from conroi.snapshots import branch_storage, pin
 from conroi.snapshots import snapshot as snapshots
 from conroi.storage.objects import ObjectExists
 from conroi.testing.simulation import database
@@ -214,7 +215,7 @@ def not_there_yet_is_not_there(patch: Patch) -> None:
     patch.setattr(SqlStore, "_publish", publish)
 
 
-@finding("lone_table", "F2")
+@finding("standing_still", "F2")
 def the_clock_stops_with_the_machine(patch: Patch) -> None:
     """Decisions about what may have been collected go by a clock that does not count the time of suspend."""
     befall, slept = World._befall, dict[Client, float]()
@@ -260,7 +261,7 @@ def a_busy_answer_says_taken(patch: Patch) -> None:
     patch.setattr(pin, "_put_final", put_final)
 
 
-@finding("lone_table", "F12")
+@finding("standing_still", "F12")
 def a_collected_version_was_never_ours(patch: Patch) -> None:
     """A put without an answer whose version was collected since counts as refused."""
 
@@ -307,26 +308,6 @@ def a_collected_base_is_a_missing_file(patch: Patch) -> None:
     everywhere(patch, "version_in_use", snapshots.version_in_use, untyped)
 
 
-@finding("old_branches", "F7")
-def deleted_branches_go_file_by_file(patch: Patch) -> None:
-    """Of a deleted branch each file goes by its own age, and a merge stumbles over what is left."""
-
-    class Nothing(Exception):
-        """Never raised."""
-
-    def by_age(place: Any, horizon: Any, needed: Any, others: Any) -> list[Any]:
-        infos = [info for info in place.objects.list("") if not info.path.startswith(collection.MARKS)]
-        names = [collection._base_name(info.path) for info in infos]
-        return [
-            info
-            for info, name in zip(infos, names, strict=True)
-            if info.modified_ns < horizon.files_ns and name not in needed and name not in others
-        ]
-
-    patch.setattr(collection, "_whole", by_age)
-    patch.setattr(ancestry, "CorruptionError", Nothing)
-
-
 # ---------------------------------------------------------------------------------- merges of branches
 
 
@@ -356,7 +337,7 @@ def columns_of_another_type_are_others(patch: Patch) -> None:
 
 @finding(HISTORIES, "I4")
 def an_older_base_will_do(patch: Patch) -> None:
-    """If the newest common state was collected, an older one takes its place."""
+    """A deleted branch is collected although it has a merge base, and then an older state takes the place of that."""
     opened = ancestry._opened
 
     def that_are_left(branched: Any, shared: Any, sides: Any) -> Iterator[Any]:
@@ -369,6 +350,11 @@ def an_older_base_will_do(patch: Patch) -> None:
     def tolerant(branched: Any, shared: Any, sides: Any) -> Any:
         return list(that_are_left(branched, shared, sides))
 
+    def living(of: Any) -> list[Any]:
+        return [line for line in lines_of(of) if line.is_living]
+
+    lines_of = reachability.lines_of
+    everywhere(patch, "lines_of", lines_of, living)
     patch.setattr(ancestry, "_opened", tolerant)
 
 
@@ -396,6 +382,69 @@ def no_nan_equals_another(patch: Patch) -> None:
 def dictionaries_are_read_where_they_are_not(patch: Patch) -> None:
     """A branch that has not written a table gets a folder at the first read only for indices."""
     patch.setattr(catalog, "_is_looked_up", lambda seen: bool(seen.indices))
+
+
+@finding(HISTORIES, "I7")
+def a_table_made_on_a_branch_is_in_the_main_folder(patch: Patch) -> None:
+    """A branch of a branch looks for the files of a table whose manifest names no branch in the table's own folder."""
+    as_branch = branch_storage.as_branch
+
+    def by_manifest(own: str, branch: str, folder: str, manifest: Any) -> Any:
+        return as_branch(own, branch, folder if manifest.head.branch else folder.partition("/tree/")[0], manifest)
+
+    patch.setattr(branch_storage, "as_branch", by_manifest)
+
+
+@finding(HISTORIES, "I9")
+def the_lineage_is_of_the_folder(patch: Patch) -> None:
+    """Versions from before a branch are looked for in all folders from which its folder ever took any."""
+    open_line = catalog.Catalog._open_line
+    noted: dict[tuple[int, str], dict[str, int]] = {}
+
+    def of_folder(self: Any, line: Any) -> Any:
+        location, lineage = line
+        known = noted.setdefault((id(self), location), {})
+        for folder, bound in lineage:
+            known[folder] = max(bound, known.get(folder, 0))
+        return open_line(self, (location, tuple(known.items())))
+
+    patch.setattr(catalog.Catalog, "_open_line", of_folder)
+
+
+@finding(HISTORIES, "I13")
+def a_table_that_is_brought_back_is_another_one(patch: Patch) -> None:
+    """A table that a merge brings back to the target gets a new identity."""
+
+    def renewed(target: Any, source: Row) -> Row:
+        row = brought(target, source)
+        return row.with_notes({**row.notes, ROW_INCARNATION: str(target.environment.new_uuid())})
+
+    brought = folders.brought_row
+    everywhere(patch, "brought_row", brought, renewed)
+
+
+@finding(HISTORIES, "I14")
+def what_does_not_fit_is_no_conflict(patch: Patch) -> None:
+    """Whether the rows of one side fit the columns and the key of the other is not looked at."""
+    for rows in (branch_rows.KeyedRows, branch_rows.PlacedRows):
+        patch.setattr(rows, "problem", None)
+
+
+@finding(HISTORIES, "I16")
+def metadata_is_not_merged(patch: Patch) -> None:
+    """Of what is set for a table only its configuration is compared and carried over."""
+    settings_of = contents.settings_of
+
+    def config_of(pinned: Any, base: Any) -> Any:
+        return {place: value for place, value in settings_of(pinned, base).items() if place[0] == "config"}
+
+    patch.setattr(contents, "settings_of", config_of)
+
+
+@finding(HISTORIES, "I8")
+def any_folder_is_free(patch: Patch) -> None:
+    """A table that a merge brings to a branch is read in the branch's folder, also if that has versions of its own."""
+    patch.setattr(folders, "_is_free", lambda *_: True)
 
 
 @finding(HISTORIES, "I17")

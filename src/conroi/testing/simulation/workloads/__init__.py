@@ -24,6 +24,7 @@ from conroi.testing.simulation.workloads.services import (
     DatabaseUpkeep,
     LockedInserts,
 )
+from conroi.testing.simulation.workloads.standing_still import StandingStill
 from conroi.testing.simulation.workloads.tags import Tags
 from conroi.testing.simulation.workloads.truncations import Truncations
 from conroi.testing.simulation.workloads.upkeep import Upkeep
@@ -49,6 +50,7 @@ KINDS = (
     OutOfBand,
     Ownership,
     Registers,
+    StandingStill,
     Tags,
     Truncations,
     Upkeep,

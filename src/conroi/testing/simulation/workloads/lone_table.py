@@ -44,11 +44,12 @@ class LoneTable(Registers):
             found["upkeep"] = self._keep_up
         return found
 
-    def _open(self, process: Process) -> Table:
+    def open_table(self, process: Process) -> Table:
+        """At its newest version."""
         return process.patiently(lambda: open_table(self._uri, environment=process.environment))
 
     def _work(self, process: Process) -> None:
-        table = self._open(process)
+        table = self.open_table(process)
         while (number := self._done.get(process.name, 0)) < self.steps:
             self._done[process.name] = number + 1
             if self.is_slow:
@@ -71,13 +72,13 @@ class LoneTable(Registers):
             work(lambda _: tx)
 
     def tables_at_the_end(self, process: Process) -> list[Table]:
-        return [self._open(process)]
+        return [self.open_table(process)]
 
     def step(self, process: Process, lake: Lake, number: int) -> None:
         raise NotImplementedError
 
     def _keep_up(self, process: Process) -> None:
-        table = self._open(process)
+        table = self.open_table(process)
         steps = self.steps * (4 if self.is_slow else 1)
         while (number := self._done.get(process.name, 0)) < steps:
             self._done[process.name] = number + 1
