@@ -99,6 +99,17 @@ def test_control_one_that_does_not_look_publishes_a_version_without_its_file(
         conroi.connect(lake.uri)["t"].to_arrow()
 
 
+def test_a_file_of_others_that_is_missing_is_no_conflict(lake: conroi.Lake) -> None:
+    with lake.begin() as tx:
+        tx["t"].append([{"n": 6}])
+        for file in (Path(lake["t"].uri) / "data").iterdir():
+            if lance.dataset(lake["t"].uri).get_fragments()[0].metadata.files[0].path == file.name:
+                file.unlink()
+        with pytest.raises(conroi.CorruptionError):
+            tx["t"].to_arrow()
+        tx.rollback()
+
+
 def test_a_slow_transaction_without_a_collection_commits(lake: conroi.Lake, world: World) -> None:
     slow = conroi.connect(lake.uri, environment=world)
     tx = slow.begin()
