@@ -1,7 +1,8 @@
 """What outside tests found, put back: each mutation is an old mistake in today's code, which a simulation must notice.
 
 The net is a workload of the simulator, or `histories`: the random histories of branches (tests/branches/histories).
-The table in docs/proof.md says at which seed each is noticed, and which test holds the findings that are not here.
+docs/evidence/2026-11-19-findings.md says at which seed each is noticed, and which test holds the findings that are
+not here.
 """
 
 from __future__ import annotations
@@ -393,22 +394,6 @@ def a_table_made_on_a_branch_is_in_the_main_folder(patch: Patch) -> None:
         return as_branch(own, branch, folder if manifest.head.branch else folder.partition("/tree/")[0], manifest)
 
     patch.setattr(branch_storage, "as_branch", by_manifest)
-
-
-@finding(HISTORIES, "I9")
-def the_lineage_is_of_the_folder(patch: Patch) -> None:
-    """Versions from before a branch are looked for in all folders from which its folder ever took any."""
-    open_line = catalog.Catalog._open_line
-    noted: dict[tuple[int, str], dict[str, int]] = {}
-
-    def of_folder(self: Any, line: Any) -> Any:
-        location, lineage = line
-        known = noted.setdefault((id(self), location), {})
-        for folder, bound in lineage:
-            known[folder] = max(bound, known.get(folder, 0))
-        return open_line(self, (location, tuple(known.items())))
-
-    patch.setattr(catalog.Catalog, "_open_line", of_folder)
 
 
 @finding(HISTORIES, "I13")

@@ -155,8 +155,8 @@ class PylanceFiles(StandIn):
     ) -> T:
         """What pylance finds, after the stand-in's requests and compared with what it expects.
 
-        A file that is missing is pylance's to notice. It may be deleted between the stand-in's request and pylance's; and
-        what pylance has open, or in its cache, it can go on reading.
+        A file that is missing is pylance's to notice. It may be deleted between the stand-in's request and pylance's.
+        What pylance has open, or in its cache, it goes on reading.
         """
         lost: Exception | None = None
         expected: T | None = None
