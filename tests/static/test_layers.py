@@ -54,7 +54,7 @@ MAY_IMPORT.update({part: BELOW_FRONT | set(FRONT[:number]) for number, part in e
 MAY_IMPORT.update(
     {
         "testing": LOWER
-        | {"catalog", "front", "inserts", "lake", "lake_snapshot", "opening", "reader", "table", "transaction"},
+        | {"catalog", "data", "front", "inserts", "lake", "lake_snapshot", "opening", "reader", "table", "transaction"},
         "spark": MIDDLE | {"catalog", "history", "merge", "verbs", *FRONT},
         "cli": MIDDLE | {"branches", "catalog", "display", "doctor", "history", "maintenance", "spark", *FRONT},
     }

@@ -98,8 +98,8 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
 
 
 SIMULATION = "conroi.testing.simulation"
-"""Its clients call verbs of our own tables and transactions. pylance is not there: data files have a stand-in, and
-`test_only_the_data_side_imports_pylance` sees that no module of it imports pylance."""
+"""Its clients call verbs of our own tables and transactions. pylance is behind conroi.data: data files have a stand-in,
+and `test_only_the_data_side_imports_pylance` sees that no module of it imports pylance."""
 
 
 @pytest.mark.contract("W11")

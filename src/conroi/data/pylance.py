@@ -39,6 +39,7 @@ from conroi.storage.parallel import ProcessBound, ProcessLock
 
 if TYPE_CHECKING:
     import lance
+    import pyarrow as pa
     from lance.file import LanceFileSession
 
 
@@ -125,12 +126,17 @@ def file_session(objects: Objects, reading: str | None = None) -> LanceFileSessi
 
 
 def _new_file_session(objects: Objects) -> LanceFileSession:
-    from lance.file import LanceFileSession
-
     stand_in = data_files_of(objects)
     if stand_in is not None:
         return stand_in.session(objects)
-    return LanceFileSession(objects.pylance_uri(DATA_DIR), storage_options=dict(objects.storage_options) or None)
+    return session_at(objects.pylance_uri(DATA_DIR), objects.storage_options)
+
+
+def session_at(folder: str, storage_options: Mapping[str, str] | None = None) -> LanceFileSession:
+    """The single files in a folder."""
+    from lance.file import LanceFileSession
+
+    return LanceFileSession(folder, storage_options=dict(storage_options or {}) or None)
 
 
 def rows_in_file(objects: Objects, name: str) -> int:
@@ -150,9 +156,14 @@ def open_dataset(objects: Objects, snapshot: Snapshot, private: PrivateSession |
         return opened_by_pylance(objects, objects.pylance_uri(), snapshot, private)
 
 
-def opened_by_pylance(
-    objects: Objects, uri: str, snapshot: Snapshot, private: PrivateSession | None
-) -> lance.LanceDataset:
+def rows_by_path(folder: str, version: int) -> pa.Table:
+    """The rows of a final version, as any reader finds them that knows only the folder."""
+    import lance
+
+    return lance.dataset(folder, version=version).to_table()
+
+
+def opened_by_pylance(objects: Objects, uri: str, snapshot: Snapshot, private: PrivateSession | None) -> Any:
     """The same for a version that was admitted; `uri` is where pylance finds its files."""
     import lance
 
@@ -345,7 +356,7 @@ def plan_compaction(objects: Objects, dataset: lance.LanceDataset, options: Mapp
 
 
 def planned_by_pylance(dataset: lance.LanceDataset, options: Mapping[str, Any]) -> list[str]:
-    """The same, whatever reads the data files of the simulation."""
+    """The same, in simulations too."""
     from lance.optimize import Compaction
 
     plan = Compaction.plan(dataset, cast("Any", options))
@@ -362,7 +373,7 @@ def execute_compaction(objects: Objects, dataset: lance.LanceDataset, task: str)
 
 
 def compacted_by_pylance(dataset: lance.LanceDataset, task: str) -> str:
-    """The same."""
+    """The same, in simulations too."""
     from lance.optimize import CompactionTask
 
     return cast("Any", CompactionTask).from_json(task).execute(dataset).json()

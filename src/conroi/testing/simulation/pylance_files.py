@@ -23,7 +23,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
-from conroi.data.pylance import PrivateSession, compacted_by_pylance, opened_by_pylance, planned_by_pylance
+from conroi.data.pylance import (
+    PrivateSession,
+    compacted_by_pylance,
+    opened_by_pylance,
+    planned_by_pylance,
+    rows_by_path,
+    session_at,
+)
 from conroi.errors import CorruptionError, NotFoundError
 from conroi.format.json import parse_object
 from conroi.format.naming import data_file_name, deletion_path
@@ -121,12 +128,10 @@ class PylanceFiles(StandIn):
 
     def check_by_path(self, table: Table) -> None:
         """The newest version that has its final name, opened as any Lance reader does."""
-        import lance
-
         at = table.at(table.versions()[-1])
         if at.pinned.manifest.head.base_paths:  # addresses in the simulated bucket, which pylance cannot reach
             return
-        found = lance.dataset(self.path(table.uri), version=at.version).to_table()
+        found = rows_by_path(self.path(table.uri), at.version)
         expected = at.to_arrow()
         if not same_rows(expected, found):
             self.differs(f"{table.uri} at version {at.version}, by its path", expected, found)
@@ -134,7 +139,7 @@ class PylanceFiles(StandIn):
     @cached_property
     def scratch_session(self) -> Any:
         """Writes files that are put into the bucket when they are complete."""
-        return _file_session(f"{self.folder}/{SCRATCH}")
+        return session_at(f"{self.folder}/{SCRATCH}")
 
     # ------------------------------------------------------------------------ comparison
 
@@ -187,12 +192,6 @@ def same_rows(one: pa.Table, other: pa.Table) -> bool:
     )
 
 
-def _file_session(folder: str) -> Any:
-    from lance.file import LanceFileSession
-
-    return LanceFileSession(folder)
-
-
 # ---------------------------------------------------------------------------------- single files
 
 
@@ -210,7 +209,7 @@ class CheckedSession(Session):
         folder = f"{self.files.path(self.objects.root)}/{DATA_DIR}"
 
         def read() -> Any:
-            reader = _file_session(folder).open_reader(name, columns=None if columns is None else list(columns))
+            reader = session_at(folder).open_reader(name, columns=None if columns is None else list(columns))
             return CheckedReader(reader, reader.read_all(batch_size=1 << 20).to_table())
 
         imitated = super().open_reader
@@ -344,7 +343,7 @@ class CheckedDataset(Dataset):
     def rewritten_by_pylance(self, ids: Sequence[int], most: int, task: str) -> dict[str, Any]:
         """The live rows of these fragments in new ones; files of pylance under names of this run."""
         written: list[dict[str, Any]] = []
-        session = _file_session(f"{self.root}/{DATA_DIR}")
+        session = session_at(f"{self.root}/{DATA_DIR}")
 
         def find() -> list[pa.Table]:
             written.extend(parse_object(compacted_by_pylance(self.real, task), "A result")["new_fragments"])
