@@ -37,11 +37,7 @@ class _InMemory(SqliteDatabase):
     def _open(self) -> sqlite3.Connection:
         connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         world = weakref.proxy(self._world)  # the connection must not keep it: nobody would see that cycle
-
-        def strftime(what: str, moment: str) -> str:
-            return _strftime(world, what, moment)
-
-        connection.create_function("strftime", 2, strftime)
+        connection.create_function("strftime", 2, lambda what, moment: _strftime(world, what, moment))
         return connection
 
 
