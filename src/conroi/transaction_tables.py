@@ -172,8 +172,13 @@ class Handle:
             return self._add(plan)
 
     def using_base(self) -> AbstractContextManager[None]:
-        """Context manager around reads: BaseVersionExpired if the base version was collected meanwhile."""
-        return version_in_use(self.files.objects, self.statements.base, is_base=True)
+        """Context manager around reads: RetryableConflict if the base version, or what is staged, was collected
+        meanwhile.
+        """
+        at = self.statements
+        return version_in_use(
+            self.files.objects, at.base, is_base=True, staged=lambda: at.current if at.plans else None
+        )
 
     def _pinned_for_append(self, statements: Statements) -> TableVersion:
         """The columns that an append needs: those of the base, while only rows have changed."""

@@ -49,6 +49,28 @@ def test_a_quick_writer_asks_for_nothing_more(table: conroi.Table) -> None:
     assert measured.requests("put_if_absent") == 1
 
 
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda tx: tx["t"].to_arrow(),
+        lambda tx: tx["t"].update({"n": "n + 1"}, "n = 6"),
+        lambda tx: tx["t"].scan.reader().read_all(),
+    ],
+)
+def test_a_transaction_that_reads_what_was_collected_of_it_is_told(
+    lake: conroi.Lake, world: World, look: Callable[[conroi.Transaction], object]
+) -> None:
+    """Found by a simulation (lone_table, seed 10057370): the missing file was taken for damage of the table."""
+    slow = conroi.connect(lake.uri, environment=world)
+    tx = slow.begin()
+    tx["t"].append([{"n": 6}])
+    make_older(lake.uri, hours=48)
+    world.sleep(48 * 3600)
+    assert lake.gc(dry_run=False).by_kind["data"][0] == 1
+    with pytest.raises(conroi.RetryableConflict, match="may have been collected"):
+        look(tx)
+
+
 def test_a_transaction_whose_files_were_collected_is_told(lake: conroi.Lake, world: World) -> None:
     slow = conroi.connect(lake.uri, environment=world)
     tx = slow.begin()

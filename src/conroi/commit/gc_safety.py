@@ -17,7 +17,7 @@ from conroi.format.on_disk import DATA_DIR, RESTORING_DIR, TRANSACTIONS_DIR
 from conroi.format.references import Reference, name_of, names_in_manifest, references_in_transaction
 from conroi.format.transaction import Transaction, encode_transaction
 from conroi.snapshots.branch_storage import holder_of
-from conroi.snapshots.snapshot import Snapshot, TableStorage
+from conroi.snapshots.snapshot import Snapshot, TableStorage, took_too_long
 from conroi.storage.base_paths import base_objects
 from conroi.storage.objects import ObjectInfo
 from conroi.storage.parallel import in_parallel
@@ -95,11 +95,7 @@ def refuse_collected_files(
                 hint="Write all files before the commit, below the root of the table or of the base they name.",
             )
         if info is None or (reference.base_id is None and info.modified_ns < swept_ns):
-            raise RetryableConflict(
-                f"This work took so long that {reference.path}, which it needs, may have been collected meanwhile.",
-                table=files.root,
-                hint="Run the work again, in less time; or let gc() spare younger files: a larger min_age.",
-            )
+            raise took_too_long(files.objects, reference.path)
 
 
 def _staged(transaction: Transaction, seen: Snapshot | None) -> Iterator[Reference]:

@@ -79,7 +79,8 @@ class Scan:
         """Map pylance's errors to ours; VersionExpired if the version was collected meanwhile."""
         with ExitStack() as stack:
             if self.base is not None:
-                stack.enter_context(version_in_use(self.base.objects, self.base.snapshot, is_base=True))
+                objects, base, staged = self.base.objects, self.base.snapshot, self.pinned.snapshot
+                stack.enter_context(version_in_use(objects, base, is_base=True, staged=lambda: staged))
             stack.enter_context(version_in_use(self.pinned.files.objects, self.pinned.snapshot))
             stack.enter_context(pylance_errors(self.pinned.root))
             yield

@@ -15,7 +15,14 @@ from typing import Any, ClassVar, TypeVar
 from pyroaring import BitMap
 
 from conroi.environment import Environment, utc_time
-from conroi.errors import BaseVersionExpired, ConroiError, CorruptionError, NotFoundError, VersionExpired
+from conroi.errors import (
+    BaseVersionExpired,
+    ConroiError,
+    CorruptionError,
+    NotFoundError,
+    RetryableConflict,
+    VersionExpired,
+)
 from conroi.format.flags import require_readable
 from conroi.format.lance_pb2 import IndexMetadata
 from conroi.format.manifest import Manifest, check_transaction_fits
@@ -26,7 +33,8 @@ from conroi.format.manifest_file import (
     transaction_at_front,
 )
 from conroi.format.naming import ManifestNaming
-from conroi.format.on_disk import TRANSACTIONS_DIR
+from conroi.format.on_disk import DATA_DIR, DELETIONS_DIR, TRANSACTIONS_DIR
+from conroi.format.references import name_of, names_in_manifest, paths_in_manifest
 from conroi.format.row_ids import decode_row_ids
 from conroi.format.transaction import Transaction, decode_transaction
 from conroi.operations.indices import coverage, covered_fragments, finds_addresses, is_system, without_gained
@@ -284,10 +292,17 @@ class TableStorage:
 
 
 @contextmanager
-def version_in_use(objects: Objects, snapshot: Snapshot | None, *, is_base: bool = False) -> Generator[None]:
+def version_in_use(
+    objects: Objects,
+    snapshot: Snapshot | None,
+    *,
+    is_base: bool = False,
+    staged: Callable[[], Snapshot | None] = lambda: None,
+) -> Generator[None]:
     """Context manager around reads of a version: VersionExpired if the version was collected meanwhile.
 
-    `is_base`: a transaction or a verb started from it, so the work can be done again on a newer version.
+    `is_base`: a transaction or a verb started from it, so the work can be done again on a newer version. `staged` is
+    what a transaction has made of it: RetryableConflict if files of that were collected.
     """
     try:
         yield
@@ -298,9 +313,29 @@ def version_in_use(objects: Objects, snapshot: Snapshot | None, *, is_base: bool
             raise
         raise expired(objects, error.version, is_base=True, table=error.table) from error
     except (CorruptionError, NotFoundError) as error:
-        if snapshot is None or is_there(objects, snapshot):
-            raise
-        raise expired(objects, snapshot.version, is_base=is_base, table=error.table) from error
+        if snapshot is not None and not snapshot.is_private and not is_there(objects, snapshot):
+            raise expired(objects, snapshot.version, is_base=is_base, table=error.table) from error
+        path = _missing(objects, snapshot, staged())
+        if path is not None:
+            raise took_too_long(objects, path) from error
+        raise
+
+
+def _missing(objects: Objects, base: Snapshot | None, staged: Snapshot | None) -> str | None:
+    """A file of rows that was staged on the base and is not there any more."""
+    known = set[str]() if base is None else set(names_in_manifest(base.manifest))
+    paths = () if staged is None else paths_in_manifest(staged.manifest)
+    of_rows = (path for path in paths if path.startswith((f"{DATA_DIR}/", f"{DELETIONS_DIR}/")))
+    return next((path for path in of_rows if name_of(path) not in known and objects.head(path) is None), None)
+
+
+def took_too_long(objects: Objects, path: str) -> RetryableConflict:
+    """The error for a file that was collected before the work that wrote it was committed."""
+    return RetryableConflict(
+        f"This work took so long that {path}, which it needs, may have been collected meanwhile.",
+        table=objects.root,
+        hint="Run the work again, in less time; or let gc() spare younger files: a larger min_age.",
+    )
 
 
 def is_there(objects: Objects, snapshot: Snapshot) -> bool:
