@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from datetime import timedelta
 from pathlib import Path
 
@@ -48,6 +50,17 @@ def test_a_tag_moves_and_goes(lake: conroi.Lake) -> None:
         lake.tags.get("now")
     assert lake.tags.create("now").version == 2
     assert lance.dataset(f"{lake.uri}/__manifest").tags.list()["now"]["version"] == 2
+
+
+def test_a_connection_that_used_tags_is_forgotten(tmp_path: Path) -> None:
+    lake = conroi.connect(tmp_path / "lake")
+    lake.create_table("t", [{"n": 1}])
+    lake.tags.create("first")
+    lake.expire("1d", dry_run=False)
+    kept = weakref.ref(lake._catalog)
+    del lake
+    gc.collect()
+    assert kept() is None
 
 
 def test_a_move_that_did_not_get_to_change_the_file_is_a_move(lake: conroi.Lake) -> None:

@@ -95,6 +95,8 @@ class Catalog:
         """Published manifests that are being finalized."""
         self.locks: object | None = None
         """The insert locks of the lake, created at first use: see conroi.inserts."""
+        self.protection: object | None = None
+        """Of its tables from Lance's clean-up, created at first use: see conroi.catalog.lance_tags."""
         self._lock = ProcessLock()
         self.queue = ThreadQueue(LONGEST_TURN_S)
         """Serializes the publications of the threads of one client: in a race all attempts but one are wasted."""

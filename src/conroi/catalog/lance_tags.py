@@ -19,7 +19,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from urllib.parse import quote, unquote
-from weakref import WeakKeyDictionary
 
 from conroi.arguments import checked_calls
 from conroi.catalog.branches import BranchedLake
@@ -237,18 +236,14 @@ class LakeTags(Tags):
             self.protection.ended(f"tag.{name}")
 
 
-_PROTECTIONS: WeakKeyDictionary[Catalog, Protection] = WeakKeyDictionary()
-
-
 def protection_of(catalog: Catalog) -> Protection | None:
     """The protection of a lake's tables; None where a store has the history, and there are no tags and branches."""
     main = catalog.main
     if main.manifest is None:
         return None
-    found = _PROTECTIONS.get(main)
-    if found is None:
-        found = _PROTECTIONS[main] = Protection(main)
-    return found
+    if not isinstance(main.protection, Protection):
+        main.protection = Protection(main)
+    return main.protection
 
 
 def repair_lance_tags(catalog: Catalog) -> tuple[str, ...]:
