@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 
 from conroi.testing.simulation import WORKLOADS, carriers, run, run_many, shrunk, story
 from conroi.testing.simulation.__main__ import main, noted
+from conroi.testing.simulation.world import World
 from tests.support.sampling import seeds_of_the_day
 
 pytestmark = pytest.mark.contract("H5", "H6")
@@ -45,6 +47,13 @@ def test_greenlets_and_threads_give_the_same_run(monkeypatch: pytest.MonkeyPatch
     with_greenlets = [run(seed) for seed in seeds]
     monkeypatch.setattr(carriers, "greenlet", None)
     assert [run(seed).trace for seed in seeds] == [each.trace for each in with_greenlets]
+
+
+def test_a_run_leaves_nothing_in_memory() -> None:
+    for seed in range(len(WORKLOADS)):
+        run(seed)
+    gc.collect()
+    assert [each.seed for each in gc.get_objects() if isinstance(each, World)] == []
 
 
 def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path) -> None:

@@ -54,6 +54,7 @@ class _Worker:
             job, self.job = self.job, None
             if job is not None:
                 job()
+            del job  # it has the whole run
 
 
 _idle: list[_Worker] = []

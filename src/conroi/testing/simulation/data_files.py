@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import uuid
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -62,7 +63,7 @@ class StandIn:
         self._scratch = Bucket()
 
     def session(self, objects: Objects) -> Any:
-        return Session(objects)
+        return Session(weakref.proxy(objects))  # it is kept for as long as they are: see conroi.data.pylance
 
     def scratch(self) -> Objects:
         return SimulatedObjects(self._world, CloudLocation("s3", "scratch", ""), None, self._scratch)

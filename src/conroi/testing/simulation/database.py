@@ -8,6 +8,7 @@ statement that is on its way when its connection breaks. The clock of the databa
 from __future__ import annotations
 
 import sqlite3
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -35,14 +36,16 @@ class _InMemory(SqliteDatabase):
 
     def _open(self) -> sqlite3.Connection:
         connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-        connection.create_function("strftime", 2, self._strftime)
+        world = weakref.proxy(self._world)  # the connection must not keep it: nobody would see that cycle
+        connection.create_function("strftime", 2, lambda what, moment: _strftime(world, what, moment))
         return connection
 
-    def _strftime(self, what: str, moment: str) -> str:
-        """In place of the function of this name: the two formats that the store's clock is made of."""
-        assert moment == "now"
-        seconds, nanoseconds = divmod(self._world.now_ns(), 10**9)
-        return {"%s": str(seconds), "%f": f"{seconds % 60:02d}.{nanoseconds // 10**6:03d}"}[what]
+
+def _strftime(world: World, what: str, moment: str) -> str:
+    """In place of the function of this name: the two formats that the store's clock is made of."""
+    assert moment == "now"
+    seconds, nanoseconds = divmod(world.now_ns(), 10**9)
+    return {"%s": str(seconds), "%f": f"{seconds % 60:02d}.{nanoseconds // 10**6:03d}"}[what]
 
 
 class _Tables(SqliteLakeTables):
