@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 import conroi
+from conroi.format.on_disk import EXPIRED_DIR
 from conroi.storage import open_objects
 from conroi.storage.objects import Objects
+from conroi.testing import FaultyObjects, Script, fail
 from conroi.versions.retention import (
     Forgetting,
     Retention,
@@ -55,6 +57,18 @@ def test_versions_are_going_before_they_are_gone(objects: Objects) -> None:
     assert (retention_of(objects, 1), retention_of(objects, 2)) == (EXPIRING, RETAINED)
     note.done()
     assert (retention_of(objects, 1), retention_of(objects, 2)) == (COLLECTED, RETAINED)
+
+
+def test_a_collector_that_died_after_its_last_record_is_ended_without_losing_it(objects: Objects) -> None:
+    """Found by a simulation (database_registers, seed 10061492): the record was replaced by itself, and deleted."""
+    note = Forgetting(FaultyObjects(objects, Script([fail("delete")])), [1, 2], "a" * 32)
+    with pytest.raises(conroi.StoreError):
+        note.done()
+    (running,) = [path for path in objects.list_names(EXPIRED_DIR) if is_running(path)]
+    end_of_dead_collector(objects, running, set())
+    assert watermark(objects) == 2
+    assert [retention_of(objects, version) for version in (1, 2, 3)] == [COLLECTED, COLLECTED, RETAINED]
+    assert len(list(objects.list_names(EXPIRED_DIR))) == 1
 
 
 def test_two_collectors_of_the_same_versions_forget_nothing_of_each_other(objects: Objects) -> None:

@@ -146,13 +146,16 @@ def is_running(path: str) -> bool:
 
 
 def _end(objects: Objects, running: str, versions: Ranges) -> None:
-    """Write one record for everything that is collected; the records that it replaces are deleted only afterwards."""
+    """Write one record for everything that is collected; the records that it replaces are deleted only afterwards.
+
+    It may be there already: its collector came no further, and another one ends for it.
+    """
     folder, _, name = running.rpartition("/")
-    newest = int(name[:_DIGITS])
+    newest, record = int(name[:_DIGITS]), f"{folder}/{name[:_DIGITS]}.{name[_DIGITS + 1 :]}"
     done = [path for version, path in _notes(objects) if version <= newest and not is_running(path)]
     known = [run for path in done for run in _read_if_there(objects, path)]
-    _write(objects, f"{folder}/{name[:_DIGITS]}.{name[_DIGITS + 1 :]}", _merged([*known, *versions]))
-    objects.delete([running, *done])
+    _write(objects, record, _merged([*known, *versions]))
+    objects.delete([running, *(path for path in done if path != record)])
 
 
 def _read_if_there(objects: Objects, path: str) -> Ranges:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from conroi.catalog.sql_tables import SQLITE_SCHEMA, LakeCommit, SqliteLakeTables
@@ -37,7 +37,7 @@ class _InMemory(SqliteDatabase):
     def _open(self) -> sqlite3.Connection:
         connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         world = weakref.proxy(self._world)  # the connection must not keep it: nobody would see that cycle
-        connection.create_function("strftime", 2, lambda what, moment: _strftime(world, what, moment))
+        connection.create_function("strftime", 2, partial(_strftime, world))
         return connection
 
 

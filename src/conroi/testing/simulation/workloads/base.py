@@ -15,11 +15,14 @@ from typing import Any, ClassVar, Literal
 import pyarrow as pa
 
 from conroi.errors import CommitStateUnknown, ConflictError, ConroiError, NotFoundError, StoreError, VersionExpired
+from conroi.format.on_disk import LAKE_MANIFEST
 from conroi.lake import Lake
+from conroi.storage import open_objects
 from conroi.table import Table
 from conroi.testing.simulation.database import SimulatedDatabase
 from conroi.testing.simulation.locks import LockServer
 from conroi.testing.simulation.world import Process, Script, World
+from conroi.versions.retention import Retention, retention_of
 
 Outcome = Literal["ok", "fail", "info"]
 EXPECTED = (ConflictError, CommitStateUnknown, StoreError, VersionExpired)
@@ -186,7 +189,15 @@ class Workload:
                 for name in past.tables():
                     past[name].to_arrow()
             except ConroiError as error:
-                self.problem(f"retained version {version} of the lake cannot be read: {error!r}")
+                if not self._is_left_over(version):
+                    self.problem(f"retained version {version} of the lake cannot be read: {error!r}")
+
+    def _is_left_over(self, version: int) -> bool:
+        """Whether the number was collected: a put that landed late may leave a manifest there. Its writer does not know
+        the outcome, history() lists it, and nobody can read it.
+        """
+        manifests = open_objects(f"{self.world.uri}/{LAKE_MANIFEST}")
+        return not self.uses_database and retention_of(manifests, version) is Retention.COLLECTED
 
     def check_tables(self, lake: Lake) -> None:
         """Row ids are unique; a table that is read by its path has no gap, and nothing prevents the next commit."""
