@@ -23,8 +23,8 @@ from conroi.spark.expressions import Kind, column_kind, integer_bits
 from conroi.spark.types import spark_type
 
 Request = Mapping[str, Any]
-MOST_ROWS = 100_000
-"""Rows of a table that every task holds in memory."""
+MOST_ROWS = 32_768
+"""Rows of a table that every task holds in memory: with more of them, keys that are hashed miss the processor's caches."""
 MOST_BYTES = 10 * 1024 * 1024
 """Bytes of its columns; the same as Spark's default for a broadcast join."""
 MOST_GROUPS = 1_000_000

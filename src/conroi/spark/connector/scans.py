@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import types as st
 
 from conroi.data.arrow_types import row_width
 from conroi.data.rows import count_rows
@@ -79,7 +80,21 @@ def aggregates(request: Request) -> dict[str, Any]:
         planned = aggregate_plan(request["functions"], schema_from_text(request["columns"]))
     else:
         planned = join_plans.aggregates(request)
-    return {"schema": None} if planned is None else {"plan": planned[0], "schema": planned[1].json()}
+    if planned is None:
+        return {"schema": None}
+    return {"plan": planned[0], "schema": planned[1].json(), "complete": _is_complete(request, planned[1])}
+
+
+def _is_complete(request: Request, found: st.StructType) -> bool:
+    """Whether one task has the answer as one row. A sum of 64-bit integers may overflow, which Spark decides on."""
+    if request.get("join") is not None or request.get("bytesPerTask") is not None:
+        return False
+    schema = schema_from_text(request["columns"])
+    has_long_sum = any(
+        function["function"] == "sum" and schema.field(function["of"]["column"][0]).type in (pa.int64(), pa.uint64())
+        for function in request["functions"]
+    )
+    return not has_long_sum and request["rows"] * row_width(arrow_schema(found)) <= BYTES_PER_TASK
 
 
 def plan(request: Request) -> dict[str, Any]:
@@ -97,6 +112,8 @@ def plan(request: Request) -> dict[str, Any]:
         kind = "aggregate"
         size = max(size, BYTES_PER_TASK) if given is None else size
     groups = shared_out(fragments, target, size)
+    if request.get("complete"):
+        groups = [[fragment.id for fragment in fragments]]
     if kind == "aggregate":
         groups = groups or [[]]  # a sum over no row would be null
     common = {
@@ -136,8 +153,11 @@ def _joined_plan(request: Request) -> dict[str, Any]:
         "notNull": not_null,
     }
     given = request.get("bytesPerTask")
-    groups = shared_out(pinned.manifest.fragments, read, BYTES_PER_TASK if given is None else int(given))
-    return {"common": common, "tasks": [{"fragments": group} for group in groups or [[]]]}
+    fragments = pinned.manifest.fragments
+    total = count_rows(fragments) * row_width(read)
+    size = bytes_per_task(total, int(request["parallelism"])) if given is None else int(given)
+    groups = shared_out(fragments, read, size) or [[]]
+    return {"common": common, "tasks": [{"fragments": group} for group in groups]}
 
 
 def _whole_table(table: Request) -> dict[str, Any]:

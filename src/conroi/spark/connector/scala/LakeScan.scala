@@ -20,13 +20,16 @@ private final case class Side(table: LakeTable, filters: Seq[String]) {
   def facts: JsonNode = Json.obj("columns" -> table.columnTypes, "rows" -> table.rows)
 }
 
+/** Aggregates as workers compute them; `isComplete` if one task does, and has one row as the answer. */
+private final case class Computed(plan: String, schema: StructType, isComplete: Boolean)
+
 /** What a scan asks for. The texts of filters come from the helper and go back to it. */
 private final case class Wanted(
     columns: StructType,
     filters: Seq[String],
     limit: Option[Int],
     top: Option[String],
-    aggregates: Option[String],
+    aggregates: Option[Computed],
     join: Option[String],
     others: Seq[Side]) {
   def shown: String = Seq(
@@ -49,7 +52,7 @@ private[spark] final class LakeScanBuilder(private val table: LakeTable)
   private var filters = table.filter.toSeq
   private var limit: Option[Int] = None
   private var top: Option[String] = None
-  private var aggregates: Option[(String, StructType)] = None
+  private var aggregates: Option[Computed] = None
   private var isRefused = false
   private var join: Option[String] = None
   private var others = Seq.empty[Side]
@@ -68,8 +71,10 @@ private[spark] final class LakeScanBuilder(private val table: LakeTable)
   }
   override def pushedPredicates(): Array[Predicate] = accepted
 
-  override def pushLimit(rows: Int): Boolean = { limit = Some(rows); true }
+  /** Not above an aggregate: it has one row. */
+  override def pushLimit(rows: Int): Boolean = { if (aggregates.isEmpty) limit = Some(rows); aggregates.isEmpty }
   override def pushTopN(orders: Array[SortOrder], rows: Int): Boolean = {
+    if (aggregates.isDefined) return false
     val keys = orders.toSeq.map { order =>
       Json.obj("of" -> Expressions.of(order.expression()),
         "descending" -> (order.direction() == SortDirection.DESCENDING),
@@ -87,7 +92,7 @@ private[spark] final class LakeScanBuilder(private val table: LakeTable)
   override def supportCompletePushDown(aggregation: Aggregation): Boolean = {
     val answer = asked(aggregation)
     isRefused ||= answer.isEmpty
-    answer.exists { case (plan, _) => isAnsweredByMetadata(plan) }
+    answer.exists(found => found.isComplete || isAnsweredByMetadata(found.plan))
   }
 
   override def pushAggregation(aggregation: Aggregation): Boolean = {
@@ -96,26 +101,28 @@ private[spark] final class LakeScanBuilder(private val table: LakeTable)
   }
 
   /** What workers compute, and its columns; None if they cannot. Spark asks twice. */
-  private def asked(aggregation: Aggregation): Option[(String, StructType)] = {
+  private def asked(aggregation: Aggregation): Option[Computed] = {
     val groups = Json.tree(aggregation.groupByExpressions().toSeq.map(expression => Expressions.of(expression)))
     val functions = Json.tree(aggregation.aggregateExpressions().toSeq.map(function => Expressions.of(function)))
     if (!groups.isEmpty && join.isEmpty) return None
     answers.getOrElseUpdate(s"$groups $functions", {
       val answer = table.helper.ask("op" -> "aggregates", "columns" -> table.columnTypes, "groups" -> groups,
-        "functions" -> functions, "join" -> join.orNull, "sides" -> sides.map(_.facts))
+        "functions" -> functions, "join" -> join.orNull, "sides" -> sides.map(_.facts), "rows" -> table.rows,
+        "bytesPerTask" -> table.setting("bytesPerTask").orNull)
       if (answer.get("schema").isNull) None
-      else Some((answer.get("plan").asText(), DataType.fromJson(answer.get("schema").asText()).asInstanceOf[StructType]))
+      else Some(Computed(answer.get("plan").asText(),
+        DataType.fromJson(answer.get("schema").asText()).asInstanceOf[StructType], answer.get("complete").asBoolean()))
     })
   }
-  private val answers = scala.collection.mutable.Map.empty[String, Option[(String, StructType)]]
+  private val answers = scala.collection.mutable.Map.empty[String, Option[Computed]]
 
   /** Every function counts rows, and all rows are wanted. */
   private def isAnsweredByMetadata(plan: String): Boolean =
     join.isEmpty && filters.isEmpty && Json.texts(Json.mapper.readTree(plan)).forall(_ == "count")
 
   private def localRow: Option[InternalRow] = aggregates.collect {
-    case (plan, schema) if isAnsweredByMetadata(plan) =>
-      new GenericInternalRow(Array.fill[Any](schema.length)(table.rows))
+    case found if isAnsweredByMetadata(found.plan) =>
+      new GenericInternalRow(Array.fill[Any](found.schema.length)(table.rows))
   }
 
   private def sides: Seq[Side] = Side(table, filters) +: others
@@ -146,10 +153,10 @@ private[spark] final class LakeScanBuilder(private val table: LakeTable)
   }
 
   override def build(): Scan = localRow match {
-    case Some(row) => new CountedScan(table, row, aggregates.get._2)
+    case Some(row) => new CountedScan(table, row, aggregates.get.schema)
     case None =>
-      val read = aggregates.map(_._2).getOrElse(columns)
-      new LakeScan(table, Wanted(read, filters, limit, top, aggregates.map(_._1), join, others))
+      val read = aggregates.map(_.schema).getOrElse(columns)
+      new LakeScan(table, Wanted(read, filters, limit, top, aggregates, join, others))
   }
 }
 
@@ -187,7 +194,8 @@ private final class LakeScan(table: LakeTable, private val wanted: Wanted)
 
   private def planned(filters: Seq[String]) = table.helper.ask("op" -> "plan", "pin" -> table.pin,
     "schema" -> wanted.columns.json, "filters" -> filters, "limit" -> wanted.limit.map(Int.box).orNull,
-    "top" -> wanted.top.orNull, "aggregates" -> wanted.aggregates.orNull, "join" -> wanted.join.orNull,
+    "top" -> wanted.top.orNull, "aggregates" -> wanted.aggregates.map(_.plan).orNull,
+    "complete" -> wanted.aggregates.exists(_.isComplete), "join" -> wanted.join.orNull,
     "others" -> wanted.others.map(side => Json.obj("pin" -> side.table.pin, "filters" -> side.filters)),
     "parallelism" -> SparkSession.active.sparkContext.defaultParallelism,
     "bytesPerTask" -> table.setting("bytesPerTask").orNull)
