@@ -376,3 +376,12 @@ class _Most(_Least):
 
 
 _FUNCTIONS: dict[str, type[_Function]] = {"count": _Count, "sum": _Sum, "min": _Least, "max": _Most}
+
+
+def is_computed(function: str, type_: pa.DataType, *, is_held: bool) -> bool:
+    """Whether a function of a column is what Spark computes; `is_held` for a column of a table in memory."""
+    if function == "count":
+        return True
+    if function == "sum" and pa.types.is_floating(type_):
+        return not is_held  # rows of one key may come in another order than Spark's
+    return pa.types.is_integer(type_) or type_ == pa.date32()

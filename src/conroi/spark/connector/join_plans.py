@@ -17,6 +17,7 @@ from pyspark.sql import types as st
 
 from conroi.data.arrow_types import row_width
 from conroi.format.json import parse_object
+from conroi.spark.connector.grouped import is_computed
 from conroi.spark.connector.predicates import Tree, aggregate_step
 from conroi.spark.connector.tasks import schema_from_text
 from conroi.spark.expressions import Kind, column_kind, integer_bits
@@ -24,7 +25,7 @@ from conroi.spark.types import spark_type
 
 Request = Mapping[str, Any]
 MOST_ROWS = 32_768
-"""Rows of a table that every task holds in memory: with more of them, keys that are hashed miss the processor's caches."""
+"""Rows of a table that every task holds in memory: a hash table of more misses the processor's caches."""
 MOST_BYTES = 10 * 1024 * 1024
 """Bytes of its columns; the same as Spark's default for a broadcast join."""
 MOST_GROUPS = 1_000_000
@@ -265,7 +266,7 @@ def aggregates(request: Request) -> tuple[str, st.StructType] | None:
         else:
             function_name, name = step[0]
             column = plan.columns[name]
-            if not _is_computed(function_name, schema.field(name).type, is_held=column.side in number_of):
+            if not is_computed(function_name, schema.field(name).type, is_held=column.side in number_of):
                 return None
             steps.append([function_name, number_of.get(column.side), column.name])
         fields.append(st.StructField(f"{function['function']}_{number}", step[1]))
@@ -284,14 +285,6 @@ def _is_grouped(type_: pa.DataType) -> bool:
         or column_kind(type_) is Kind.TEXT
         or pa.types.is_decimal(type_)
     )
-
-
-def _is_computed(function: str, type_: pa.DataType, *, is_held: bool) -> bool:
-    if function == "count":
-        return True
-    if function == "sum" and pa.types.is_floating(type_):
-        return not is_held  # rows of one key may come in another order than Spark's
-    return pa.types.is_integer(type_) or column_kind(type_) is Kind.DATE
 
 
 # ---------------------------------------------------------------------------- tasks
