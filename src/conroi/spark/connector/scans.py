@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import types as st
 
 from conroi.data.arrow_types import row_width
 from conroi.data.rows import count_rows
@@ -30,7 +29,7 @@ from conroi.spark.types import arrow_schema
 Request = Mapping[str, Any]
 BYTES_PER_TASK = 256 * 1024 * 1024
 """Approximate number of bytes of the requested columns that a task reads. They are streamed: none waits in memory."""
-AGGREGATED_ROWS = 256 * 1024
+AGGREGATED_ROWS = 64 * 1024
 """Rows of numbers and dates that a worker aggregates at once."""
 MOST_RUNTIME_VALUES = 1_000
 """Values of a filter that comes from a join; a longer list costs more than the rows that it leaves out."""
@@ -80,21 +79,7 @@ def aggregates(request: Request) -> dict[str, Any]:
         planned = aggregate_plan(request["functions"], schema_from_text(request["columns"]))
     else:
         planned = join_plans.aggregates(request)
-    if planned is None:
-        return {"schema": None}
-    return {"plan": planned[0], "schema": planned[1].json(), "complete": _is_complete(request, planned[1])}
-
-
-def _is_complete(request: Request, found: st.StructType) -> bool:
-    """Whether one task has the answer as one row. A sum of 64-bit integers may overflow, which Spark decides on."""
-    if request.get("join") is not None or request.get("bytesPerTask") is not None:
-        return False
-    schema = schema_from_text(request["columns"])
-    has_long_sum = any(
-        function["function"] == "sum" and schema.field(function["of"]["column"][0]).type in (pa.int64(), pa.uint64())
-        for function in request["functions"]
-    )
-    return not has_long_sum and request["rows"] * row_width(arrow_schema(found)) <= BYTES_PER_TASK
+    return {"schema": None} if planned is None else {"plan": planned[0], "schema": planned[1].json()}
 
 
 def plan(request: Request) -> dict[str, Any]:
@@ -112,8 +97,6 @@ def plan(request: Request) -> dict[str, Any]:
         kind = "aggregate"
         size = max(size, BYTES_PER_TASK) if given is None else size
     groups = shared_out(fragments, target, size)
-    if request.get("complete"):
-        groups = [[fragment.id for fragment in fragments]]
     if kind == "aggregate":
         groups = groups or [[]]  # a sum over no row would be null
     common = {

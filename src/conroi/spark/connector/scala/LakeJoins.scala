@@ -10,9 +10,12 @@ import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.execution.datasources.v2.{DataSourceV2Relation, DataSourceV2ScanRelation, V2ScanRelationPushDown}
 import org.apache.spark.sql.internal.SQLConf
 
-/** `spark.sql.extensions = conroi.spark.LakeExtensions`: joins that are pushed down. */
+/** `spark.sql.extensions = conroi.spark.LakeExtensions`: joins that are pushed down, and scans without an exchange. */
 class LakeExtensions extends (SparkSessionExtensions => Unit) {
-  override def apply(extensions: SparkSessionExtensions): Unit = extensions.injectPreCBORule(_ => LakeJoins)
+  override def apply(extensions: SparkSessionExtensions): Unit = {
+    extensions.injectPreCBORule(_ => LakeJoins)
+    extensions.injectQueryStagePrepRule(_ => SinglePartitions)
+  }
 }
 
 /** Join pushdown below an aggregate that is pushed down with it.

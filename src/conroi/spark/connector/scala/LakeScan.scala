@@ -20,16 +20,13 @@ private final case class Side(table: LakeTable, filters: Seq[String]) {
   def facts: JsonNode = Json.obj("columns" -> table.columnTypes, "rows" -> table.rows)
 }
 
-/** Aggregates as workers compute them; `isComplete` if one task does, and has one row as the answer. */
-private final case class Computed(plan: String, schema: StructType, isComplete: Boolean)
-
 /** What a scan asks for. The texts of filters come from the helper and go back to it. */
 private final case class Wanted(
     columns: StructType,
     filters: Seq[String],
     limit: Option[Int],
     top: Option[String],
-    aggregates: Option[Computed],
+    aggregates: Option[String],
     join: Option[String],
     others: Seq[Side]) {
   def shown: String = Seq(
@@ -52,7 +49,7 @@ private[spark] final class LakeScanBuilder(private val table: LakeTable)
   private var filters = table.filter.toSeq
   private var limit: Option[Int] = None
   private var top: Option[String] = None
-  private var aggregates: Option[Computed] = None
+  private var aggregates: Option[(String, StructType)] = None
   private var isRefused = false
   private var join: Option[String] = None
   private var others = Seq.empty[Side]
@@ -71,10 +68,8 @@ private[spark] final class LakeScanBuilder(private val table: LakeTable)
   }
   override def pushedPredicates(): Array[Predicate] = accepted
 
-  /** Not above an aggregate: it has one row. */
-  override def pushLimit(rows: Int): Boolean = { if (aggregates.isEmpty) limit = Some(rows); aggregates.isEmpty }
+  override def pushLimit(rows: Int): Boolean = { limit = Some(rows); true }
   override def pushTopN(orders: Array[SortOrder], rows: Int): Boolean = {
-    if (aggregates.isDefined) return false
     val keys = orders.toSeq.map { order =>
       Json.obj("of" -> Expressions.of(order.expression()),
         "descending" -> (order.direction() == SortDirection.DESCENDING),
@@ -92,7 +87,7 @@ private[spark] final class LakeScanBuilder(private val table: LakeTable)
   override def supportCompletePushDown(aggregation: Aggregation): Boolean = {
     val answer = asked(aggregation)
     isRefused ||= answer.isEmpty
-    answer.exists(found => found.isComplete || isAnsweredByMetadata(found.plan))
+    answer.exists { case (plan, _) => isAnsweredByMetadata(plan) }
   }
 
   override def pushAggregation(aggregation: Aggregation): Boolean = {
@@ -101,28 +96,26 @@ private[spark] final class LakeScanBuilder(private val table: LakeTable)
   }
 
   /** What workers compute, and its columns; None if they cannot. Spark asks twice. */
-  private def asked(aggregation: Aggregation): Option[Computed] = {
+  private def asked(aggregation: Aggregation): Option[(String, StructType)] = {
     val groups = Json.tree(aggregation.groupByExpressions().toSeq.map(expression => Expressions.of(expression)))
     val functions = Json.tree(aggregation.aggregateExpressions().toSeq.map(function => Expressions.of(function)))
     if (!groups.isEmpty && join.isEmpty) return None
     answers.getOrElseUpdate(s"$groups $functions", {
       val answer = table.helper.ask("op" -> "aggregates", "columns" -> table.columnTypes, "groups" -> groups,
-        "functions" -> functions, "join" -> join.orNull, "sides" -> sides.map(_.facts), "rows" -> table.rows,
-        "bytesPerTask" -> table.setting("bytesPerTask").orNull)
+        "functions" -> functions, "join" -> join.orNull, "sides" -> sides.map(_.facts))
       if (answer.get("schema").isNull) None
-      else Some(Computed(answer.get("plan").asText(),
-        DataType.fromJson(answer.get("schema").asText()).asInstanceOf[StructType], answer.get("complete").asBoolean()))
+      else Some((answer.get("plan").asText(), DataType.fromJson(answer.get("schema").asText()).asInstanceOf[StructType]))
     })
   }
-  private val answers = scala.collection.mutable.Map.empty[String, Option[Computed]]
+  private val answers = scala.collection.mutable.Map.empty[String, Option[(String, StructType)]]
 
   /** Every function counts rows, and all rows are wanted. */
   private def isAnsweredByMetadata(plan: String): Boolean =
     join.isEmpty && filters.isEmpty && Json.texts(Json.mapper.readTree(plan)).forall(_ == "count")
 
   private def localRow: Option[InternalRow] = aggregates.collect {
-    case found if isAnsweredByMetadata(found.plan) =>
-      new GenericInternalRow(Array.fill[Any](found.schema.length)(table.rows))
+    case (plan, schema) if isAnsweredByMetadata(plan) =>
+      new GenericInternalRow(Array.fill[Any](schema.length)(table.rows))
   }
 
   private def sides: Seq[Side] = Side(table, filters) +: others
@@ -153,10 +146,10 @@ private[spark] final class LakeScanBuilder(private val table: LakeTable)
   }
 
   override def build(): Scan = localRow match {
-    case Some(row) => new CountedScan(table, row, aggregates.get.schema)
+    case Some(row) => new CountedScan(table, row, aggregates.get._2)
     case None =>
-      val read = aggregates.map(_.schema).getOrElse(columns)
-      new LakeScan(table, Wanted(read, filters, limit, top, aggregates, join, others))
+      val read = aggregates.map(_._2).getOrElse(columns)
+      new LakeScan(table, Wanted(read, filters, limit, top, aggregates.map(_._1), join, others))
   }
 }
 
@@ -170,6 +163,11 @@ private final class CountedScan(table: LakeTable, row: InternalRow, schema: Stru
 private object LakeScan {
   def isAggregatedJoin(scan: Scan): Boolean = scan match {
     case found: LakeScan => found.wanted.join.isDefined && found.wanted.aggregates.isDefined
+    case _ => false
+  }
+
+  def isOneTask(scan: Scan): Boolean = scan match {
+    case found: LakeScan => found.planInputPartitions().length == 1
     case _ => false
   }
 }
@@ -194,8 +192,7 @@ private final class LakeScan(table: LakeTable, private val wanted: Wanted)
 
   private def planned(filters: Seq[String]) = table.helper.ask("op" -> "plan", "pin" -> table.pin,
     "schema" -> wanted.columns.json, "filters" -> filters, "limit" -> wanted.limit.map(Int.box).orNull,
-    "top" -> wanted.top.orNull, "aggregates" -> wanted.aggregates.map(_.plan).orNull,
-    "complete" -> wanted.aggregates.exists(_.isComplete), "join" -> wanted.join.orNull,
+    "top" -> wanted.top.orNull, "aggregates" -> wanted.aggregates.orNull, "join" -> wanted.join.orNull,
     "others" -> wanted.others.map(side => Json.obj("pin" -> side.table.pin, "filters" -> side.filters)),
     "parallelism" -> SparkSession.active.sparkContext.defaultParallelism,
     "bytesPerTask" -> table.setting("bytesPerTask").orNull)
