@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import conroi.spark
-from conroi.spark.connector.configuration import connector_jar
+from conroi.spark.connector.configuration import EXTENSION, connector_jar
 from conroi.spark.sessions import java_home
 from tests.spark.support import FAST_START, quiet, without_connector
 from tests.support.source import REPOSITORY
@@ -24,6 +24,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         patch.setenv("PYTHONPATH", os.pathsep.join([str(REPOSITORY / "src"), str(REPOSITORY)]))
         settings = FAST_START | {
             "spark.jars": connector_jar(java_home()),
+            "spark.sql.extensions": EXTENSION,
             "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
         }
         session = conroi.spark.session("tests", master="local[2,2]", config=settings)

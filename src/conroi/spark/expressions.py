@@ -79,6 +79,11 @@ def _refuse(node: Node) -> NoReturn:
     raise NotSimple(node.sql("spark"))
 
 
+def integer_bits(type_: pa.DataType) -> int:
+    """How wide the integers of a column are; 0 if they are none."""
+    return _BITS.get(type_, 0)
+
+
 def column_kind(type_: pa.DataType) -> Kind:
     """What the values of a column can be compared with."""
     if type_ in _BITS:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import conroi
 from conroi.errors import UnsupportedError
-from conroi.spark.connector.configuration import Lakes, catalog_settings, connector_jar
+from conroi.spark.connector.configuration import EXTENSION, Lakes, catalog_settings, connector_jar
 from conroi.spark.source import register, silence_pandas_warning
 from conroi.storage.memory import process_folder
 
@@ -90,6 +90,7 @@ def _packaged() -> str:
 
 OLDEST_SPARK = (4, 1)
 TASK_ATTEMPTS = 4
+_EXTENSIONS = "spark.sql.extensions"
 
 _LOCAL_SETTINGS = {
     "spark.ui.enabled": "false",
@@ -125,7 +126,7 @@ def session(
     if active is None:
         master = master or f"local[{cores or '*'},{TASK_ATTEMPTS}]"
         catalogs = {} if lake is None else _catalogs(lake, master)
-        active = _start(app_name, master, memory, {**catalogs, **(config or {})})
+        active = _start(app_name, master, memory, _together(catalogs, config or {}))
     elif lake is not None:
         _add_catalogs(active, lake)
     register(active)
@@ -143,7 +144,15 @@ def _catalogs(lake: Lakes, master: str) -> dict[str, str]:
             "The catalogs of a Connect server are settings of the server.",
             hint="Start the server with the jar and spark.sql.catalog.…; then its clients need nothing.",
         )
-    return {**settings, "spark.jars": connector_jar(java_home())}
+    return {**settings, _EXTENSIONS: EXTENSION, "spark.jars": connector_jar(java_home())}
+
+
+def _together(settings: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
+    """Our settings and those of the user, which win; but a session has the extensions of both."""
+    found = {**settings, **given}
+    if _EXTENSIONS in settings and _EXTENSIONS in given:
+        found[_EXTENSIONS] = f"{given[_EXTENSIONS]},{settings[_EXTENSIONS]}"
+    return found
 
 
 def _add_catalogs(spark: SparkSession, lake: Lakes) -> None:

@@ -17,6 +17,7 @@ from pyspark.errors import ArithmeticException
 from pyspark.sql import DataFrame, SparkSession
 
 import conroi
+from conroi.spark.connector.configuration import catalog_settings
 from tests.spark.connector.support import BROADCAST, plan, rows
 
 pytestmark = pytest.mark.contract("S20")
@@ -206,6 +207,51 @@ def test_sums_go_to_the_workers(sql: SparkSession, values: str):
         assert "aggregated" not in plan(sql.sql(f"SELECT {other} FROM {values}")), other
 
 
+def test_an_aggregate_of_one_task_needs_no_second_stage(sql: SparkSession, values: str, lake: conroi.Lake):
+    for key, value in catalog_settings({"tiny": {"uri": lake.uri, "bytesPerTask": 1}}, is_local=True).items():
+        sql.conf.set(key, value)
+    one, several, none = "lake.vals", "tiny.vals", "lake.vals WHERE id > 100"
+    for functions in ("sum(id), count(*)", "avg(int)", "max(at), count(flag)", "max(length(text))"):
+        for table in (one, none):
+            assert "Exchange" not in plan(sql.sql(f"SELECT {functions} FROM {table}"))
+        assert "Exchange SinglePartition" in plan(sql.sql(f"SELECT {functions} FROM {several}"))
+        assert len({str(rows(sql, f"SELECT {functions} FROM {table}")) for table in (one, several, "same")}) == 1
+    runs = "SELECT count(*), sum(v.int) FROM lake.vals v JOIN same s ON v.id = s.id"
+    assert "Exchange" in plan(sql.sql(runs)), "a join has exchanges of its own"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT sum(int) FROM {} LIMIT 1",
+        "SELECT sum(int) FROM {} LIMIT 0",
+        "SELECT max(id), sum(double) FROM {} ORDER BY 1 LIMIT 1",
+        "SELECT max(id) FROM {} OFFSET 1",
+        "SELECT max(id) FROM {} LIMIT 3 OFFSET 1",
+        "SELECT s FROM (SELECT sum(int) AS s FROM {}) WHERE s > 5",
+        "SELECT s FROM (SELECT sum(int) AS s FROM {}) WHERE s IS NULL",
+        "SELECT sum(int) FROM {} HAVING count(*) > 100",
+        "SELECT sum(int) + 1, count(text) * max(id), sum(byte) FROM {} WHERE id > 1",
+        "SELECT try_sum(int), try_sum(id), sum(small) FROM {}",
+        "SELECT try_sum(long) FROM {} WHERE id < 3",
+        "SELECT id FROM {} WHERE id > (SELECT max(int) FROM {} WHERE int < 5)",
+        "SELECT sum(int) FROM {} UNION ALL SELECT min(short) FROM {}",
+        "SELECT a.m, b.m FROM (SELECT max(id) AS m FROM {}) a JOIN (SELECT max(short) AS m FROM {}) b ON a.m < b.m",
+        "SELECT max(id) OVER (), count(*) FROM {} GROUP BY id",
+        "SELECT max(id) FROM {} WHERE int IN (SELECT short FROM {} WHERE id > 1)",
+        "SELECT a.s, b.s FROM (SELECT sum(id) AS s FROM {}) a CROSS JOIN (SELECT sum(id) AS s FROM {} WHERE id < 3) b",
+        "SELECT count(*), max(id) FROM (SELECT id FROM {} UNION ALL SELECT int FROM {})",
+        "SELECT count(*), max(i) FROM (SELECT max(id) AS i FROM {} UNION ALL SELECT sum(int) FROM {})",
+        "SELECT count(*), sum(id) FROM (SELECT id FROM {} ORDER BY id LIMIT 3)",
+        "SELECT count(DISTINCT int), count(*), sum(DISTINCT id) FROM {}",
+        "SELECT percentile(id, 0.5), collect_set(flag) FROM {} WHERE id < 1",
+    ],
+)
+def test_what_is_above_an_aggregate_is_what_spark_computes(sql: SparkSession, values: str, query: str):
+    ours, theirs = (sorted(map(repr, rows(sql, query.replace("{}", table)))) for table in (values, "same"))
+    assert ours == theirs
+
+
 @pytest.mark.parametrize("kind", [pa.float64(), pa.float32()], ids=str)
 def test_a_sum_of_floating_point_numbers_has_the_bits_that_spark_gives(
     sql: SparkSession, lake: conroi.Lake, kind: pa.DataType
@@ -318,15 +364,15 @@ def broadcasts(sql: SparkSession) -> Iterator[None]:
 def test_a_join_with_a_small_table_reads_only_rows_that_it_may_match(sql: SparkSession, lake: conroi.Lake):
     lake.create_table("facts", pa.table({"the dim": [n % 1000 for n in range(50_000)], "v": list(range(50_000))}))
     lake.create_table("dims", pa.table({"id": list(range(1000)), "name": [f"g{n % 100}" for n in range(1000)]}))
-    query = "SELECT count(*), sum(v) FROM lake.facts f JOIN lake.dims d ON f.`the dim` = d.id WHERE d.name = 'g7'"
+    query = "SELECT sum(v), max(name) FROM lake.facts f JOIN lake.dims d ON f.`the dim` = d.id WHERE d.name = 'g7'"
     expected = [v for v in range(50_000) if v % 100 == 7]
-    frame = sql.sql(query)
-    assert [tuple(row) for row in frame.collect()] == [(500, sum(expected))]
+    frame = sql.sql(query)  # workers do not aggregate texts of a join, so Spark joins
+    assert [tuple(row) for row in frame.collect()] == [(sum(expected), "g7")]
     assert scanned_rows(frame) == {"lake.facts": 500, "lake.dims": 10}
     sql.conf.set("spark.sql.optimizer.dynamicPartitionPruning.enabled", "false")
     try:
         control = sql.sql(query)
-        assert [tuple(row) for row in control.collect()] == [(500, sum(expected))]
+        assert [tuple(row) for row in control.collect()] == [(sum(expected), "g7")]
         assert scanned_rows(control) == {"lake.facts": 50_000, "lake.dims": 10}
     finally:
         sql.conf.unset("spark.sql.optimizer.dynamicPartitionPruning.enabled")
@@ -336,8 +382,8 @@ def test_a_join_with_a_small_table_reads_only_rows_that_it_may_match(sql: SparkS
 def test_a_join_with_many_values_is_not_filtered_by_them(sql: SparkSession, lake: conroi.Lake):
     lake.create_table("wide", pa.table({"dim": list(range(5000))}))
     lake.create_table("keys", pa.table({"id": list(range(5000)), "even": [n % 2 == 0 for n in range(5000)]}))
-    frame = sql.sql("SELECT count(*) FROM lake.wide w JOIN lake.keys k ON w.dim = k.id WHERE k.even")
-    assert [tuple(row) for row in frame.collect()] == [(2500,)]
+    frame = sql.sql("SELECT count(*), max(even) FROM lake.wide w JOIN lake.keys k ON w.dim = k.id WHERE k.even")
+    assert [tuple(row) for row in frame.collect()] == [(2500, True)]
     assert scanned_rows(frame)["lake.wide"] == 5000
 
 

@@ -23,6 +23,8 @@ DEFAULT_NAME = "lake"
 PACKAGE = __name__.rpartition(".connector")[0]
 """The Scala package has the name of this Python package."""
 _CATALOG, _TRANSACTIONAL = f"{PACKAGE}.LakeCatalog", f"{PACKAGE}.TransactionalLakeCatalog"
+EXTENSION = f"{PACKAGE}.LakeExtensions"
+"""Of a session that has lakes as catalogs: `spark.sql.extensions`."""
 
 
 def catalog_settings(lakes: Lakes, *, is_local: bool, is_running: bool = False) -> dict[str, str]:

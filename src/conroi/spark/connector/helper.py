@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from conroi.errors import ConroiError, InvalidInputError
-from conroi.spark.connector import definitions, jar, metadata_tables, procedures, scans, search, writes
+from conroi.spark.connector import definitions, jar, join_plans, metadata_tables, procedures, scans, search, writes
 from conroi.spark.connector.errors import facts_of
 from conroi.spark.connector.lake_session import LakeSession, opened_lake
 from conroi.spark.connector.wire import Frames, private_stdio
@@ -28,12 +28,13 @@ PLANNING: dict[str, Callable[[Request], Answer]] = {
     "runtime_filters": scans.runtime_filters,
     "top": scans.top,
     "aggregates": scans.aggregates,
+    "join": join_plans.join,
     "plan": scans.plan,
     "plan_search": search.plan,
 }
 """Requests about a version that they bring along: they need no lake."""
 
-_AT_ONCE = {"open", "filters", "scan_filters", "runtime_filters", "top", "aggregates"}
+_AT_ONCE = {"open", "filters", "scan_filters", "runtime_filters", "top", "aggregates", "join"}
 """Requests that are answered before the next one is received: another thread would only take longer."""
 
 HANDLERS: dict[str, Callable[[LakeSession, Request], Answer]] = {
@@ -140,8 +141,9 @@ class Helper:
             check_sources(str(request.get("sources")))
             self._sessions.open(request)
             return {}
-        if "pin" in request:
-            request["pin"] = self._sessions.pin(request["pin"])
+        for pinned in (request, *request.get("others", ())):
+            if "pin" in pinned:
+                pinned["pin"] = self._sessions.pin(pinned["pin"])
         if name in PLANNING:
             return PLANNING[name](request)
         session = self._sessions.of(request)

@@ -207,7 +207,7 @@ def aggregate_plan(functions: Sequence[Tree], schema: pa.Schema) -> tuple[str, s
     steps: list[str | list[str]] = []
     fields: list[st.StructField] = []
     for number, function in enumerate(functions):
-        step = _step(function, schema)
+        step = aggregate_step(function, schema)
         if step is None:
             return None
         steps.append(step[0])
@@ -215,7 +215,8 @@ def aggregate_plan(functions: Sequence[Tree], schema: pa.Schema) -> tuple[str, s
     return json.dumps(steps), st.StructType(fields)
 
 
-def _step(function: Tree, schema: pa.Schema) -> tuple[str | list[str], st.DataType] | None:
+def aggregate_step(function: Tree, schema: pa.Schema) -> tuple[str | list[str], st.DataType] | None:
+    """One of these functions, and its type; None if workers cannot compute it."""
     name, of = str(function["function"]), function.get("of")
     if name == "count" and of is None:
         return "count", st.LongType()

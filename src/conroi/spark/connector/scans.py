@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ import pyarrow as pa
 from conroi.data.arrow_types import row_width
 from conroi.data.rows import count_rows
 from conroi.format.json import parse_json
+from conroi.spark.connector import join_plans
 from conroi.spark.connector.predicates import (
     ALWAYS,
     aggregate_plan,
@@ -27,7 +29,7 @@ from conroi.spark.types import arrow_schema
 Request = Mapping[str, Any]
 BYTES_PER_TASK = 256 * 1024 * 1024
 """Approximate number of bytes of the requested columns that a task reads. They are streamed: none waits in memory."""
-AGGREGATED_ROWS = 256 * 1024
+AGGREGATED_ROWS = 64 * 1024
 """Rows of numbers and dates that a worker aggregates at once."""
 MOST_RUNTIME_VALUES = 1_000
 """Values of a filter that comes from a join; a longer list costs more than the rows that it leaves out."""
@@ -45,11 +47,14 @@ def scan_filters(request: Request) -> dict[str, Any]:
     """The same for a scan, and whether Spark shall evaluate all of them again.
 
     It derives filters for the other tables of a join from those that it sees in its plan, so it sees those of a table
-    that is small enough to be broadcast.
+    that is small enough to be broadcast, unless the join itself is tried as part of a scan.
     """
     schema = schema_from_text(request["columns"])
     size = request["rows"] * row_width(schema)
-    return {"filters": filters_of_scan(request["predicates"], schema), "repeated": size <= request["broadcastBytes"]}
+    return {
+        "filters": filters_of_scan(request["predicates"], schema),
+        "repeated": size <= request["broadcastBytes"] and not request["joined"],
+    }
 
 
 def runtime_filters(request: Request) -> dict[str, Any]:
@@ -70,12 +75,17 @@ def top(request: Request) -> dict[str, Any]:
 
 def aggregates(request: Request) -> dict[str, Any]:
     """The aggregates that workers compute for their fragments; Spark combines them."""
-    planned = aggregate_plan(request["functions"], schema_from_text(request["columns"]))
+    if request.get("join") is None:
+        planned = aggregate_plan(request["functions"], schema_from_text(request["columns"]))
+    else:
+        planned = join_plans.aggregates(request)
     return {"schema": None} if planned is None else {"plan": planned[0], "schema": planned[1].json()}
 
 
 def plan(request: Request) -> dict[str, Any]:
     """The tasks of a scan, and the request that they share."""
+    if request.get("join") is not None:
+        return _joined_plan(request)
     pinned = PinnedVersion.from_text(request["pin"]).opened()
     target = arrow_schema(struct_from_text(request["schema"]))
     fragments = pinned.manifest.fragments
@@ -96,7 +106,7 @@ def plan(request: Request) -> dict[str, Any]:
         "limit": request.get("limit"),
         "top": request.get("top"),
         "aggregates": request.get("aggregates"),
-        "batchRows": _aggregated_rows(request, pinned.schema) if kind == "aggregate" else batch_rows(target),
+        "batchRows": _aggregated_rows(_summed(request, pinned.schema)) if kind == "aggregate" else batch_rows(target),
     }
     # Spark plans again with the filters of a join
     condition, not_null = _split(
@@ -104,6 +114,46 @@ def plan(request: Request) -> dict[str, Any]:
     )
     shared = {"filter": condition, "notNull": not_null}
     return {"common": common, "tasks": [{"fragments": group, **shared} for group in groups]}
+
+
+def _joined_plan(request: Request) -> dict[str, Any]:
+    """The tasks of a join that workers aggregate: they share out one table, and hold the others in memory."""
+    joined, task = join_plans.task_plan(request)
+    tables = [request, *request["others"]]
+    for build, part in zip(joined.builds, task["builds"], strict=True):
+        part |= _whole_table(tables[build.on.side])
+    probe = tables[joined.probe]
+    pinned = PinnedVersion.from_text(probe["pin"]).opened()
+    read = pa.schema([pinned.schema.field(name) for name in join_plans.probed_columns(task)])
+    condition, not_null = _split(probe["filters"], pinned.schema, can_split=True)
+    common = {
+        "op": "aggregate",
+        "pin": probe["pin"],
+        "schema": schema_to_text(arrow_schema(struct_from_text(request["schema"]))),
+        "join": json.dumps(task),
+        "batchRows": _aggregated_rows(read),
+        "filter": condition,
+        "notNull": not_null,
+    }
+    given = request.get("bytesPerTask")
+    fragments = pinned.manifest.fragments
+    total = count_rows(fragments) * row_width(read)
+    size = bytes_per_task(total, int(request["parallelism"])) if given is None else int(given)
+    groups = shared_out(fragments, read, size) or [[]]
+    return {"common": common, "tasks": [{"fragments": group} for group in groups]}
+
+
+def _whole_table(table: Request) -> dict[str, Any]:
+    pinned = PinnedVersion.from_text(table["pin"]).opened()
+    condition, not_null = _split(table["filters"], pinned.schema, can_split=True)
+    fragments = [fragment.id for fragment in pinned.manifest.fragments]
+    return {
+        "pin": table["pin"],
+        "fragments": fragments,
+        "filter": condition,
+        "notNull": not_null,
+        "batchRows": AGGREGATED_ROWS,
+    }
 
 
 def _split(texts: Sequence[str], schema: pa.Schema, *, can_split: bool) -> tuple[str | None, list[str]]:
@@ -118,10 +168,13 @@ def _split(texts: Sequence[str], schema: pa.Schema, *, can_split: bool) -> tuple
     return " AND ".join(others) or None, not_null
 
 
-def _aggregated_rows(request: Request, schema: pa.Schema) -> int:
-    """Rows that a worker aggregates at once: more than it would send, if they are narrow, since they stay there."""
+def _summed(request: Request, schema: pa.Schema) -> pa.Schema:
     steps: Any = parse_json(request["aggregates"], "The aggregates")
-    read = pa.schema([schema.field(step[1]) for step in steps if not isinstance(step, str)])
+    return pa.schema([schema.field(step[1]) for step in steps if not isinstance(step, str)])
+
+
+def _aggregated_rows(read: pa.Schema) -> int:
+    """Rows that a worker aggregates at once: more than it would send, if they are narrow, since they stay there."""
     is_narrow = all(pa.types.is_primitive(field.type) for field in read)
     return AGGREGATED_ROWS if is_narrow else batch_rows(read)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import socket
 import sys
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from io import BufferedReader, FileIO
 from typing import Any, cast
 
@@ -18,6 +20,7 @@ from conroi.data.pylance import pylance_errors
 from conroi.data.table_version import TableVersion
 from conroi.format.json import parse_json
 from conroi.spark.connector.errors import facts_of
+from conroi.spark.connector.grouped import Build, GroupedAggregates
 from conroi.spark.connector.search import found_rows
 from conroi.spark.connector.tables import DISTANCE, ROW_ADDRESS, ROW_ID, SCORE, TABLE_VERSION
 from conroi.spark.connector.tasks import part_to_text, schema_from_text, write_task_from_text
@@ -138,13 +141,9 @@ class Worker:
 
     def _aggregate(self, request: Request) -> dict[str, Any]:
         target = schema_from_text(request["schema"])
-        steps: Any = parse_json(request["aggregates"], "The aggregates")
-        result = _Aggregates(steps)
-        if request["fragments"]:
-            for batch in _batches(_pinned(request), request, result.columns):
-                result.add(batch)
+        rows = _joined(request, target) if request.get("join") is not None else _aggregated(request, target)
         self._frames.send({"ok": True})
-        return self._sent(target, iter([result.rows(target)]))
+        return self._sent(target, iter([rows]))
 
     # ------------------------------------------------------------------------ writing
 
@@ -211,6 +210,39 @@ def _batches(pinned: TableVersion, request: Request, names: Sequence[str]) -> It
     with pylance_errors(pinned.root):
         for batch in scanner.to_reader():
             yield _with_computed(_without_nulls(batch, not_null), pinned, metadata.intersection(names))
+
+
+def _aggregated(request: Request, target: pa.Schema) -> pa.RecordBatch:
+    steps: Any = parse_json(request["aggregates"], "The aggregates")
+    result = _Aggregates(steps)
+    if request["fragments"]:
+        for batch in _batches(_pinned(request), request, result.columns):
+            result.add(batch)
+    return result.rows(target)
+
+
+def _joined(request: Request, target: pa.Schema) -> pa.RecordBatch:
+    """The aggregates of a join with tables that are held in memory."""
+    plan: Any = parse_json(request["join"], "The join")
+    pinned = _pinned(request)
+    result = GroupedAggregates(plan, [_build(json.dumps(build)) for build in plan["builds"]])
+    if request["fragments"]:
+        for batch in _batches(pinned, request, result.columns):
+            result.add(batch)
+    return cast_for_spark(result.rows(target.names), target, pinned.root)
+
+
+@lru_cache(maxsize=4)
+def _build(text: str) -> Build:
+    """A small table of a join, kept for the other tasks of a query and for later queries."""
+    plan: Any = parse_json(text, "A table of the join")
+    pinned = _pinned(plan)
+    names = list(dict.fromkeys([plan["on"], *plan["groups"], *plan["values"]]))
+    batches = list(_batches(pinned, plan, names)) if plan["fragments"] else []
+    table = pa.Table.from_batches(
+        [batch.select(names) for batch in batches], pa.schema([pinned.schema.field(name) for name in names])
+    )
+    return Build(plan, table)
 
 
 def _without_nulls(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:

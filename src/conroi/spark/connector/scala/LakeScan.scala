@@ -4,31 +4,46 @@ import java.util.OptionalLong
 
 import scala.jdk.CollectionConverters._
 
+import com.fasterxml.jackson.databind.JsonNode
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow
 import org.apache.spark.sql.connector.expressions.{Expressions => SparkExpressions, NamedReference, NullOrdering, SortDirection, SortOrder}
 import org.apache.spark.sql.connector.expressions.aggregate.Aggregation
 import org.apache.spark.sql.connector.expressions.filter.Predicate
+import org.apache.spark.sql.connector.join.JoinType
 import org.apache.spark.sql.connector.read._
 import org.apache.spark.sql.types.{DataType, StructType}
 
-/** What a scan asks for. The texts of filters come from the helper and go back to it. */
-private final case class Wanted(
-    columns: StructType, filters: Seq[String], limit: Option[Int], top: Option[String], aggregates: Option[String]) {
-  def filter: Option[String] = if (filters.isEmpty) None else Some(filters.mkString(" AND "))
-
-  def shown: String = Seq(
-    Some(columns.fieldNames.mkString("[", ", ", "]")),
-    filter.map(text => s"where $text"),
-    limit.map(rows => s"limit $rows"),
-    top.map(order => s"top $order"),
-    aggregates.map(_ => "aggregated")).flatten.mkString(" ")
+/** A table of a join, and the filters on it. */
+private final case class Side(table: LakeTable, filters: Seq[String]) {
+  def facts: JsonNode = Json.obj("columns" -> table.columnTypes, "rows" -> table.rows)
 }
 
-private[spark] final class LakeScanBuilder(table: LakeTable)
+/** What a scan asks for. The texts of filters come from the helper and go back to it. */
+private final case class Wanted(
+    columns: StructType,
+    filters: Seq[String],
+    limit: Option[Int],
+    top: Option[String],
+    aggregates: Option[String],
+    join: Option[String],
+    others: Seq[Side]) {
+  def shown: String = Seq(
+    Some(columns.fieldNames.mkString("[", ", ", "]")),
+    where(filters),
+    limit.map(rows => s"limit $rows"),
+    top.map(order => s"top $order"),
+    Some(others.map(side => (s"joined with ${side.table.shown}" +: where(side.filters).toSeq).mkString(" ")).mkString(" "))
+      .filter(_.nonEmpty),
+    aggregates.map(_ => "aggregated")).flatten.mkString(" ")
+
+  private def where(filters: Seq[String]) = Option(filters.mkString(" AND ")).filter(_.nonEmpty).map(text => s"where $text")
+}
+
+private[spark] final class LakeScanBuilder(private val table: LakeTable)
     extends ScanBuilder with SupportsPushDownRequiredColumns with SupportsPushDownV2Filters
-    with SupportsPushDownLimit with SupportsPushDownTopN with SupportsPushDownAggregates {
+    with SupportsPushDownLimit with SupportsPushDownTopN with SupportsPushDownAggregates with SupportsPushDownJoin {
   private var columns = table.schema()
   private var accepted = Array.empty[Predicate]
   private var filters = table.filter.toSeq
@@ -36,6 +51,8 @@ private[spark] final class LakeScanBuilder(table: LakeTable)
   private var top: Option[String] = None
   private var aggregates: Option[(String, StructType)] = None
   private var isRefused = false
+  private var join: Option[String] = None
+  private var others = Seq.empty[Side]
 
   /** Whole columns: fields inside a struct are not left out. */
   override def pruneColumns(required: StructType): Unit = {
@@ -80,10 +97,12 @@ private[spark] final class LakeScanBuilder(table: LakeTable)
 
   /** What workers compute, and its columns; None if they cannot. Spark asks twice. */
   private def asked(aggregation: Aggregation): Option[(String, StructType)] = {
-    if (aggregation.groupByExpressions().nonEmpty) return None
+    val groups = Json.tree(aggregation.groupByExpressions().toSeq.map(expression => Expressions.of(expression)))
     val functions = Json.tree(aggregation.aggregateExpressions().toSeq.map(function => Expressions.of(function)))
-    answers.getOrElseUpdate(functions.toString, {
-      val answer = table.helper.ask("op" -> "aggregates", "columns" -> table.columnTypes, "functions" -> functions)
+    if (!groups.isEmpty && join.isEmpty) return None
+    answers.getOrElseUpdate(s"$groups $functions", {
+      val answer = table.helper.ask("op" -> "aggregates", "columns" -> table.columnTypes, "groups" -> groups,
+        "functions" -> functions, "join" -> join.orNull, "sides" -> sides.map(_.facts))
       if (answer.get("schema").isNull) None
       else Some((answer.get("plan").asText(), DataType.fromJson(answer.get("schema").asText()).asInstanceOf[StructType]))
     })
@@ -92,18 +111,45 @@ private[spark] final class LakeScanBuilder(table: LakeTable)
 
   /** Every function counts rows, and all rows are wanted. */
   private def isAnsweredByMetadata(plan: String): Boolean =
-    filters.isEmpty && Json.texts(Json.mapper.readTree(plan)).forall(_ == "count")
+    join.isEmpty && filters.isEmpty && Json.texts(Json.mapper.readTree(plan)).forall(_ == "count")
 
   private def localRow: Option[InternalRow] = aggregates.collect {
     case (plan, schema) if isAnsweredByMetadata(plan) =>
       new GenericInternalRow(Array.fill[Any](schema.length)(table.rows))
   }
 
+  private def sides: Seq[Side] = Side(table, filters) +: others
+
+  override def isOtherSideCompatibleForJoin(other: SupportsPushDownJoin): Boolean = other match {
+    case builder: LakeScanBuilder => LakeJoins.isTrying && (builder.table.helper eq table.helper)
+    case _ => false
+  }
+
+  override def pushDownJoin(
+      other: SupportsPushDownJoin,
+      kind: JoinType,
+      left: Array[SupportsPushDownJoin.ColumnWithAlias],
+      right: Array[SupportsPushDownJoin.ColumnWithAlias],
+      condition: Predicate): Boolean = {
+    val builder = other.asInstanceOf[LakeScanBuilder]
+    val both = Seq(this -> left, builder -> right).map { case (each, named) =>
+      Json.obj("sides" -> each.sides.map(_.facts), "join" -> each.join.orNull,
+        "columns" -> named.toSeq.map(column => Seq(column.colName(), Option(column.alias()).getOrElse(column.colName()))))
+    }
+    val answer = table.helper.ask("op" -> "join", "kind" -> kind.name(), "operands" -> both,
+      "condition" -> Expressions.of(condition))
+    if (answer.get("plan").isNull) return false
+    join = Some(answer.get("plan").asText())
+    columns = DataType.fromJson(answer.get("schema").asText()).asInstanceOf[StructType]
+    others ++= builder.sides
+    true
+  }
+
   override def build(): Scan = localRow match {
     case Some(row) => new CountedScan(table, row, aggregates.get._2)
     case None =>
       val read = aggregates.map(_._2).getOrElse(columns)
-      new LakeScan(table, Wanted(read, filters, limit, top, aggregates.map(_._1)))
+      new LakeScan(table, Wanted(read, filters, limit, top, aggregates.map(_._1), join, others))
   }
 }
 
@@ -114,7 +160,19 @@ private final class CountedScan(table: LakeTable, row: InternalRow, schema: Stru
   override def description(): String = s"${table.shown} counted from metadata"
 }
 
-private final class LakeScan(table: LakeTable, wanted: Wanted)
+private object LakeScan {
+  def isAggregatedJoin(scan: Scan): Boolean = scan match {
+    case found: LakeScan => found.wanted.join.isDefined && found.wanted.aggregates.isDefined
+    case _ => false
+  }
+
+  def isOneTask(scan: Scan): Boolean = scan match {
+    case found: LakeScan => found.planInputPartitions().length == 1
+    case _ => false
+  }
+}
+
+private final class LakeScan(table: LakeTable, private val wanted: Wanted)
     extends Scan with Batch with SupportsReportStatistics with SupportsRuntimeV2Filtering {
   private var runtimeFilters = Seq.empty[String]
 
@@ -134,7 +192,8 @@ private final class LakeScan(table: LakeTable, wanted: Wanted)
 
   private def planned(filters: Seq[String]) = table.helper.ask("op" -> "plan", "pin" -> table.pin,
     "schema" -> wanted.columns.json, "filters" -> filters, "limit" -> wanted.limit.map(Int.box).orNull,
-    "top" -> wanted.top.orNull, "aggregates" -> wanted.aggregates.orNull,
+    "top" -> wanted.top.orNull, "aggregates" -> wanted.aggregates.orNull, "join" -> wanted.join.orNull,
+    "others" -> wanted.others.map(side => Json.obj("pin" -> side.table.pin, "filters" -> side.filters)),
     "parallelism" -> SparkSession.active.sparkContext.defaultParallelism,
     "bytesPerTask" -> table.setting("bytesPerTask").orNull)
 

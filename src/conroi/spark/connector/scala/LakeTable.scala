@@ -61,7 +61,8 @@ private[spark] class LakeTable(val session: LakeSession, val facts: JsonNode, va
 
   /** The same for a scan, and whether Spark evaluates all of them again. */
   def scanFilters(predicates: Array[Predicate]): (Seq[String], Boolean) = {
-    val answer = asked("scan_filters", predicates, "rows" -> rows, "broadcastBytes" -> SQLConf.get.autoBroadcastJoinThreshold)
+    val answer = asked("scan_filters", predicates, "rows" -> rows, "broadcastBytes" -> SQLConf.get.autoBroadcastJoinThreshold,
+      "joined" -> LakeJoins.isTrying)
     (Json.texts(answer.get("filters")), answer.get("repeated").asBoolean())
   }
 
