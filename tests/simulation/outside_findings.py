@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -175,7 +175,7 @@ def commits_are_followed_over_a_gap(patch: Patch) -> None:
 @finding("idle", "F3")
 def writers_date_their_commits(patch: Patch) -> None:
     """The age of a version of the lake goes by the clock of its writer, and not of the database."""
-    publish, strftime = database._Tables.publish, database._InMemory._strftime
+    publish, strftime = database._Tables.publish, database._strftime
     ahead_ns = [0]
 
     def dated(self: Any, *what: Any) -> Any:
@@ -190,16 +190,8 @@ def writers_date_their_commits(patch: Patch) -> None:
         def __init__(self, world: World) -> None:
             self.now_ns = lambda: world.now_ns() + ahead_ns[0]
 
-    def by_writer(self: Any, what: str, moment: str) -> str:
-        world = self._world
-        self._world = Ahead(world)
-        try:
-            return strftime(self, what, moment)
-        finally:
-            self._world = world
-
     patch.setattr(database._Tables, "publish", dated)
-    patch.setattr(database._InMemory, "_strftime", by_writer)
+    patch.setattr(database, "_strftime", lambda world, what, moment: strftime(cast("Any", Ahead(world)), what, moment))
 
 
 @finding("idle", "F13")

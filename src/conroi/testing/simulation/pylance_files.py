@@ -16,6 +16,7 @@ import json
 import os
 import shutil
 import tempfile
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
@@ -104,7 +105,7 @@ class PylanceFiles(StandIn):
         return f"{self.folder}/{root.partition('://')[2].partition('/')[2]}"
 
     def session(self, objects: Objects) -> Any:
-        return CheckedSession(objects, self)
+        return CheckedSession(weakref.proxy(objects), self)  # it is kept for as long as they are
 
     def dataset(self, objects: Objects, snapshot: Snapshot, private: PrivateSession | None = None) -> Any:
         return CheckedDataset(objects, snapshot, self, private)
