@@ -10,6 +10,7 @@ import conroi
 from conroi import history
 from conroi import operations as ops
 from conroi.commit.change import Change
+from conroi.commit.fairness import Turns
 from conroi.commit.loop import run
 from conroi.commit.table_commit import FolderCommit
 from conroi.data.table_version import TableVersion
@@ -125,3 +126,13 @@ def test_a_rebased_delete_says_on_which_version_it_was_made(table: conroi.Table)
         made_on.append((transaction.read_version, transaction.properties.get(BASE_PROPERTY)))
     assert made_on == [(2, None), (4, "3"), (6, "5")], "the version that it was compared with, and its base"
     assert ids(table) == []
+
+
+def test_writers_of_versions_that_are_passed_over_are_seen(table: conroi.Table) -> None:
+    for name in ("c", "d"):
+        other = table_on(table._files.objects)
+        other._files.kept(Turns).me = name
+        other.append([{"id": 1}])
+    writer = table_on(table._files.objects)
+    assert FolderCommit(writer._files, first_append(writer), retries=0).heads() is None
+    assert sorted(writer._files.kept(Turns)._others()) == ["c", "d"]
