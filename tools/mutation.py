@@ -7,7 +7,7 @@
     python -m tools.mutation --report   the results that are there
 
 The sample is chosen by a seed, in proportion to the mutants of each module. For each mutant the tests that execute the
-changed line run until one fails. Tests that need a server are left out.
+changed line run until one fails. Tests that need a server are left out, unless `--servers` is given.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tools.mutants import Mutant, mutants, sample, used_names
-from tools.mutation_runs import IMPORT, Job, Outcome, Record, Runner, preload, recorded
+from tools.mutation_runs import IMPORT, Job, Outcome, Record, Runner, Session, preload, recorded
 
 SIZES = ("conroi/conflicts=400", "conroi/commit=250", "conroi/catalog=350")
 SEED = 21
@@ -148,12 +148,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--budget", type=float, default=20.0, help="seconds for the tests of one mutant")
     parser.add_argument("--limit", type=float, default=5.0, help="processor time that is always allowed for a test")
     parser.add_argument("--controls", type=int, default=10, help="runs without a mutant, which no test may fail")
+    parser.add_argument("--servers", action="store_true", help="use tests that start a server, too")
     parser.add_argument("--only", default="", help="only mutants whose id contains this")
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--size", nargs="*", default=SIZES, help="packages, and how many of their mutants")
     parser.add_argument("--root", type=Path, default=Path(__file__).parents[1], help="the project's folder")
     options = parser.parse_args(arguments)
     os.chdir(options.root)
+    Session.with_servers = options.servers
     source, folder = Path("src").absolute(), Path(".mutants").absolute()
     sizes = {package: int(size) for package, _, size in (text.partition("=") for text in options.size)}
     sources = {

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import pytest
 from hypothesis import Phase, settings
@@ -70,6 +70,9 @@ class Record:
 class Session:
     """A pytest plugin: collects the tests, and then does some work instead of running all of them."""
 
+    with_servers: ClassVar[bool] = False
+    """Whether tests that start a server are used, too."""
+
     def __init__(self, work: Callable[[Session], None]) -> None:
         self._work = work
         self.items: dict[str, pytest.Item] = {}
@@ -86,7 +89,7 @@ class Session:
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         self.config = session.config
-        self.items = {item.nodeid: item for item in session.items if not _needs_server(item)}
+        self.items = {item.nodeid: item for item in session.items if self.with_servers or not _needs_server(item)}
         self._work(self)
         return True
 

@@ -152,6 +152,15 @@ def test_a_reader_follows_the_commits_since_its_state(is_cloud: bool, tmp_path: 
     assert (other.commits, other.is_complete, facts(other.state)) == ((), False, facts(published[-1]))
 
 
+def test_rows_that_are_deleted_in_a_large_fragment_are_read_back(tmp_path: Path) -> None:
+    uri = lake_with(tmp_path / "lake").uri
+    heads = heads_of_lake(uri)
+    many = publish(heads, heads.newest(None).state, {name: table_row(name, 0) for name in NAMES})
+    after = publish(heads, many, {NAMES[7]: table_row(NAMES[7], 1), NAMES[9]: None})
+    assert [list(gone) for gone in after.dead.values()] == [[7, 9]]
+    assert facts(heads_of_lake(uri).newest(None).state) == facts(after)
+
+
 def test_times_of_versions_grow_whatever_the_clock_says(tmp_path: Path) -> None:
     uri = lake_with(tmp_path / "lake").uri
     heads = heads_of_lake(uri, SeededEnvironment(1, start_ns=1_000))

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import lance
+import pyarrow as pa
 import pytest
 
 import conroi
 from conroi import history
 from conroi import operations as ops
 from conroi.commit.change import Change
+from conroi.commit.fairness import Turns
+from conroi.commit.idempotency import AlreadyCommitted, IdempotencyKey
 from conroi.commit.loop import run
 from conroi.commit.table_commit import FolderCommit
 from conroi.data.table_version import TableVersion
+from conroi.format.manifest_file import decode_manifest_file, encode_manifest_file
+from conroi.format.naming import ManifestNaming
 from conroi.format.on_disk import BASE_PROPERTY
 from conroi.snapshots.snapshot import load_transaction
 from conroi.verbs import Appending
@@ -125,3 +132,58 @@ def test_a_rebased_delete_says_on_which_version_it_was_made(table: conroi.Table)
         made_on.append((transaction.read_version, transaction.properties.get(BASE_PROPERTY)))
     assert made_on == [(2, None), (4, "3"), (6, "5")], "the version that it was compared with, and its base"
     assert ids(table) == []
+
+
+def test_writers_of_versions_that_are_passed_over_are_seen(table: conroi.Table) -> None:
+    for name in ("c", "d"):
+        other = table_on(table._files.objects)
+        other._files.kept(Turns).me = name
+        other.append([{"id": 1}])
+    writer = table_on(table._files.objects)
+    assert FolderCommit(writer._files, first_append(writer), retries=0).heads() is None
+    assert sorted(writer._files.kept(Turns)._others()) == ["c", "d"]
+
+
+@pytest.mark.contract("S5")
+def test_a_commit_with_a_key_looks_for_it_in_every_version(table: conroi.Table) -> None:
+    add(table, 1, "a")
+    add(table, 2)
+    commit = FolderCommit(table._files, replace(first_append(table), once=IdempotencyKey(table._files, "a")), retries=0)
+    assert commit.heads() is None
+    with pytest.raises(AlreadyCommitted) as caught:
+        commit.get_ready()
+    assert caught.value.version == 2
+
+
+def test_a_guard_is_told_of_all_concurrent_commits_also_of_unrelated_ones(table: conroi.Table) -> None:
+    for number in (1, 2):
+        add(table, number)
+    told: list[tuple[int, list[int]]] = []
+    change = first_append(table)
+    plan = replace(change.plan, guard=lambda head, winners: told.append((head.version, [w.version for w in winners])))
+    result = run(FolderCommit(table._files, replace(change, plan=plan), retries=0))
+    assert (result.version, told) == (4, [(3, [2, 3])])
+
+
+@pytest.mark.parametrize(
+    ("retries", "is_cloud", "is_fresh", "is_known"),
+    [(1, False, True, True), (0, False, True, False), (0, True, True, True), (9, True, False, False)],
+)
+def test_the_first_look_is_skipped_if_the_base_is_fresh_and_a_lost_race_costs_little(
+    retries: int, is_cloud: bool, is_fresh: bool, is_known: bool, table: conroi.Table
+) -> None:
+    writer = table_on(CloudLike(table._files.objects) if is_cloud else table._files.objects)
+    change = replace(first_append(writer), base_is_fresh=is_fresh)
+    assert FolderCommit(writer._files, change, retries).is_head_known() is is_known
+
+
+def test_a_concurrent_version_that_needs_a_newer_writer_is_not_written_over(table: conroi.Table) -> None:
+    lance.write_dataset(pa.table({"id": [1]}), table.uri, mode="append")
+    path = Path(table.uri) / ManifestNaming.V2.path(2)
+    file = decode_manifest_file(path.read_bytes())
+    head = file.manifest.editable_head()
+    head.writer_feature_flags |= 1 << 40
+    path.write_bytes(encode_manifest_file(file.manifest.changed(head=head), file.transaction))
+    with pytest.raises(conroi.UnsupportedError):
+        run(FolderCommit(table._files, first_append(table), retries=0))
+    assert not (Path(table.uri) / ManifestNaming.V2.path(3)).exists()

@@ -10,6 +10,7 @@ import pytest
 
 import conroi
 from conroi.commit.change import Guard, all_of, checked_texts, detached_version, must_not_move
+from conroi.commit.execution import run
 from conroi.conflicts import ConcurrentCommit
 from conroi.errors import InvalidInputError, UnsupportedError
 from conroi.format.naming import DETACHED_BIT, ManifestNaming
@@ -54,3 +55,12 @@ def test_a_detached_version_needs_a_table_with_names_of_the_newer_kind(tmp_path:
     older = conroi.create_table(tmp_path / "old", [{"id": 1}], naming=ManifestNaming.V1)
     with pytest.raises(UnsupportedError, match="newer kind"):
         older.append([{"id": 2}], detached=True)
+
+
+@pytest.mark.parametrize("expect", [True, "1", 1.0])
+def test_an_expected_version_is_a_whole_number(expect: int, tmp_path: Path) -> None:
+    table = conroi.create_table(tmp_path / "t", [{"id": 1}])
+    with pytest.raises(InvalidInputError, match="is not a version number"):
+        run(table._files, table._pinned.snapshot, lambda _head: None, {"expect": expect})
+    done = run(table._files, table._pinned.snapshot, lambda _head: None, {"expect": 1})
+    assert (done.snapshot.version, done.result) == (1, None)

@@ -95,6 +95,15 @@ def test_the_twenty_first_lost_race_is_too_much(table: conroi.Table) -> None:
     assert (table.latest().version, ids(table.latest())) == (22, [1, 2])
 
 
+def test_a_version_that_was_not_expected_is_explained_by_who_committed_it(table: conroi.Table) -> None:
+    table.delete("id = 1")
+    with pytest.raises(conroi.ExpectedVersionMismatch) as caught:
+        table.append([{"id": 3, "v": 30}], expect=1)
+    reason = caught.value.reason
+    assert reason is not None
+    assert (reason.rule, reason.theirs, reason.winner and reason.winner.version) == ("table/moved", "Delete", 2)
+
+
 @pytest.mark.parametrize("retries", [0, 1, 5])
 def test_the_number_of_retries_is_the_callers_choice(retries: int, table: conroi.Table) -> None:
     with pytest.raises(TooMuchContention) as caught:

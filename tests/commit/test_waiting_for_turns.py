@@ -11,7 +11,7 @@ import pytest
 import conroi
 from conroi import history
 from conroi.commit.change import Change
-from conroi.commit.fairness import LONGEST_PAUSE_S, SLACK, Turns
+from conroi.commit.fairness import LONGEST_PAUSE_S, SLACK, PriorityToken, Turns
 from conroi.commit.loop import _wait_for_turn, run
 from conroi.commit.table_commit import FolderCommit
 from conroi.snapshots.snapshot import load_transaction
@@ -133,3 +133,19 @@ def test_the_commit_waits_for_its_turn_and_lands_after_the_others(
     assert result.attempts == 1
     assert result.version == (9 if not is_cloud else 7), "far away it waits once, while one other commits"
     assert 99 in place.ids()
+
+
+def test_a_writer_alone_finds_the_token_of_another_with_its_eighth_commit() -> None:
+    clock = SeededEnvironment(1)
+    uri = f"memory://{uuid.uuid4().hex}"
+    table = conroi.create_table(uri, [{"id": 0}], environment=clock)
+    turns = table._files.kept(Turns)
+    for _ in range(100):  # whatever the creation of the table counted
+        if turns.is_look_due():
+            break
+    PriorityToken(open_objects(uri), SeededEnvironment(2), "starving").ask(3)
+    for number in range(7):
+        table = table.append([{"id": number}])
+        assert not turns.is_contended(), number
+    table.append([{"id": 7}])
+    assert turns.is_contended()

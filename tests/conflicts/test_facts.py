@@ -224,8 +224,8 @@ def test_an_overlay_is_read_from_its_undecoded_message(message: bytes, expected:
         b"\x18",
         b"\x18\x80",  # a number that does not end
         b"\x18" + b"\xff" * 10 + b"\x01",  # nor within ten bytes
-        b"\x13\x00",  # a kind of field that does not exist any more
-        b"\x16\x00",  # or never did
+        b"\x13",  # a kind of field that does not exist any more
+        b"\x16",  # or never did
     ],
 )
 def test_a_damaged_overlay_is_told(message: bytes) -> None:

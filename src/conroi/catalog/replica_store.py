@@ -27,7 +27,6 @@ class ReplicaStore:
     def __init__(self, root: Objects, found: Marker, environment: Environment) -> None:
         self._root = root
         self._marker = found
-        self._environment = environment
         self._copy = LakeCopy(root, found.lake or "")
         self._turns = Turns(environment)
 
