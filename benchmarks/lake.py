@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import statistics
-import uuid
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from benchmarks.harness import Series, Workspace, run_times, take_turns
 from benchmarks.lakes import TABLES, ConroiLake, DuckDb, DuckLake, Lakes, PylanceThrice
 from benchmarks.report import Bar, Report, milliseconds
 from benchmarks.together import errors, p99, rate, tell_errors
-from tests.support.databases import PostgresServer, postgres
+from tests.support.databases import postgres
 
 BATCH = rows(100)
 LakesType = type[ConroiLake] | type[PylanceThrice] | type[DuckLake] | type[DuckDb]
@@ -52,19 +51,11 @@ def measure(workspace: Workspace, options: argparse.Namespace) -> Report:
     with postgres("fsync=on") as server:
         for writers in (1, 4):
             with Crew(writers) as crew:
-                _rates(report, workspace, crew, lambda: _new_database(server), options)
+                _rates(report, workspace, crew, server.new_database, options)
     _history(report, workspace, 1_000 if options.quick else 10_000)
     _many_tables(report, workspace, 1_000 if options.quick else MANY_TABLES)
     report.canary_rates = workspace.canary_rates
     return report
-
-
-def _new_database(server: PostgresServer) -> str:
-    """A database for one catalog of DuckLake, which takes no heed of schemas."""
-    name = f"d{uuid.uuid4().hex[:12]}"
-    with server.connect() as connection:
-        connection.execute(f"CREATE DATABASE {name}")  # type: ignore[arg-type]
-    return server.address().replace("/postgres?", f"/{name}?")
 
 
 def _rates(

@@ -8,6 +8,8 @@ from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
 
+from tests.support.databases import duckdb_extension
+
 TABLES = ("t0", "t1", "t2")
 
 
@@ -115,7 +117,7 @@ class DuckLake:
         self._duckdb = duckdb.connect(config={"allow_unsigned_extensions": "true"})
         self._duckdb.execute("SET enable_progress_bar = false")
         for extension in ("postgres_scanner", "ducklake"):
-            self._duckdb.execute(f"LOAD '{_extension(extension)}'")
+            self._duckdb.execute(f"LOAD '{duckdb_extension(extension)}'")
         self._duckdb.register("empty", self._schema.empty_table())
         self._duckdb.execute(f"ATTACH 'ducklake:postgres:{self._catalog}' AS lake (DATA_PATH '{self._folder}/data')")
 
@@ -154,14 +156,6 @@ class DuckDb:
 
     def count(self) -> list[int]:
         return _count(self._duckdb, "")
-
-
-def _extension(name: str) -> str:
-    """Where the package that brings this extension keeps it."""
-    import importlib
-
-    package = Path(str(importlib.import_module(f"duckdb_extension_{name}").__file__)).parent
-    return str(next(package.rglob(f"{name}.duckdb_extension")))
 
 
 def _insert(duckdb: Any, rows: pa.Table, prefix: str) -> None:

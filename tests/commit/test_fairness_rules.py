@@ -247,7 +247,7 @@ def test_each_new_token_is_waited_for_up_to_ten_seconds_together(objects: Object
     assert objects.head(TOKEN_PATH) is not None
 
 
-def test_storage_without_an_answer_delays_nobody() -> None:
+def test_storage_without_an_answer_delays_no_writer() -> None:
     objects = FaultyObjects(open_objects(f"memory://{uuid.uuid4().hex}"), [fail("*", times=None)])
     environment = SeededEnvironment(1)
     token = PriorityToken(objects, environment, "a")
@@ -436,7 +436,7 @@ def test_where_a_look_is_a_request_it_is_made_once_in_a_while_and_more_often_whe
 
 
 @pytest.mark.parametrize("content", [b"{", b"[]", b'{"tables": [7]}', b'{"tables": ["u"]}'])
-def test_a_damaged_reservation_and_one_of_other_tables_delay_nobody(objects: Objects, content: bytes) -> None:
+def test_a_damaged_reservation_and_one_of_other_tables_delay_no_writer(objects: Objects, content: bytes) -> None:
     objects.put(f"{RESERVED_DIR}/00000000000000000001-x", content)
     writer, environment = reservations_of(objects)
     started = environment.monotonic()

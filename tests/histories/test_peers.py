@@ -7,7 +7,6 @@ import os
 import random
 import threading
 import time
-import uuid
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +18,7 @@ import pytest
 
 from conroi.testing.history import Append, Operation, Outcome, Read, Report, Transaction, check
 from tests.histories.conftest import SEED
-from tests.support.databases import PostgresServer
+from tests.support.databases import PostgresServer, duckdb_extension
 
 pytestmark = pytest.mark.contract("H1")
 
@@ -86,8 +85,7 @@ class ByDuckLake:
         self.refused: type[Exception] = duckdb.Error
         self._connection = duckdb.connect(config={"allow_unsigned_extensions": "true"})
         for name in ("postgres_scanner", "ducklake"):
-            package = Path(str(importlib.import_module(f"duckdb_extension_{name}").__file__)).parent
-            self._connection.execute(f"LOAD '{next(package.rglob(f'{name}.duckdb_extension'))}'")
+            self._connection.execute(f"LOAD '{duckdb_extension(name)}'")
         self._connection.execute(f"ATTACH 'ducklake:postgres:{catalog}' AS lake (DATA_PATH '{folder}/data')")
 
     def make(self) -> None:
@@ -187,10 +185,7 @@ def test_pylance_in_separate_commits_is_found_to_be_no_transaction(tmp_path: Pat
 @pytest.fixture
 def ducklake(tmp_path: Path, postgres: PostgresServer) -> Callable[[], ByDuckLake]:
     """A new lake, to which each call connects."""
-    name = f"d{uuid.uuid4().hex[:12]}"
-    with postgres.connect() as connection:
-        connection.execute(f"CREATE DATABASE {name}")  # type: ignore[arg-type]
-    catalog = postgres.address().replace("/postgres?", f"/{name}?")
+    catalog = postgres.new_database()
     ByDuckLake(tmp_path, catalog).make()
     return lambda: ByDuckLake(tmp_path, catalog)
 

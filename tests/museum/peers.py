@@ -10,6 +10,8 @@ import lance
 import pyarrow as pa
 from lance.fragment import LanceFragment
 
+from tests.support.databases import duckdb_extension
+
 Anything: TypeAlias = Any
 """A handle of a library without type stubs."""
 
@@ -66,9 +68,8 @@ def outcome(work: Any) -> str:
 def ducklake(folder: Path) -> Anything:
     """A DuckDB connection with a DuckLake attached as `lake`, its catalog in a DuckDB file."""
     duckdb = cast("Anything", importlib.import_module("duckdb"))
-    package = Path(str(importlib.import_module("duckdb_extension_ducklake").__file__)).parent
     connection = duckdb.connect(config={"allow_unsigned_extensions": "true"})
-    connection.execute(f"LOAD '{next(package.rglob('ducklake.duckdb_extension'))}'")
+    connection.execute(f"LOAD '{duckdb_extension('ducklake')}'")
     folder.mkdir()
     connection.execute(f"ATTACH 'ducklake:{folder}/catalog.ddb' AS lake (DATA_PATH '{folder}/data')")
     return connection

@@ -117,7 +117,7 @@ def nullability_is_promised(patch: Patch) -> None:
 
 @finding("truncations", "G3")
 def only_the_next_row_id_is_watched(patch: Patch) -> None:
-    """An insert in pieces goes on if nobody has added rows behind it, also if its first pieces are gone."""
+    """An insert in pieces goes on if no concurrent writer added rows behind it, also if its first pieces are gone."""
     patch.setattr(Fence, "_check_line", lambda *_: None)
 
 

@@ -241,7 +241,7 @@ def built_on_the_base(patch: Patch) -> None:
 
 @planted("bank")
 def built_on_the_base_without_a_probe(patch: Patch) -> None:
-    """The same, and nobody looks whether their final names are taken."""
+    """The same, without the probe of their final names."""
     built_on_the_base(patch)
     patch.setattr(Participant, "_probe", lambda *_: None)
 

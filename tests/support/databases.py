@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import pwd
 import signal
@@ -62,11 +63,24 @@ class PostgresServer:
             connection.execute(f"CREATE SCHEMA {namespace}")  # type: ignore[arg-type]
         return self.address(namespace)
 
+    def new_database(self) -> str:
+        """The address of a new database, for a catalog that takes no heed of schemas."""
+        name = f"d{uuid.uuid4().hex[:12]}"
+        with self.connect() as connection:
+            connection.execute(f"CREATE DATABASE {name}")  # type: ignore[arg-type]
+        return self.address().replace("/postgres?", f"/{name}?")
+
     def connect(self) -> psycopg.Connection[tuple[object, ...]]:
         """A connection of the test's own."""
         import psycopg
 
         return psycopg.connect(self.address(), autocommit=True)
+
+
+def duckdb_extension(name: str) -> Path:
+    """Where the package that brings this extension of DuckDB keeps it."""
+    package = Path(str(importlib.import_module(f"duckdb_extension_{name}").__file__)).parent
+    return next(package.rglob(f"{name}.duckdb_extension"))
 
 
 @contextlib.contextmanager

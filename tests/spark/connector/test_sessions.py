@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 import conroi
 import conroi.spark
 from conroi.errors import InvalidInputError, UnsupportedError
-from conroi.spark.connector.configuration import catalog_settings
-from conroi.spark.sessions import _add_catalogs
+from conroi.spark.connector.configuration import EXTENSION, catalog_settings
+from conroi.spark.sessions import _add_catalogs, _together
 from tests.spark.connector.support import rows
 from tests.spark.support import SPARK
 from tests.support.source import REPOSITORY
@@ -92,3 +92,10 @@ def test_a_session_that_started_without_the_connector_says_so(tmp_path: Path):
 
     with pytest.raises(UnsupportedError, match=r"without the connector.*Hint: Call"):
         _add_catalogs(cast("SparkSession", Session()), tmp_path)
+
+
+def test_a_session_has_the_extensions_of_the_user_and_ours() -> None:
+    ours, theirs = {"spark.sql.extensions": EXTENSION}, {"spark.sql.extensions": "io.other.Extensions"}
+    assert _together(ours, theirs) == {"spark.sql.extensions": f"io.other.Extensions,{EXTENSION}"}
+    assert _together({}, theirs) == theirs
+    assert _together(ours, {}) == ours

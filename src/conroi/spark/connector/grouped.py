@@ -5,6 +5,7 @@ Rows whose key is in no small table get a group of their own, which is left out 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
@@ -261,7 +262,7 @@ class GroupedAggregates:
         return pa.RecordBatch.from_arrays(arrays, names=list(names))
 
 
-class _Function:
+class _Function(ABC):
     """An aggregate function, for all groups at once."""
 
     def __init__(self, size: int) -> None:
@@ -274,12 +275,12 @@ class _Function:
         if len(codes) and values is not None:
             self._include(codes, values)
 
-    def _include(self, codes: Ints, values: Any) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _include(self, codes: Ints, values: Any) -> None: ...
 
+    @abstractmethod
     def result(self, codes: Ints) -> tuple[Any, list[tuple[int, int]]]:
         """The values of these groups, and what belongs to them besides, by their places."""
-        raise NotImplementedError
 
 
 class _Count(_Function):

@@ -36,7 +36,9 @@ class _InMemory(SqliteDatabase):
 
     def _open(self) -> sqlite3.Connection:
         connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-        world = weakref.proxy(self._world)  # the connection must not keep it: nobody would see that cycle
+        world = weakref.proxy(
+            self._world
+        )  # the connection must not keep it: the garbage collector does not see that cycle
         connection.create_function("strftime", 2, partial(_strftime, world))
         return connection
 

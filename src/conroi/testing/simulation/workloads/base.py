@@ -194,7 +194,7 @@ class Workload:
 
     def _is_left_over(self, version: int) -> bool:
         """Whether the number was collected: a put that landed late may leave a manifest there. Its writer does not know
-        the outcome, history() lists it, and nobody can read it.
+        the outcome, history() lists it, and it cannot be read.
         """
         manifests = open_objects(f"{self.world.uri}/{LAKE_MANIFEST}")
         return not self.uses_database and retention_of(manifests, version) is Retention.COLLECTED
@@ -244,7 +244,7 @@ class Workload:
             counts[name] = counts.get(name, 0) + 1
         for name, count in sorted(counts.items()):
             if name not in known:
-                self.problem(f"{what} has {name}, which nobody wrote")
+                self.problem(f"{what} has {name}, which no client wrote")
             elif count > 1:
                 self.problem(f"{what} has {name} {count} times")
             elif known[name] == "fail":
