@@ -15,6 +15,7 @@ import lance
 import pytest
 
 import conroi
+from conroi.maintenance import lake_collection
 from conroi.snapshots.snapshot import TableStorage
 from conroi.storage import open_objects
 from conroi.table import Table
@@ -240,6 +241,77 @@ def test_a_publisher_that_stood_still_so_long_publishes_nothing_broken(
     assert {"data", "staged"} <= lake.gc(dry_run=False).by_kind.keys()
     assert isinstance(end(), conroi.ConflictError)
     assert numbers(conroi.connect(lake.uri)["t"]) == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.contract("M2", "B1")
+def test_a_publisher_to_a_branch_that_stood_still_so_long_publishes_nothing_broken(
+    lake: conroi.Lake, world: World, standing: Any
+) -> None:
+    """Found by a simulation (old_branches, seed 30003351): the fence was committed to the main branch only."""
+    answer = _stalled_on_a_branch(lake, world, standing)
+    assert isinstance(answer, conroi.ConflictError), answer
+    assert numbers(conroi.connect(lake.uri, branch="dev")["t"]) == [1, 2, 3, 4, 5]
+    assert numbers(conroi.connect(lake.uri)["t"]) == [1, 2, 3, 4, 5]
+
+
+def test_control_without_a_fence_on_the_branch_its_version_has_no_files(
+    lake: conroi.Lake, world: World, standing: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("conroi.maintenance.lake_collection._fence_branches", lambda *_: None)
+    _stalled_on_a_branch(lake, world, standing)
+    with pytest.raises(conroi.ConroiError):
+        conroi.connect(lake.uri, branch="dev")["t"].to_arrow()
+
+
+def test_branches_with_a_young_version_get_no_fence(lake: conroi.Lake) -> None:
+    lake.branches.create("dev")
+    lake.branches.create("old")
+    before = {name: conroi.connect(lake.uri, branch=name).version for name in ("dev", "old")}
+    _leave_garbage(lake)
+    make_older(lake.uri, hours=48)
+    conroi.connect(lake.uri, branch="dev")["t"].append([{"n": 7}])
+    assert lake.gc(dry_run=False).by_kind["data"][0] >= 1
+    after = {name: conroi.connect(lake.uri, branch=name).version for name in ("dev", "old")}
+    assert (after["dev"] - before["dev"], after["old"] - before["old"]) == (1, 1)
+
+
+def test_a_collection_beside_a_branch_that_is_being_deleted_goes_on(
+    lake: conroi.Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.branches.create("dev")
+    _leave_garbage(lake)
+    make_older(lake.uri, hours=48)
+    publish = lake_collection.fence_branch
+
+    def deleted_first(*args: Any) -> None:
+        conroi.connect(lake.uri).branches.delete("dev")
+        publish(*args)
+
+    monkeypatch.setattr(lake_collection, "fence_branch", deleted_first)
+    assert lake.gc(dry_run=False).by_kind["data"][0] >= 1
+
+
+def _leave_garbage(lake: conroi.Lake) -> None:
+    """Rows that were written and never committed."""
+    tx = lake.begin()
+    tx["t"].append([{"n": 6}])
+
+
+def _stalled_on_a_branch(lake: conroi.Lake, world: World, standing: Any) -> object:
+    """What an append on a branch says that stood still for two days before its put, beside a collection."""
+    lake.branches.create("dev")
+    gate = Gate()
+
+    def wrap(objects: Any) -> Any:
+        faults = [call_before(gate, "put_if_absent", "_versions/*")]
+        return FaultyObjects(objects, faults) if "__manifest/tree" in objects.root else objects
+
+    slow = connect_through(lake.uri, wrap, environment=world).branch("dev")
+    end = standing(lambda: slow["t"].append([{"n": 6}]), gate)
+    make_older(lake.uri, hours=48)
+    world.sleep(48 * 3600)
+    assert "data" in lake.gc(dry_run=False).by_kind
+    return end()
 
 
 # ------------------------------------------------------------------ old versions that come back

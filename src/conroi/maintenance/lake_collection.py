@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 
+from conroi.catalog.branches import BranchedLake
 from conroi.catalog.catalog import Catalog
 from conroi.catalog.folders import created_in, home_of
 from conroi.catalog.lance_tags import repair_lance_tags
 from conroi.catalog.participant import PublishRequest
 from conroi.catalog.publication import Publishing
 from conroi.catalog.state import CommitMetadata
-from conroi.errors import InvalidInputError
+from conroi.errors import InvalidInputError, NotFoundError
 from conroi.format.naming import parse_staged_name
 from conroi.format.on_disk import CREATED_MARK, LAKE_MANIFEST, LEASES_DIR, TEMPORARY_PREFIX, TREE_DIR
 from conroi.format.references import name_of
@@ -21,7 +23,9 @@ from conroi.maintenance.expiry import delete_in_batches, listed_versions, store_
 from conroi.maintenance.lake_expiry import Kept, dropped_tables, forget_dropped, history_of, why_kept
 from conroi.maintenance.reachability import AT_ONCE, LAKE_BRANCH, Line, Needed, Place, lines_of
 from conroi.maintenance.reports import Collected, Duration
-from conroi.snapshots.branch_names import lance_ref_path
+from conroi.snapshots.branch_names import Branch, lance_ref_path
+from conroi.snapshots.branch_storage import branch_folder
+from conroi.snapshots.snapshot import TableStorage
 from conroi.storage.local_folders import LocalFolder
 from conroi.storage.objects import Objects, reach_of
 from conroi.storage.parallel import in_parallel
@@ -205,13 +209,41 @@ def _remove_empty(objects: Objects) -> None:
 
 
 def _fence_lake(catalog: Catalog, older_ns: int) -> None:
-    """Fence off paused writers: if the newest version is older than the files to delete, commit the next version.
+    """Fence off paused writers: on each branch whose newest version is older than the files to delete, commit the next.
 
     The timestamp of a version in a database is set by its writer, so there the fence is always committed.
     """
-    if catalog.manifest is not None:
-        newest = max(listed_versions(catalog.manifest.objects), key=lambda aged: aged.version)
-        if newest.modified_ns > older_ns:
-            return
+    if catalog.manifest is None:
+        _commit_fence(catalog)
+        return
+    if _is_older(catalog.manifest.objects, older_ns):
+        _commit_fence(catalog)
+    _fence_branches(catalog, catalog.manifest, older_ns)
+
+
+def _fence_branches(main: Catalog, manifest: TableStorage, older_ns: int) -> None:
+    """A writer on a branch depends on the versions of that branch alone."""
+    branched = BranchedLake(main, manifest)
+    for branch in branched.names.all():
+        if branch.lance_name is None:
+            continue
+        folder = main.opened(branch_folder(LAKE_MANIFEST, branch.lance_name))
+        # Deleted meanwhile: nothing more can be published there.
+        with contextlib.suppress(NotFoundError):
+            if _is_older(folder, older_ns):
+                fence_branch(branched, branch)
+
+
+def fence_branch(branched: BranchedLake, branch: Branch) -> None:
+    """Commit the next version of a branch."""
+    _commit_fence(branched.opened(branch)[0])
+
+
+def _is_older(objects: Objects, older_ns: int) -> bool:
+    newest = max(listed_versions(objects), key=lambda aged: aged.version, default=None)
+    return newest is not None and newest.modified_ns <= older_ns
+
+
+def _commit_fence(catalog: Catalog) -> None:
     notes = CommitMetadata("gc: writers that stood still must look again")
     Publishing(catalog, PublishRequest(catalog.state(), notes=notes)).run()
