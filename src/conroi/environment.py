@@ -6,6 +6,7 @@ import random
 import sys
 import time
 import uuid
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple, Protocol
 
@@ -77,6 +78,14 @@ class Moment(NamedTuple):
 
     steady_s: float
     wall_ns: int
+
+
+def earliest(moments: Sequence[Moment | None]) -> Moment | None:
+    """The earliest of these, by both clocks; None if one is not known."""
+    known = [each for each in moments if each is not None]
+    if len(known) < len(moments):
+        return None
+    return Moment(min(each.steady_s for each in known), min(each.wall_ns for each in known))
 
 
 LONG_AGO = Moment(float("-inf"), 0)

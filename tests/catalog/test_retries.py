@@ -159,7 +159,7 @@ def test_threads_have_their_turns_in_the_order_in_which_they_came() -> None:
         for number in range(12):
             threads.append(threading.Thread(target=work, args=(number,)))
             threads[-1].start()
-            while len(queue._waiting) <= number:  # pyright: ignore[reportPrivateUsage]
+            while len(queue._turns) <= number + 1:  # pyright: ignore[reportPrivateUsage]
                 time.sleep(0.0001)
         queue._longest_s = 1.0  # pyright: ignore[reportPrivateUsage]  # less than all turns, much more than one
     for thread in threads:
@@ -177,13 +177,50 @@ def test_a_thread_that_is_stuck_holds_up_the_next_one_for_a_while_only() -> None
 
     with ThreadPoolExecutor(1) as pool:
         future = pool.submit(stuck)
-        while queue._serving is None:  # pyright: ignore[reportPrivateUsage]
+        while not queue._turns:  # pyright: ignore[reportPrivateUsage]
             time.sleep(0.001)
         with queue.turn():
             assert not future.done()
         gone.set()
     with queue.turn():
-        assert queue._serving is not None  # pyright: ignore[reportPrivateUsage]
+        assert len(queue._turns) == 1  # pyright: ignore[reportPrivateUsage]
+
+
+def test_threads_that_change_other_things_do_not_wait_for_each_other() -> None:
+    queue, both = ThreadQueue(600.0), threading.Barrier(2)
+
+    def work(name: str) -> None:
+        with queue.turn({name}):
+            both.wait(30)  # raises unless both are here at once
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(work, ["a", "b"]))
+
+
+def test_threads_that_share_a_thing_wait_for_one_that_has_it_alone() -> None:
+    queue, both, order = ThreadQueue(600.0), threading.Barrier(2), list[str]()
+
+    def share() -> None:
+        with queue.turn(frozenset(), {"a"}):
+            both.wait(30)
+            order.append("shared")
+
+    def alone() -> None:
+        with queue.turn({"a"}):
+            order.append("alone")
+
+    with ThreadPoolExecutor(4) as pool:
+        with queue.turn({"a"}):
+            sharing = [pool.submit(share) for _ in range(2)]
+            while len(queue._turns) < 3:  # pyright: ignore[reportPrivateUsage]
+                time.sleep(0.0001)
+            last = pool.submit(alone)
+            while len(queue._turns) < 4:  # pyright: ignore[reportPrivateUsage]
+                time.sleep(0.0001)
+            assert not order
+        for future in [*sharing, last]:
+            future.result(30)
+    assert order == ["shared", "shared", "alone"]
 
 
 def contend(bucket: BucketServer, clients: int, timeout: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -9,12 +10,17 @@ from typing import Literal
 
 from conroi.arguments import checked_calls
 from conroi.branches.lake_ref import LakeRef
+from conroi.catalog.catalog import Catalog
 from conroi.catalog.lance_tags import protection_of
-from conroi.catalog.publication import pin_tables
+from conroi.catalog.participant import PublishRequest
+from conroi.catalog.preconditions import Expectation
+from conroi.catalog.publication import Publishing
+from conroi.catalog.state import CommitMetadata
 from conroi.commit.execution import run
 from conroi.data.table_version import TableVersion
-from conroi.errors import InvalidInputError, NotFoundError, about
+from conroi.errors import ExpectedVersionMismatch, InvalidInputError, NotFoundError, about
 from conroi.format.on_disk import DELETED_SETTING, LINEAGE_KEY
+from conroi.retry_policy import PUBLICATION_RETRIES
 from conroi.snapshots.branch_names import MAIN, MAIN_BRANCH, Branch
 from conroi.snapshots.snapshot import Snapshot, TableStorage
 from conroi.snapshots.tags import Tags
@@ -67,7 +73,7 @@ class Branches:
         if version is None and lake.pinned is not None:
             version = lake.pinned.version
         if version is None:  # a branch begins with versions, not with folders that others go on writing
-            pin_tables(lake.catalog)
+            _pin_tables(lake.catalog)
         branch = self._branched.create(name, lake.catalog.identity, version)
         protection = protection_of(lake.catalog)
         if protection is not None:
@@ -141,3 +147,16 @@ def configured(manifest: TableStorage, at: Snapshot, values: Values, message: st
     with about(manifest.root):
         done = run(manifest, at, lambda head: set_config(TableVersion(manifest, head), values), {"message": message})
     return done.snapshot
+
+
+def _pin_tables(catalog: Catalog) -> None:
+    """Publish the versions of all tables that other software listed and wrote, and that have no pin yet."""
+    for _ in range(PUBLICATION_RETRIES):
+        state = catalog.state()
+        rows = [row for row in map(catalog.pinned, map(state.rows.__getitem__, state.unpinned)) if row.pin is not None]
+        if not rows:
+            return
+        expects = [Expectation(row.object_id, catalog.version_of(row), row.incarnation, seen=row) for row in rows]
+        notes = CommitMetadata(f"pin {len(rows)} tables that were written past the lake")
+        with contextlib.suppress(ExpectedVersionMismatch):  # concurrent write: look again
+            Publishing(catalog, PublishRequest(state, expects=expects, notes=notes)).run()

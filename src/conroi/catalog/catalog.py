@@ -7,11 +7,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import groupby
+from typing import Any
 
 from conroi.catalog.names import no_table, shown
 from conroi.catalog.rows import Line, Row, is_own, table_of
 from conroi.catalog.state import LakeState
-from conroi.catalog.store import CatalogStore, Seen
+from conroi.catalog.store import CatalogStore, GroupStore, Published, Seen
 from conroi.commit.fairness import Reservations
 from conroi.environment import Environment
 from conroi.errors import (
@@ -30,7 +32,7 @@ from conroi.snapshots.pin import Pin, finalize, load_pinned, pin_of
 from conroi.snapshots.snapshot import Snapshot, TableStorage, load_snapshot, load_transaction
 from conroi.storage import open_objects
 from conroi.storage.objects import Objects, reach_of
-from conroi.storage.parallel import ProcessLock, Running, ThreadQueue
+from conroi.storage.parallel import LeaderQueue, ProcessLock, Running, ThreadQueue
 from conroi.versions.folder import FolderVersions, ManifestRef
 
 _log = logging.getLogger(__name__)
@@ -39,6 +41,8 @@ LEAVE_TO_PUBLISHER_NS = 1_000_000_000
 """Nanoseconds. A reader leaves a version published this recently to its publisher to finalize."""
 LONGEST_TURN_S = 2.0
 """Maximum wait of a thread for another one that is publishing, in seconds."""
+MOST_COMMITS = 128
+"""Maximum number of versions whose commits are cached."""
 MOST_SNAPSHOTS = 512
 """Maximum number of cached table manifests."""
 
@@ -85,6 +89,8 @@ class Catalog:
         """Location of the lake, and its connection settings."""
         self._wrap = wrap
         self._state: LakeState | None = None
+        self._commits: OrderedDict[int, tuple[Published, ...]] = OrderedDict()
+        """The commits that were seen last, by version."""
         self._objects: dict[str, Objects] = {}
         """Folders of the lake that were opened."""
         self._lines: dict[Line, Objects] = {}
@@ -99,7 +105,11 @@ class Catalog:
         """Of its tables from Lance's clean-up, created at first use: see conroi.catalog.lance_tags."""
         self._lock = ProcessLock()
         self.queue = ThreadQueue(LONGEST_TURN_S)
-        """Serializes the publications of the threads of one client: in a race all attempts but one are wasted."""
+        """Serializes the publications of threads to the same tables: in a race all attempts but one are wasted."""
+        self.publishers: LeaderQueue[Any] = LeaderQueue()
+        """Publications of threads that are ready to be put: see conroi.catalog.group_commit."""
+        self.group_store = heads if isinstance(heads, GroupStore) else None
+        """The store, if it can have several publications in one version."""
         self.reservations = Reservations(root, environment)
         """Reservations of namespace clients that were refused."""
 
@@ -130,15 +140,44 @@ class Catalog:
         return table
 
     def refresh(self, known: LakeState | None) -> Seen:
-        """The newest state, and the commits since `known`."""
+        """The newest state, and the commits since `known`. Threads look concurrently."""
         with self._lock:
-            seen = self.heads.newest(known)
-            self.saw(seen.state)
-            return seen
+            remembered = None if known is None else self._remembered(known)
+        seen = self.heads.newest(known if remembered is None else remembered.state)
+        self.saw(seen.state, seen.commits)
+        return seen if remembered is None else replace(seen, commits=(*remembered.commits, *seen.commits))
 
-    def saw(self, state: LakeState) -> None:
-        """Cache a state, if it is the newest."""
+    def remembered(self, known: LakeState) -> Seen:
+        """The newest state that this process knows, and the commits since `known`; looked up only if those are not
+        known.
+        """
         with self._lock:
+            remembered = self._remembered(known)
+        return self.refresh(known) if remembered is None else remembered
+
+    def _remembered(self, known: LakeState) -> Seen | None:
+        newest = self._state
+        commits = None if newest is None else self._between(known.version, newest.version)
+        return None if newest is None or commits is None else Seen(newest, commits)
+
+    def remembered_between(self, known: LakeState, state: LakeState) -> list[Published] | None:
+        """The commits between two states that this process has seen; None if it does not know all of them."""
+        with self._lock:
+            return self._between(known.version, state.version)
+
+    def _between(self, known: int, newest: int) -> list[Published] | None:
+        versions = range(known + 1, newest + 1)
+        if newest < known or not all(version in self._commits for version in versions):
+            return None
+        return [each for version in versions for each in self._commits[version]]
+
+    def saw(self, state: LakeState, commits: Sequence[Published] = ()) -> None:
+        """Cache a state, if it is the newest, and the commits that led to it."""
+        with self._lock:
+            for version, found in groupby(commits, lambda each: each.version):
+                self._commits[version] = tuple(found)
+                while len(self._commits) > MOST_COMMITS:
+                    self._commits.popitem(last=False)
             if self._state is None or state.version > self._state.version:
                 self._state = state
 

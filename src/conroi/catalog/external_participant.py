@@ -86,6 +86,10 @@ class ExternalParticipant:
                 hint="Open the table, and append to it, or overwrite it in a new transaction.",
             )
 
+    def is_current(self, state: LakeState) -> bool:
+        """Whether it is the next version of the table in this state, too."""
+        return self.is_new or self._row(state) == self._before
+
     def _row(self, state: LakeState) -> Row:
         assert self.wanted.was is not None
         row = state.table(self.wanted.was)

@@ -17,7 +17,17 @@ from pyroaring import BitMap
 from conroi import history, operations
 from conroi.catalog.manifest_rows import check_columns, key_filter, load_rows, write_deletions, write_fragment
 from conroi.catalog.rows import Row
-from conroi.catalog.state import Changes, CommitMetadata, LakeState, decode_records, encode_records, lay_out_rows
+from conroi.catalog.state import (
+    Changes,
+    CommitMetadata,
+    LakeState,
+    Member,
+    decode_members,
+    decode_records,
+    encode_members,
+    encode_records,
+    lay_out_rows,
+)
 from conroi.catalog.store import Published, Seen, Task
 from conroi.commit.conditional_put import Putting
 from conroi.commit.fairness import PriorityToken, Turns
@@ -51,6 +61,8 @@ class ManifestStore:
         """How a branch sees rows that are not its own."""
         self._snapshots: dict[int, Snapshot] = {}
         """The manifests of the states that were seen last, by version: the next one is built on them."""
+        self._newest = 0
+        """The newest version that was seen."""
         self._looked_at = moment(files.environment)
         self._lock = ProcessLock()
 
@@ -67,13 +79,13 @@ class ManifestStore:
         while found := self._following(state.version, ahead):
             for snapshot in found:
                 following = self._follow(state, snapshot)
-                if following is None or len(commits) >= FOLLOW_AT_MOST:
+                if following is None or state.version - known.version >= FOLLOW_AT_MOST:
                     return self._seen_anew(commits, self._collected_until(is_following=bool(commits)))
                 state, published = following
-                commits.append(published)
-            if len(found) < ahead:
+                commits += published
+            if len(found) < ahead and state.version >= self._newest:
                 break
-            ahead = 1 if self._files.objects.is_local else min(len(commits), READ_AHEAD)
+            ahead = 1 if self._files.objects.is_local else min(state.version - known.version, READ_AHEAD)
         mark = self._collected_until(is_following=bool(commits))
         if (commits and mark > known.version) or self._is_superseded(state.version, mark):
             return self._seen_anew(commits, mark)
@@ -105,7 +117,7 @@ class ManifestStore:
         The watermark tells, without a clock. Elsewhere than on local disk a look at the newest version costs a request,
         which is skipped within the grace period after the last look, when nothing can have been collected.
         """
-        if version < max(self._snapshots) or mark >= version:
+        if version < self._newest or mark >= version:
             return True
         if not self._is_look_old():
             return False
@@ -124,20 +136,21 @@ class ManifestStore:
         A reader that is far behind reads more and more of them in one round trip, so that it catches up with writers
         that are faster than its requests.
         """
-        met = self._snapshots.get(version + 1)
-        if ahead == 1 and met is not None:
-            return [met]
         if ahead == 1:
+            met = self._snapshots.get(version + 1)
+            if met is not None:
+                return [met]
             located = self._located(version + 1, like=version)
             is_there = not self._files.objects.is_local or self._files.objects.head(located.path) is not None
-            snapshot = self._read(located) if is_there else None
+            read = self._read(located) if is_there else None
+            snapshot = read or self._snapshots.get(version + 1)  # another thread may have seen or made it meanwhile
             return [] if snapshot is None else [self._remember(snapshot)]
         found = dict[int, Snapshot | None]()
 
-        def read(each: int) -> None:
+        def look(each: int) -> None:
             found[each] = self._snapshots.get(each) or self._read(self._located(each, like=version))
 
-        together([partial(read, version + step) for step in range(1, ahead + 1)], is_local=False)
+        together([partial(look, version + step) for step in range(1, ahead + 1)], is_local=False)
         read_ahead = [found[version + step] for step in range(1, ahead + 1)]
         return [self._remember(each) for each in takewhile(lambda each: each is not None, read_ahead) if each]
 
@@ -151,7 +164,7 @@ class ManifestStore:
         except NotFoundError:
             return None
 
-    def _follow(self, state: LakeState, snapshot: Snapshot) -> tuple[LakeState, Published] | None:
+    def _follow(self, state: LakeState, snapshot: Snapshot) -> tuple[LakeState, list[Published]] | None:
         """The state after this commit, by what it says itself; None if it does not say."""
         transaction = load_transaction(self._files.objects, snapshot)
         if transaction is None:
@@ -179,6 +192,7 @@ class ManifestStore:
     def _remember(self, snapshot: Snapshot) -> Snapshot:
         with self._lock:
             self._snapshots[snapshot.version] = snapshot
+            self._newest = max(self._newest, snapshot.version)
             while len(self._snapshots) > 2 * FOLLOW_AT_MOST:
                 self._snapshots.pop(min(self._snapshots))
         return snapshot
@@ -186,8 +200,11 @@ class ManifestStore:
     # ------------------------------------------------------------------------ publishing
 
     def build(self, base: LakeState, changes: Changes, notes: CommitMetadata, uuid: str) -> ManifestAttempt:
+        return self.build_group(base, [Member(uuid, notes, changes)])
+
+    def build_group(self, base: LakeState, members: Sequence[Member]) -> ManifestAttempt:
         head = self._snapshots.get(base.version) or self._remember(history.find(self._files, base.version))
-        return ManifestAttempt(self, self._files, head, base, changes, notes, uuid)
+        return ManifestAttempt(self, self._files, head, base, members)
 
     def lost_to(self, snapshot: Snapshot | None) -> None:
         """Cache a version that was committed before ours."""
@@ -230,8 +247,13 @@ class ManifestStore:
             ) from None
 
     def history(self, newest: int, limit: int | None) -> Iterator[Published]:
+        left = limit
         for snapshot in history.snapshots(self._files, limit, newest):
-            yield _published(snapshot, load_transaction(self._files.objects, snapshot))
+            found = _published(snapshot, load_transaction(self._files.objects, snapshot))
+            yield from found[::-1][:left]
+            left = None if left is None else left - len(found)
+            if left is not None and left <= 0:
+                return
 
     # ------------------------------------------------------------------------ idempotency keys
 
@@ -243,9 +265,9 @@ class ManifestStore:
             if located is None:
                 continue
             snapshot = load_snapshot(self._files.objects, located)
-            published = _published(snapshot, load_transaction(self._files.objects, snapshot))
-            if published.notes.idempotency_key == key:
-                return published
+            for published in _published(snapshot, load_transaction(self._files.objects, snapshot)):
+                if published.notes.idempotency_key == key:
+                    return published
         return None
 
     def will_try(self, key: str, version: int) -> None:
@@ -256,21 +278,25 @@ def _key_folder(key: str) -> str:
     return f"{IDEMPOTENCY_DIR}/{hashlib.sha256(key.encode()).hexdigest()[:40]}"
 
 
-def _published(snapshot: Snapshot, transaction: Transaction | None) -> Published:
+def _published(snapshot: Snapshot, transaction: Transaction | None) -> list[Published]:
+    """The commits of a version, in their order: one, unless it was a group commit."""
     properties = {} if transaction is None else transaction.properties
     records = decode_records(properties)
-    return Published(
-        version=snapshot.version,
-        timestamp=utc_time(snapshot.timestamp_ns),
-        notes=CommitMetadata.of(properties),
-        uuid=None if transaction is None else transaction.uuid,
-        changes=None if records is None else records[0],
-        operation="Unknown" if transaction is None else transaction.operation_name,
-    )
+    changes = None if records is None else records[0]
+    timestamp = utc_time(snapshot.timestamp_ns)
+    operation = "Unknown" if transaction is None else transaction.operation_name
+    members = decode_members(properties, changes)
+    if members is not None:
+        return [Published.of(each, snapshot.version, timestamp) for each in members]
+    uuid = None if transaction is None else transaction.uuid
+    return [Published(snapshot.version, timestamp, CommitMetadata.of(properties), uuid, changes, operation)]
 
 
 class ManifestAttempt:
-    """One publication, built on one state: the rows, the transaction and the next manifest of `__manifest`."""
+    """The next version of `__manifest`, built on one state: its rows, transaction and manifest.
+
+    It has one publication, or those of several threads of this process: see conroi.catalog.group_commit.
+    """
 
     def __init__(
         self,
@@ -278,10 +304,12 @@ class ManifestAttempt:
         files: TableStorage,
         head: Snapshot,
         base: LakeState,
-        changes: Changes,
-        notes: CommitMetadata,
-        uuid: str,
+        members: Sequence[Member],
     ) -> None:
+        uuid = members[0].uuid if len(members) == 1 else str(files.environment.new_uuid())
+        changes: dict[str, Row | None] = {}
+        for member in members:
+            changes.update(member.changes)
         self._heads = heads
         self._files = files
         self._head = head
@@ -296,7 +324,7 @@ class ManifestAttempt:
             read_version=base.version,
             uuid=uuid,
             properties={
-                **notes.to_properties(),
+                **encode_members(members),
                 **encode_records(changes, self._layout.kind),
                 WRITER_PROPERTY: heads.turns.me,
             },

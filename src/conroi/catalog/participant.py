@@ -8,26 +8,29 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Protocol
 
 from conroi.catalog.catalog import Catalog, SnapshotKey, snapshot_key
 from conroi.catalog.names import shown
 from conroi.catalog.preconditions import Expectation, ListingExpectation, TagsExpectation
 from conroi.catalog.rows import Amendment, Row, new_lock_id
-from conroi.catalog.state import CommitMetadata, LakeState
+from conroi.catalog.state import CommitMetadata, LakeState, joined_properties
 from conroi.catalog.store import Published, Task
-from conroi.commit.change import Change, CommitResult
+from conroi.commit.change import Change, CommitResult, Plan
 from conroi.commit.pending import Built, Pending
-from conroi.environment import Moment, moment
+from conroi.environment import Moment, earliest, moment
 from conroi.errors import (
     AlreadyExistsError,
     ConroiError,
     IncompatibleConflict,
     RetryableConflict,
 )
+from conroi.operations import Append
 from conroi.retry_policy import PUBLICATION_RETRIES, PUBLICATION_TIMEOUT_S
 from conroi.snapshots.external_manifest import ExternalManifest
 from conroi.snapshots.pin import Pin, finalize, forked, refuse_cleanup, staged_pin
 from conroi.snapshots.snapshot import Snapshot, TableStorage
+from conroi.storage.parallel import ProcessLock, later
 from conroi.versions.folder import ManifestRef
 from conroi.versions.retention import is_recent_for_files, is_recent_for_versions
 
@@ -103,7 +106,7 @@ class Participant:
         self._objects = wanted.files.objects
         self._catalog = catalog
         assert wanted.change is not None, "what is built already is no part of this kind"
-        self._pending = Pending(wanted.files, wanted.change)
+        self.pending = Pending(wanted.files, wanted.change)
         self._now = wanted.row
         """Its row in the state that the publication is for."""
         self._built_on: Snapshot | None = None
@@ -113,6 +116,8 @@ class Participant:
         """Whether the next final name was found to exist already."""
         self.moved = False
         """Whether a concurrent commit changed this table."""
+        self._shared: CommitResult | None = None
+        self._sharing = ProcessLock()
 
     # ------------------------------------------------------------------------ concurrent commits
 
@@ -122,13 +127,13 @@ class Participant:
         if self.is_new:
             return
         self._now = row = self._row(state)
-        snapshot, seen = self._catalog.snapshot(row), self._pending.seen
+        snapshot, seen = self._catalog.snapshot(row), self.pending.seen
         if snapshot is seen:
             return
         assert seen is not None, "only a new table has no base"
         if snapshot.version > seen.version:
             self._refuse_repaired(row, seen)
-            self._pending.catch_up(snapshot.located, snapshot)
+            self.pending.catch_up(snapshot.located, snapshot)
             self.moved = True
         elif row.pin is not None and snapshot.version == seen.version and _uuid_of(snapshot) != _uuid_of(seen):
             raise forked(self._objects, row.pin)  # another commit has the number of the version that we read by path
@@ -148,7 +153,7 @@ class Participant:
                 f"The table was repaired in version {row.repaired_in}, after an out-of-band write by its path.",
                 table=self.name,
                 version=row.repaired_in,
-                base_version=self._pending.base_version,
+                base_version=self.pending.base_version,
                 hint="Run the work again in a new transaction; lake.run(function) does that for you.",
             )
 
@@ -170,7 +175,7 @@ class Participant:
             raise IncompatibleConflict(
                 f"The table {shown(self.wanted.was)!r} was dropped or renamed while this work was done.",
                 table=shown(self.wanted.was),
-                base_version=self._pending.base_version,
+                base_version=self.pending.base_version,
                 hint="Nothing was committed. Look at lake.history() for who did it.",
             )
         if row is self.wanted.row:
@@ -179,7 +184,7 @@ class Participant:
             raise RetryableConflict(
                 f"The table {shown(self.wanted.was)!r} was dropped and created again concurrently.",
                 table=shown(self.wanted.was),
-                base_version=self._pending.base_version,
+                base_version=self.pending.base_version,
                 hint="Run the work again in a new transaction, if it is meant for the new table.",
             )
         if not row.continues(self.wanted.row):
@@ -188,26 +193,80 @@ class Participant:
                 "done.",
                 table=shown(self.wanted.was),
                 version=None if row.pin is None else row.pin.version,
-                base_version=self._pending.base_version,
+                base_version=self.pending.base_version,
                 hint="Run the work again in a new transaction; lake.run(function) does that for you.",
             )
         return row
+
+    # ------------------------------------------------------------------------ group commit
+
+    @property
+    def is_plain_append(self) -> bool:
+        """Whether it only adds rows, so that it can become one Append with those of other threads."""
+        change, plan = self.pending.change, self.pending.plan
+        is_free = plan.guard is None and not plan.must_not_move and not change.is_strict and not change.is_detached
+        is_append = isinstance(plan.staged.operation, Append) and not plan.staged.unwritten
+        return is_free and is_append and self.wanted.was == self.wanted.object_id
+
+    def is_current(self, state: LakeState) -> bool:
+        """Whether what is staged is the next version of the table in this state, too."""
+        return self.is_new or self._row(state) == self._now
+
+    def check_append(self, state: LakeState) -> None:
+        """Rebase, and raise the conflict, before the append is joined with others."""
+        self.catch_up(state)
+        self.pending.next_fragments()
+
+    @classmethod
+    def of_appends(cls, catalog: Catalog, state: LakeState, appends: Sequence[Participant]) -> Participant:
+        """Appends of several threads to one table as one, built on this state: the rows of each in one run."""
+        pending, first = [each.pending for each in appends], appends[0].pending
+        fragments = tuple(fragment for each in pending for fragment in each.next_fragments())
+        base = first.seen
+        assert base is not None, "only a new table has no base"
+        change = Change(
+            Plan(replace(first.plan.staged, operation=Append(fragments=fragments), base=base.manifest)),
+            base,
+            uuid=str(catalog.environment.new_uuid()),
+            uuid_is_fresh=True,
+            properties=joined_properties([each.change.properties for each in pending]),
+            begun_at=earliest([each.change.begun_at for each in pending]),
+        )
+        joined = cls(catalog, replace(appends[0].wanted, change=change))
+        joined.catch_up(state)
+        joined.build()
+        return joined
+
+    def joined(self, joined: Participant, attempts: int) -> CommitResult:
+        """The result of an append that was published as a part of this one; all but one are told that they share it."""
+        result, is_first = joined.published_once(attempts)
+        if is_first and not self._objects.is_local:
+            finalize_later(self._catalog, joined)
+        rebased_over = tuple(sorted(self.pending.rebased_over))
+        return replace(result, attempts=attempts, rebased_over=rebased_over, is_shared=not is_first)
+
+    def published_once(self, attempts: int) -> tuple[CommitResult, bool]:
+        """The result, and whether this is the first call; it may come from any thread."""
+        with self._sharing:
+            is_first = self._shared is None
+            self._shared = self._shared or self.published(attempts)
+            return self._shared, is_first
 
     # ------------------------------------------------------------------------ our turn
 
     def get_ready(self) -> None:
         """Write early what will hardly change any more, while waiting for our turn."""
         if self._built_at is None:
-            self._pending.write_first_transaction()
+            self.pending.write_first_transaction()
 
     def build(self) -> None:
         """Build the next manifest, unless the one that is staged still fits."""
-        environment, seen = self._catalog.environment, self._pending.seen
+        environment, seen = self._catalog.environment, self.pending.seen
         is_built = self._built_at is not None and self._built_on is seen
         if is_built and is_recent_for_files(environment, self._built_at):
             return
         started = moment(environment)
-        self._built = built = self._pending.build_next()
+        self._built = built = self.pending.build_next()
         refuse_cleanup(built.file.manifest, self.name)
         self._pin = staged_pin(built.located, built.transaction.uuid, environment)
         self._built_on, self._built_at = seen, started
@@ -216,7 +275,7 @@ class Participant:
     def tasks(self) -> list[Task]:
         """What must be written before the publication; in any order."""
         tasks: list[Task] = [self._probe]
-        seen = self._pending.seen
+        seen = self.pending.seen
         if seen is not None and self._catalog.branch is not None:
             tasks.append(partial(self._catalog.fork, self.wanted.row, seen))
         if seen is not None and not seen.is_final:
@@ -224,13 +283,13 @@ class Participant:
         if not self._is_staged:
             built = self._built
             tasks.append(partial(self._objects.put_unique, self._pin.manifest, built.data))
-            tasks.append(partial(self._pending.write_transaction, built.transaction, built.encoded_transaction))
+            tasks.append(partial(self.pending.write_transaction, built.transaction, built.encoded_transaction))
         return tasks
 
     def staged(self) -> None:
         """All tasks are done."""
         self._is_staged = True
-        self._pending.confirm(self._built)
+        self.pending.confirm(self._built)
 
     def _probe(self) -> None:
         self.is_taken = self._objects.head(self._built.located.path) is not None
@@ -259,7 +318,7 @@ class Participant:
         snapshot = self._catalog.keep(self.wanted.row, pin, snapshot)
         if self._objects.is_local and self.finalize():
             snapshot = replace(built.snapshot, home=snapshot.home)
-        return self._pending.landed(snapshot, attempts)
+        return self.pending.landed(snapshot, attempts)
 
     def finalize(self) -> bool:
         """Put the manifest under its final name; False if that is impossible, which the next writer detects."""
@@ -281,3 +340,19 @@ class Participant:
 
 def _uuid_of(snapshot: Snapshot) -> str:
     return snapshot.manifest.head.transaction_file.partition("-")[2].removesuffix(".txn")
+
+
+class Finalizable(Protocol):
+    """A table of a publication whose manifest gets its final name after the commit."""
+
+    @property
+    def key(self) -> SnapshotKey: ...
+
+    def finalize(self) -> bool: ...
+
+
+def finalize_later(catalog: Catalog, participant: Finalizable) -> None:
+    """Finalize in the background."""
+    finalizing = catalog.finalizing
+    finalizing[participant.key] = running = later(participant.finalize)
+    running.when_done(lambda: finalizing.pop(participant.key, None))

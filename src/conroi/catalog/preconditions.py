@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from conroi.catalog.names import shown
@@ -10,7 +10,13 @@ from conroi.catalog.rows import Row
 from conroi.catalog.state import LakeState
 from conroi.data.keys import in_common, sample, scan_keys, shown_keys
 from conroi.data.table_version import TableVersion
-from conroi.errors import DuplicateKeyError, ExpectedVersionMismatch
+from conroi.errors import (
+    AlreadyExistsError,
+    DuplicateKeyError,
+    ExpectedVersionMismatch,
+    IncompatibleConflict,
+    InvalidInputError,
+)
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import fields_by_path, key_columns
 from conroi.format.manifest import Manifest
@@ -179,3 +185,50 @@ def _key_ids(manifest: Manifest) -> frozenset[int]:
 def _key_files(fragment: pb.DataFragment, ids: frozenset[int]) -> tuple[str | bytes, ...]:
     """The files that hold the key: file names are never reused, so equal names mean equal keys."""
     return (*(file.path for file in fragment.files if not ids.isdisjoint(file.fields)), *fragment.overlays)
+
+
+# ------------------------------------------------------------------------------ names
+
+
+def check_arriving(arriving: Set[str], leaving: Set[str], rows: Mapping[str, Row | None], state: LakeState) -> None:
+    """Names that are added must be free, and so must their folders."""
+    for object_id in sorted(arriving - leaving):
+        if object_id in state.rows:
+            raise AlreadyExistsError(
+                f"There is a {state.rows[object_id].object_type} {shown(object_id)!r} in the lake already.",
+                table=shown(object_id),
+                hint="Open it with lake[name], or choose another name.",
+            )
+    wanted = [rows.get(object_id) for object_id in arriving]
+    folders = {row.location for row in wanted if row is not None and row.is_table}
+    if folders:
+        _check_folders(folders, leaving, state)
+
+
+def _check_folders(arriving: Set[str | None], leaving: Set[str], state: LakeState) -> None:
+    """A folder holds one table of the lake, not two."""
+    for object_id, row in state.rows.items():
+        if row.location in arriving and row.is_table and object_id not in leaving:
+            raise AlreadyExistsError(
+                f"The folder {row.location!r} is the table {shown(object_id)!r} of the lake already.",
+                table=shown(object_id),
+                hint="Rename that table with lake.rename_table(), or leave it.",
+            )
+
+
+def check_leaving(leaving: Set[str], base: LakeState, state: LakeState) -> None:
+    """Names that are removed must exist."""
+    for object_id in sorted(leaving):
+        now, then = state.rows.get(object_id), base.rows.get(object_id)
+        if then is None:
+            continue
+        if now is None or (then.is_table and now.incarnation != then.incarnation):
+            raise IncompatibleConflict(
+                f"{shown(object_id)!r} was dropped, renamed or created again concurrently.",
+                table=shown(object_id),
+                hint="Nothing was committed. Look at lake.history() for who did it.",
+            )
+        if not now.is_table and any(
+            shown(key).startswith(f"{shown(object_id)}.") and key not in leaving for key in state.rows
+        ):
+            raise InvalidInputError(f"The namespace {shown(object_id)!r} is not empty.", hint="Drop its tables first.")

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Generator, Set
+from collections.abc import Callable, Generator, Mapping, Set
 from dataclasses import replace
 
 from conroi.catalog.adoption import adoption
 from conroi.catalog.catalog import Catalog
 from conroi.catalog.external_participant import ExternalParticipant
+from conroi.catalog.group_commit import put_together
 from conroi.catalog.names import SEPARATOR, parents, shown
-from conroi.catalog.participant import Participant, PublishRequest, PublishResult
-from conroi.catalog.preconditions import Expectation
+from conroi.catalog.participant import Participant, PublishRequest, PublishResult, finalize_later
+from conroi.catalog.preconditions import check_arriving, check_leaving
 from conroi.catalog.rows import NAMESPACE, Row
-from conroi.catalog.state import CommitMetadata, LakeState
+from conroi.catalog.state import LakeState
 from conroi.catalog.store import Attempt, Published
 from conroi.commit.change import CommitResult
 from conroi.commit.fairness import RESERVED_S, PriorityToken
@@ -29,14 +30,12 @@ from conroi.errors import (
     CommitStateUnknown,
     ConroiError,
     ExpectedVersionMismatch,
-    IncompatibleConflict,
     InvalidInputError,
     RetryableConflict,
     TooMuchContention,
     VersionExpired,
 )
-from conroi.retry_policy import PUBLICATION_RETRIES, Budget
-from conroi.storage.parallel import later
+from conroi.retry_policy import Budget
 
 _log = logging.getLogger(__name__)
 
@@ -44,6 +43,10 @@ FOREIGN_WAIT_S = 0.1
 """Maximum wait of a client that builds manifests itself for another client's reservation, in seconds. It is short: how
 long Lance waits before its retry depends on how long its first attempt took.
 """
+
+
+MOST_DEFERRALS = 3
+"""A publication that failed more often with deferred appends stages them itself, as without a group."""
 
 
 class Publishing:
@@ -73,11 +76,22 @@ class Publishing:
         self._longest_wait_s = RESERVED_S
         """Maximum wait for a client that builds manifests itself, and was refused."""
         self._read_request(request)
-        self._uuid = request.uuid or str(catalog.environment.new_uuid())
+        self.uuid = request.uuid or str(catalog.environment.new_uuid())
+        self.notes = request.notes
         self._pinned: dict[str, Row] = {}
         self._checked = request.base
         """The state with these rows, for which all preconditions hold."""
-        self._attempt: Attempt | None = None
+        self.attempt: Attempt | None = None
+        self._attempt_on: LakeState | None = None
+        self.deferred: Mapping[str, Participant] = {}
+        """Appends that a group commit will stage, by their tables."""
+        self._appends = self._deferrable()
+        self._joined: dict[str, Participant] = {}
+        """Of a group commit: the appends to a table as one, of which ours is a part."""
+        self._left_out = 0
+        """How often it was not published with its appends deferred."""
+        self._has_lost = False
+        """Whether a concurrent client was faster, so that the newest state must be looked up."""
         self._has_adopted = False
         """Whether the last attempt only adopted an out-of-band commit: that is no lost race."""
         self._has_expired = False
@@ -111,6 +125,16 @@ class Publishing:
             elif object_id not in request.base.rows:
                 self._arriving.add(object_id)
 
+    def _deferrable(self) -> dict[str, Participant]:
+        """Appends that can be joined with those of other threads: nothing is compared, and no lock is needed."""
+        request = self._request
+        fixed = {each.object_id for each in (*request.expects, *request.amendments)}
+        return {
+            object_id: participant
+            for object_id, participant in self._participants.items()
+            if isinstance(participant, Participant) and participant.is_plain_append and object_id not in fixed
+        }
+
     def run(self) -> PublishResult:
         """Publish, or raise the conflict."""
         return run(self)
@@ -119,10 +143,16 @@ class Publishing:
 
     @contextlib.contextmanager
     def in_turn(self) -> Generator[None]:
-        with self._catalog.queue.turn():
+        shared = self.appends()
+        alone = {*self._participants, *self._request.rows, *self.compared(), *self._leaving} - shared
+        with self._catalog.queue.turn(alone, shared):
             self._has_adopted = False
             self._catalog.reservations.let_pass(self._participants, self._longest_wait_s)
             yield
+
+    @property
+    def _may_defer(self) -> bool:
+        return self._catalog.group_store is not None and self._left_out <= MOST_DEFERRALS
 
     def is_head_known(self) -> bool:
         if self.is_local or self._catalog.known_state().version > self._state.version:
@@ -133,13 +163,18 @@ class Publishing:
         """A newer publication that is ours, or has our idempotency key, is returned; a transaction looks for an older
         one when it begins.
         """
-        seen = self._catalog.refresh(self._state)
+        is_alone = not self.is_local and not self._has_lost and not self.turns.is_contended()
+        seen = (self._catalog.remembered if is_alone else self._catalog.refresh)(self._state)
         self._state = seen.state
-        key = self._request.notes.idempotency_key
+        key = self.notes.idempotency_key
         for published in seen.commits:
-            if published.uuid == self._uuid or (key is not None and published.notes.idempotency_key == key):
+            if self._is_same(published):
                 return published
         return None if seen.is_complete or key is None else self._catalog.heads.published_as(key)
+
+    def _is_same(self, published: Published) -> bool:
+        key = self.notes.idempotency_key
+        return published.uuid == self.uuid or (key is not None and published.notes.idempotency_key == key)
 
     def get_ready(self) -> None:
         for participant in self._participants.values():
@@ -186,7 +221,7 @@ class Publishing:
         for amendment in self._request.amendments:
             amendment.check(state.table(amendment.object_id))
         if self._leaving:
-            self._check_leaving(self._leaving, state)
+            check_leaving(self._leaving, self._request.base, state)
         for object_id, row in self._request.unchanged.items():
             if state.rows.get(object_id) != row:
                 raise RetryableConflict(
@@ -194,50 +229,7 @@ class Publishing:
                     hint="Run the work again.",
                 )
         if self._arriving:
-            self._check_arriving(self._arriving, self._leaving, state)
-
-    def _check_arriving(self, arriving: Set[str], leaving: Set[str], state: LakeState) -> None:
-        """Names that are added must be free, and so must their folders."""
-        for object_id in sorted(arriving - leaving):
-            if object_id in state.rows:
-                raise AlreadyExistsError(
-                    f"There is a {state.rows[object_id].object_type} {shown(object_id)!r} in the lake already.",
-                    table=shown(object_id),
-                    hint="Open it with lake[name], or choose another name.",
-                )
-        rows = [self._request.rows.get(object_id) for object_id in arriving]
-        folders = {row.location for row in rows if row is not None and row.is_table}
-        if folders:
-            self._check_folders(folders, leaving, state)
-
-    def _check_leaving(self, leaving: Set[str], state: LakeState) -> None:
-        """Names that are removed must exist."""
-        for object_id in sorted(leaving):
-            now, then = state.rows.get(object_id), self._request.base.rows.get(object_id)
-            if then is None:
-                continue
-            if now is None or (then.is_table and now.incarnation != then.incarnation):
-                raise IncompatibleConflict(
-                    f"{shown(object_id)!r} was dropped, renamed or created again concurrently.",
-                    table=shown(object_id),
-                    hint="Nothing was committed. Look at lake.history() for who did it.",
-                )
-            if not now.is_table and any(
-                shown(key).startswith(f"{shown(object_id)}.") and key not in leaving for key in state.rows
-            ):
-                raise InvalidInputError(
-                    f"The namespace {shown(object_id)!r} is not empty.", hint="Drop its tables first."
-                )
-
-    def _check_folders(self, arriving: Set[str | None], leaving: Set[str], state: LakeState) -> None:
-        """A folder holds one table of the lake, not two."""
-        for object_id, row in state.rows.items():
-            if row.location in arriving and row.is_table and object_id not in leaving:
-                raise AlreadyExistsError(
-                    f"The folder {row.location!r} is the table {shown(object_id)!r} of the lake already.",
-                    table=shown(object_id),
-                    hint="Rename that table with lake.rename_table(), or leave it.",
-                )
+            check_arriving(self._arriving, self._leaving, self._request.rows, state)
 
     # ------------------------------------------------------------------------ rebase, build, put
 
@@ -246,40 +238,115 @@ class Publishing:
             participant.catch_up(self._checked)
 
     def build(self) -> list[Callable[[], object]]:
+        """While other threads publish, it will share a version of the lake with others, whose leader builds that."""
+        is_shared = self._catalog.group_store is not None and self._catalog.publishers.is_busy()
+        self.attempt = self._attempt_on = None
+        self.deferred = {}
+        self.defer(self._appends.keys() if is_shared else frozenset())
+        tasks = self._stage_tables()
+        return tasks if is_shared else [*tasks, *self._stage_lake()]
+
+    def _stage_tables(self) -> list[Callable[[], object]]:
         tasks: list[Callable[[], object]] = []
-        for participant in self._participants.values():
+        for participant in self._staged():
             participant.build()
             tasks += participant.tasks()
-        state, heads = self._state, self._catalog.heads
-        changes = {**self._pinned, **self._changes(self._checked)}
-        self._attempt = heads.build(state, changes, self._request.notes, self._uuid)
-        tasks += self._attempt.tasks
-        key = self._request.notes.idempotency_key
+        return tasks
+
+    def _stage_lake(self) -> list[Callable[[], object]]:
+        state, heads, key = self._state, self._catalog.heads, self.notes.idempotency_key
+        self.attempt, self._attempt_on = heads.build(state, self.changes(), self.notes, self.uuid), state
+        tasks = list[Callable[[], object]](self.attempt.tasks)
         if key is not None:
             tasks.append(lambda: heads.will_try(key, state.version + 1))
         return tasks
 
     def put(self) -> LakeState | None:
-        assert self._attempt is not None, "build() comes first"
-        is_taken = False
-        for participant in self._participants.values():
-            participant.staged()
-            is_taken = is_taken or participant.is_taken
-        if is_taken:
+        # A final name that is taken may be that of another thread's commit: then the group decides.
+        state = self._put() if self.confirm_staged() or self._is_behind() else None
+        self._has_lost = state is None
+        self._left_out += int(self._has_lost and bool(self.deferred))
+        if any(participant.is_taken for participant in self._staged()):
             self._adopt(self._state)
-            return None
-        return self._attempt.put()
+        return state
+
+    def _put(self) -> LakeState | None:
+        if self._catalog.group_store is not None:
+            return put_together(self._catalog, self)
+        assert self.attempt is not None, "build() comes first"
+        return self.attempt.put()
+
+    def _is_behind(self) -> bool:
+        return self._catalog.group_store is not None and self._catalog.known_state() is not self._state
+
+    def _staged(self) -> list[Participant | ExternalParticipant]:
+        return [each for key, each in self._participants.items() if key not in self.deferred]
+
+    def confirm_staged(self) -> bool:
+        staged = self._staged()
+        for participant in staged:
+            participant.staged()
+        return not any(participant.is_taken for participant in staged)
+
+    # ------------------------------------------------------------------------ group commit
+
+    def is_ready_for(self, state: LakeState) -> bool:
+        if state is self._state:
+            return True
+        between = self._catalog.remembered_between(self._state, state)
+        if between is None or any(map(self._is_same, between)):
+            return False
+        before, self._state = self._state, state
+        is_ready = False
+        try:
+            self.check()
+            staged = {key: each for key, each in self._participants.items() if key not in self.deferred}
+            moved = {key for key, each in staged.items() if each.is_taken or not each.is_current(self._checked)}
+            self.defer(moved)
+            for append in self.deferred.values():
+                append.check_append(self._checked)
+            is_ready = moved <= self.deferred.keys()
+        finally:
+            if not is_ready:
+                self._state = before
+        return is_ready
+
+    def appends(self) -> Set[str]:
+        return self._appends.keys() if self._may_defer else frozenset()
+
+    def defer(self, tables: Set[str]) -> None:
+        self.deferred = {**self.deferred, **{key: self._appends[key] for key in self.appends() & tables}}
+
+    def compared(self) -> Set[str]:
+        request = self._request
+        return {*request.unchanged, *(each.object_id for each in (*request.expects, *request.amendments))}
+
+    @property
+    def compares_names(self) -> bool:
+        request = self._request
+        return bool(self._arriving or self._leaving or request.rows or request.tags or request.listing is not None)
+
+    def stage(self) -> list[Callable[[], object]]:
+        self.deferred = {}
+        return [] if self._attempt_on is self._state else [*self._stage_tables(), *self._stage_lake()]
+
+    def join(self, appended: Mapping[str, Participant]) -> None:
+        self._joined = dict(appended)
 
     def conflicts(self) -> int:
         has_moved = self._has_expired or any(participant.moved for participant in self._participants.values())
         return int(has_moved and not self._has_adopted)
 
-    def _changes(self, state: LakeState) -> dict[str, Row | None]:
-        changes: dict[str, Row | None] = {}
+    def changes(self) -> dict[str, Row | None]:
+        """The rows of the lake that it changes, but for appends that are deferred."""
+        state = self._checked
+        changes: dict[str, Row | None] = dict(self._pinned)
         for object_id, row in self._request.rows.items():
             is_fixed = object_id in self._request.as_they_are
             changes[object_id] = row if row is None or is_fixed else self._moved_on(row, state)
         for object_id, participant in self._participants.items():
+            if object_id in self.deferred:
+                continue
             was = participant.wanted.was
             if was is not None and was != object_id:
                 changes.setdefault(was, None)
@@ -325,7 +392,7 @@ class Publishing:
     # ------------------------------------------------------------------------ finalize
 
     def finalize(self, done: LakeState | Published, attempts: int) -> PublishResult:
-        if isinstance(done, Published) and done.uuid != self._uuid:
+        if isinstance(done, Published) and done.uuid != self.uuid:
             return PublishResult(done.version, {}, attempts, done)
         try:
             if isinstance(done, Published):  # an earlier put of ours had succeeded
@@ -335,7 +402,7 @@ class Publishing:
             raise CommitStateUnknown(
                 f"It was published, but what became of it could not be read: {error.message}",
                 table=", ".join(participant.name for participant in self._participants.values()) or None,
-                transaction_uuid=self._uuid,
+                transaction_uuid=self.uuid,
                 hint="Look at lake.history() before doing the work again. No file was deleted.",
             ) from error
 
@@ -343,17 +410,15 @@ class Publishing:
         self._catalog.saw(state)
         results: dict[str, CommitResult] = {}
         for object_id, participant in self._participants.items():
+            joined = self._joined.get(object_id)
+            if joined is not None:
+                results[object_id] = self._appends[object_id].joined(joined, attempts)
+                continue
             results[object_id] = participant.published(attempts)
-        if not self.is_local:
-            for participant in self._participants.values():
-                self._finalize_later(participant)
+            if not self.is_local:
+                finalize_later(self._catalog, participant)
         _log.debug("published version %d of %s in %d attempts", state.version, self._catalog.uri, attempts)
         return PublishResult(state.version, results, attempts)
-
-    def _finalize_later(self, participant: Participant | ExternalParticipant) -> None:
-        finalizing = self._catalog.finalizing
-        finalizing[participant.key] = running = later(participant.finalize)
-        running.when_done(lambda: finalizing.pop(participant.key, None))
 
     def contention(self, budget: Budget) -> TooMuchContention:
         is_late = budget.timeout_s == 0.0
@@ -380,16 +445,3 @@ def _refuse_table(parent: str, row: Row | None) -> None:
             table=shown(parent),
             hint="Choose another name, or rename the table first.",
         )
-
-
-def pin_tables(catalog: Catalog) -> None:
-    """Publish the versions of all tables that other software listed and wrote, and that have no pin yet."""
-    for _ in range(PUBLICATION_RETRIES):
-        state = catalog.state()
-        rows = [row for row in map(catalog.pinned, map(state.rows.__getitem__, state.unpinned)) if row.pin is not None]
-        if not rows:
-            return
-        expects = [Expectation(row.object_id, catalog.version_of(row), row.incarnation, seen=row) for row in rows]
-        notes = CommitMetadata(f"pin {len(rows)} tables that were written past the lake")
-        with contextlib.suppress(ExpectedVersionMismatch):  # concurrent write: look again
-            Publishing(catalog, PublishRequest(state, expects=expects, notes=notes)).run()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -12,12 +12,13 @@ from pyroaring import BitMap
 
 from conroi.catalog.rows import Row
 from conroi.errors import CorruptionError
-from conroi.format.json import decode_document
+from conroi.format.json import damaged, decode_document
 from conroi.format.on_disk import (
     AUTHOR_PROPERTY,
     COMMIT_MESSAGE_PROPERTY,
     IDEMPOTENCY_PROPERTY,
     LAYOUT_PROPERTY,
+    MEMBERS_PROPERTY,
     RECORDS_PROPERTY,
     WRITER_PROPERTY,
 )
@@ -85,8 +86,18 @@ def _kind(state: LakeState, replaced: Mapping[int, BitMap], added: int) -> str:
 
 
 OWN = frozenset(
-    {RECORDS_PROPERTY, LAYOUT_PROPERTY, AUTHOR_PROPERTY, IDEMPOTENCY_PROPERTY, COMMIT_MESSAGE_PROPERTY, WRITER_PROPERTY}
+    {
+        RECORDS_PROPERTY,
+        LAYOUT_PROPERTY,
+        MEMBERS_PROPERTY,
+        AUTHOR_PROPERTY,
+        IDEMPOTENCY_PROPERTY,
+        COMMIT_MESSAGE_PROPERTY,
+        WRITER_PROPERTY,
+    }
 )
+MOST_MESSAGES = 5
+"""Number of messages that stand in the message of a version with several commits."""
 MOST_RECORDS = 1000
 """Number of tables above which a publication carries no records: readers then read the rows themselves."""
 
@@ -118,6 +129,67 @@ class CommitMetadata:
             idempotency_key=properties.get(IDEMPOTENCY_PROPERTY),
             properties={key: value for key, value in properties.items() if key not in OWN},
         )
+
+
+@dataclass(frozen=True)
+class Member:
+    """One commit of a version that may have several: what it changes, with its own id and metadata."""
+
+    uuid: str
+    notes: CommitMetadata
+    changes: Changes
+
+
+def encode_members(members: Sequence[Member]) -> dict[str, str]:
+    """The properties of a version with these commits; those of the only one, if there is one."""
+    if len(members) == 1:
+        return members[0].notes.to_properties()
+    listed = [
+        {"id": each.uuid, "properties": each.notes.to_properties(), "rows": sorted(each.changes)} for each in members
+    ]
+    return {
+        COMMIT_MESSAGE_PROPERTY: joined_messages([each.notes.message for each in members]),
+        MEMBERS_PROPERTY: json.dumps({"members": listed}, separators=(",", ":")),
+    }
+
+
+def joined_properties(properties: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """The properties of one operation for several commits: what they have in common, a message, and those of each."""
+    first = properties[0]
+    if all(each == first for each in properties):
+        return dict(first)
+    common = {key: value for key, value in first.items() if all(each.get(key) == value for each in properties)}
+    listed = [dict(each) for each in properties]
+    return {
+        **common,
+        COMMIT_MESSAGE_PROPERTY: joined_messages([each.get(COMMIT_MESSAGE_PROPERTY) for each in properties]),
+        MEMBERS_PROPERTY: json.dumps({"members": listed}, separators=(",", ":")),
+    }
+
+
+def joined_messages(messages: Sequence[str | None]) -> str:
+    """One message for several commits, for readers that know only of one."""
+    distinct = list(dict.fromkeys(message for message in messages if message is not None))
+    more = f" and {len(distinct) - MOST_MESSAGES} more" if len(distinct) > MOST_MESSAGES else ""
+    return f"{len(messages)} commits{': ' if distinct else ''}{'; '.join(distinct[:MOST_MESSAGES])}{more}"
+
+
+def decode_members(properties: Mapping[str, str], changes: Changes | None) -> list[Member] | None:
+    """The commits of a version that has several, in their order; None if it is one commit."""
+    text = properties.get(MEMBERS_PROPERTY)
+    if text is None:
+        return None
+    found: list[Member] = []
+    for each in decode_document(text, _MEMBERS).documents("members"):
+        rows = each.texts("rows")
+        if changes is None or not changes.keys() >= set(rows):
+            raise damaged(_MEMBERS, "it names rows that the version did not change")
+        notes = CommitMetadata.of(each.text_map("properties"))
+        found.append(Member(each.text("id"), notes, {key: changes[key] for key in rows}))
+    return found
+
+
+_MEMBERS = "The list of commits in a version of the lake"
 
 
 def encode_records(changes: Changes, kind: str) -> dict[str, str]:

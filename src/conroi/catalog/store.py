@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
-from conroi.catalog.state import Changes, CommitMetadata, LakeState
+from conroi.catalog.state import Changes, CommitMetadata, LakeState, Member
 from conroi.commit.fairness import PriorityToken, Turns
 
 Task = Callable[[], object]
@@ -15,7 +15,7 @@ Task = Callable[[], object]
 
 @dataclass(frozen=True)
 class Published:
-    """One version of the lake, as history() lists it."""
+    """One commit of the lake, as history() lists it. A group commit has several of one version."""
 
     version: int
     timestamp: datetime
@@ -25,6 +25,11 @@ class Published:
     changes: Changes | None
     """The changes; None if they are not recorded (other software wrote it)."""
     operation: str = ""
+
+    @classmethod
+    def of(cls, member: Member, version: int, timestamp: datetime) -> Published:
+        """One of the commits of a version."""
+        return cls(version, timestamp, member.notes, member.uuid, member.changes, "Update")
 
 
 @dataclass(frozen=True)
@@ -93,4 +98,17 @@ class CatalogStore(Protocol):
 
     def will_try(self, key: str, version: int) -> None:
         """Record that a publication with this idempotency key is about to be put as this version."""
+        ...
+
+
+@runtime_checkable
+class GroupStore(Protocol):
+    """A catalog store that can have several publications in one version."""
+
+    def build_group(self, base: LakeState, members: Sequence[Member]) -> Attempt:
+        """Publications with disjoint changes on top of a state."""
+        ...
+
+    def will_try(self, key: str, version: int) -> None:
+        """As in `CatalogStore`."""
         ...

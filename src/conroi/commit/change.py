@@ -77,6 +77,8 @@ class CommitResult:
     """The concurrent versions between our base and our commit."""
     orphans: tuple[str, ...] = ()
     """Unreferenced files of lost attempts of this commit, left to garbage collection."""
+    is_shared: bool = False
+    """Another thread's commit has the same version, and sees to its maintenance."""
 
     @property
     def version(self) -> int:

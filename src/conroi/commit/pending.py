@@ -291,6 +291,15 @@ class Pending:
             reason = Reason(rule=rule, mine=mine, theirs=theirs, names=tuple(names), winner=winner)
             self._refuse_conflict(Verdict(Outcome.RETRYABLE, reason), seen.version)
 
+    def next_fragments(self) -> Sequence[DataFragment]:
+        """What an append adds to the version after `seen`, after the checks of `build_next`."""
+        seen = self.seen
+        assert seen is not None, "only a new table has no base"
+        require_writable(seen.manifest.head)
+        if seen is not self.change.base:
+            self._refuse_changed_columns(seen)
+        return _new_fragments(self.plan.staged.operation)
+
     def write_first_transaction(self) -> None:
         """Write the transaction file early, as it is without concurrent commits, so that the put need not wait for it.
 

@@ -99,6 +99,27 @@ class Document:
             raise damaged(self._what, f"a range of its {name!r} ends before it begins")
         return [(low, high) for low, high in checked]
 
+    def texts(self, name: str) -> list[str]:
+        """A list of texts."""
+        found = self.listed(name)
+        if not all(isinstance(each, str) for each in found):
+            raise damaged(self._what, f"its {name!r} is not a list of texts")
+        return found
+
+    def text_map(self, name: str) -> dict[str, str]:
+        """An object whose values are texts."""
+        found = self.content.get(name)
+        if not isinstance(found, dict) or not all(isinstance(each, str) for each in found.values()):  # pyright: ignore[reportUnknownVariableType]
+            raise damaged(self._what, f"its {name!r} is not an object of texts")
+        return found  # pyright: ignore[reportUnknownVariableType]
+
+    def documents(self, name: str) -> list[Document]:
+        """A list of objects."""
+        found = self.listed(name)
+        if not all(isinstance(each, dict) for each in found):
+            raise damaged(self._what, f"its {name!r} is not a list of objects")
+        return [Document(each, self._what) for each in found]
+
     def listed(self, name: str) -> list[Any]:
         """A list of anything."""
         found = self.content.get(name)

@@ -41,7 +41,7 @@ NEVER = 1.0
 def compact_after(files: TableStorage, result: CommitResult) -> None:
     """Compact if this commit exceeded the limit of small fragments. Never raises: the commit has succeeded."""
     limit = result.snapshot.manifest.head.config.get(AUTO_COMPACT_SETTING)
-    if limit is None or is_detached(result.version):
+    if limit is None or is_detached(result.version) or result.is_shared:
         return
     newest: CommitResult | None = result
     try:

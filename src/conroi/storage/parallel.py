@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence, Set
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
+from itertools import takewhile
 from typing import Generic, NoReturn, Protocol, TypeVar
 
 from conroi.errors import UnsupportedError
@@ -262,12 +263,31 @@ class ProcessLock:
     __exit__ = release
 
 
-class ThreadQueue:
-    """A fair queue in memory for the threads of one process that publish: first come, first served.
+ANYTHING: Set[str] = frozenset({"*"})
 
-    Of threads that race, all but one waste their attempt. Nothing but speed depends on the queue: when no thread has
-    ended its turn for `longest_s`, the next one goes ahead, and only that one. A thread that has its turn may take it
-    again. A forked child begins with an empty queue.
+
+@dataclass(eq=False, slots=True)
+class _Turn:
+    """A thread that waits for its turn, or has it."""
+
+    alone: Set[str]
+    shared: Set[str]
+    is_waiting: bool = True
+
+    def excludes(self, other: _Turn) -> bool:
+        return not (
+            self.alone.isdisjoint(other.alone)
+            and self.alone.isdisjoint(other.shared)
+            and self.shared.isdisjoint(other.alone)
+        )
+
+
+class ThreadQueue:
+    """A fair queue in memory for the threads of one process that change the same things: first come, first served.
+
+    Of threads that race for one thing, all but one waste their attempt. Nothing but speed depends on the queue: when
+    nothing has happened for `longest_s`, the next one goes ahead, and only that one. A thread that has its turn may
+    take it again. A forked child begins with an empty queue.
     """
 
     def __init__(self, longest_s: float) -> None:
@@ -276,62 +296,153 @@ class ThreadQueue:
 
     def _start_over(self) -> None:
         self._process = _process
-        self._condition = threading.Condition()
-        self._waiting: deque[object] = deque()
-        self._serving: object | None = None
+        self._signal = ThreadSignal()
+        self._turns: list[_Turn] = []
+        """In the order of their arrival."""
         self._holding: set[object] = set()
-        """The threads that have their turn: more than one if some took too long."""
+        """The threads that have their turn."""
 
     @contextmanager
-    def turn(self) -> Generator[None]:
-        """Wait for our turn, and hold it."""
+    def turn(self, alone: Set[str] = ANYTHING, shared: Set[str] = frozenset()) -> Generator[None]:
+        """Wait for our turn to change the things named in `alone`, and hold it.
+
+        Those in `shared` may be changed by several threads at a time, if all of them share.
+        """
         if self._process != _process:
             self._start_over()
         here, holding = this_thread(), self._holding
         if here in holding:
             yield
             return
-        ticket = object()
-        self._wait(ticket)
+        turn = _Turn(alone, shared)
+        self._wait(turn)
         holding.add(here)
         try:
             yield
         finally:
             holding.discard(here)
-            self._end(ticket)
+            self._end(turn)
 
-    def _wait(self, ticket: object) -> None:
-        with self._condition:
-            self._waiting.append(ticket)
+    def _wait(self, turn: _Turn) -> None:
+        with self._signal:
+            self._turns.append(turn)
+            is_awake = True  # False: nothing happened for as long as a turn may take
             try:
-                has_moved = True  # False: nothing happened for as long as a turn may take
-                while self._waiting[0] is not ticket or (has_moved and self._serving is not None):
-                    has_moved = self._pause()
-                self._serving = ticket
-            finally:
-                self._waiting.remove(ticket)
-                self._notify()
+                while before := self._before(turn):
+                    if not is_awake and not any(each.is_waiting for each in before):
+                        self._turns = [each for each in self._turns if each not in before]
+                        break
+                    is_awake = self._signal.wait(self._longest_s)
+            except BaseException:
+                self._leave(turn)
+                raise
+            turn.is_waiting = False
 
-    def _pause(self) -> bool:
-        """Until something happens; False: nothing did for as long as a turn may take."""
+    def _before(self, turn: _Turn) -> list[_Turn]:
+        """The turns before this one that exclude it."""
+        return [each for each in takewhile(lambda each: each is not turn, self._turns) if each.excludes(turn)]
+
+    def _end(self, turn: _Turn) -> None:
+        if self._process != _process:  # it was taken before the fork, and the child's queue is empty
+            return
+        with self._signal:
+            self._leave(turn)
+
+    def _leave(self, turn: _Turn) -> None:
+        if turn in self._turns:  # else it took too long, and others went ahead
+            self._turns.remove(turn)
+        self._signal.notify()
+
+
+class LeaderQueue(Generic[T]):
+    """A queue in memory whose first thread leads: it works on behalf of all that wait, while new ones queue.
+
+    A forked child begins with an empty queue.
+    """
+
+    def __init__(self) -> None:
+        self._start_over()
+
+    def _start_over(self) -> None:
+        self._process = _process
+        self._signal = ThreadSignal()
+        self._queue: list[T] = []
+        self._is_led = False
+
+    def is_busy(self) -> bool:
+        """Whether a thread leads, or waits to."""
+        return self._process == _process and (self._is_led or bool(self._queue))
+
+    def join(self, item: T, lead: Callable[[Sequence[T]], object]) -> None:
+        """Return when the item is `done`; meanwhile this thread may lead, with all items that are in the queue."""
+        if self._process != _process:
+            self._start_over()
+        with self._signal:
+            self._queue.append(item)
+        while self._is_mine_to_lead(item):
+            try:
+                lead(self._queued())
+            except BaseException:
+                self.done([item])
+                raise
+            finally:
+                with self._signal:
+                    self._is_led = False
+                    self._signal.notify()
+
+    def _is_mine_to_lead(self, item: T) -> bool:
+        """Wait until it is; False: it is done."""
+        with self._signal:
+            try:
+                while item in self._queue and (self._is_led or self._queue[0] is not item):
+                    self._signal.wait(_LONGEST_WAIT_S)
+            except BaseException:
+                self.done([item])
+                raise
+            self._is_led = self._is_led or item in self._queue
+            return item in self._queue
+
+    def _queued(self) -> list[T]:
+        with self._signal:
+            return list(self._queue)
+
+    def done(self, items: Iterable[T]) -> None:
+        """These need not wait any longer."""
+        with self._signal:
+            gone = set(map(id, items))
+            self._queue = [each for each in self._queue if id(each) not in gone]
+            self._signal.notify()
+
+
+_LONGEST_WAIT_S = 60.0
+"""How often a waiting thread looks by itself, in seconds; it is notified of all that happens."""
+
+
+class ThreadSignal:
+    """A lock with a condition: `wait` releases it until another thread notifies. Not inherited by a forked child."""
+
+    def __init__(self) -> None:
+        self._condition = threading.Condition()  # re-entrant
+
+    def __enter__(self) -> None:
+        self._condition.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._condition.release()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for a notification; False if none came in that many seconds."""
         scheduler = _THREAD.scheduler
         if scheduler is None:
-            return self._condition.wait(self._longest_s)
+            return self._condition.wait(timeout_s)
         self._condition.release()
         try:
-            return scheduler.wait(self, self._longest_s)
+            return scheduler.wait(self, timeout_s)
         finally:
             self._condition.acquire()
 
-    def _notify(self) -> None:
+    def notify(self) -> None:
+        """Let all threads that wait go on."""
         self._condition.notify_all()
         if _THREAD.scheduler is not None:
             _THREAD.scheduler.notify(self)
-
-    def _end(self, ticket: object) -> None:
-        if self._process != _process:  # it was taken before the fork, and the child's queue is empty
-            return
-        with self._condition:
-            if self._serving is ticket:
-                self._serving = None
-            self._notify()
