@@ -190,7 +190,7 @@ def test_threads_that_change_other_things_do_not_wait_for_each_other() -> None:
     queue, both = ThreadQueue(600.0), threading.Barrier(2)
 
     def work(name: str) -> None:
-        with queue.turn({name}):
+        with queue.turn(lambda: ({name}, set())):
             both.wait(30)  # raises unless both are here at once
 
     with ThreadPoolExecutor(2) as pool:
@@ -201,16 +201,16 @@ def test_threads_that_share_a_thing_wait_for_one_that_has_it_alone() -> None:
     queue, both, order = ThreadQueue(600.0), threading.Barrier(2), list[str]()
 
     def share() -> None:
-        with queue.turn(frozenset(), {"a"}):
+        with queue.turn(lambda: (set(), {"a"})):
             both.wait(30)
             order.append("shared")
 
     def alone() -> None:
-        with queue.turn({"a"}):
+        with queue.turn(lambda: ({"a"}, set())):
             order.append("alone")
 
     with ThreadPoolExecutor(4) as pool:
-        with queue.turn({"a"}):
+        with queue.turn(lambda: ({"a"}, set())):
             sharing = [pool.submit(share) for _ in range(2)]
             while len(queue._turns) < 3:  # pyright: ignore[reportPrivateUsage]
                 time.sleep(0.0001)

@@ -7,7 +7,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from itertools import groupby
 from typing import Any
 
 from conroi.catalog.names import no_table, shown
@@ -174,10 +173,10 @@ class Catalog:
     def saw(self, state: LakeState, commits: Sequence[Published] = ()) -> None:
         """Cache a state, if it is the newest, and the commits that led to it."""
         with self._lock:
-            for version, found in groupby(commits, lambda each: each.version):
-                self._commits[version] = tuple(found)
-                while len(self._commits) > MOST_COMMITS:
-                    self._commits.popitem(last=False)
+            for version in dict.fromkeys([each.version for each in commits]):
+                self._commits[version] = tuple([each for each in commits if each.version == version])
+            while len(self._commits) > MOST_COMMITS:
+                self._commits.popitem(last=False)
             if self._state is None or state.version > self._state.version:
                 self._state = state
 

@@ -307,9 +307,7 @@ class ManifestAttempt:
         members: Sequence[Member],
     ) -> None:
         uuid = members[0].uuid if len(members) == 1 else str(files.environment.new_uuid())
-        changes: dict[str, Row | None] = {}
-        for member in members:
-            changes.update(member.changes)
+        changes = {key: row for member in members for key, row in member.changes.items()}
         self._heads = heads
         self._files = files
         self._head = head

@@ -10,6 +10,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Generator, Mapping, Set
 from dataclasses import replace
+from functools import cached_property
 
 from conroi.catalog.adoption import adoption
 from conroi.catalog.catalog import Catalog
@@ -24,6 +25,7 @@ from conroi.catalog.store import Attempt, Published
 from conroi.commit.change import CommitResult
 from conroi.commit.fairness import RESERVED_S, PriorityToken
 from conroi.commit.loop import run
+from conroi.environment import utc_time
 from conroi.errors import (
     AlreadyExistsError,
     BaseVersionExpired,
@@ -83,9 +85,9 @@ class Publishing:
         """The state with these rows, for which all preconditions hold."""
         self.attempt: Attempt | None = None
         self._attempt_on: LakeState | None = None
+        self._as_member: Member
         self.deferred: Mapping[str, Participant] = {}
         """Appends that a group commit will stage, by their tables."""
-        self._appends = self._deferrable()
         self._joined: dict[str, Participant] = {}
         """Of a group commit: the appends to a table as one, of which ours is a part."""
         self._left_out = 0
@@ -125,7 +127,8 @@ class Publishing:
             elif object_id not in request.base.rows:
                 self._arriving.add(object_id)
 
-    def _deferrable(self) -> dict[str, Participant]:
+    @cached_property
+    def _appends(self) -> dict[str, Participant]:
         """Appends that can be joined with those of other threads: nothing is compared, and no lock is needed."""
         request = self._request
         fixed = {each.object_id for each in (*request.expects, *request.amendments)}
@@ -143,12 +146,15 @@ class Publishing:
 
     @contextlib.contextmanager
     def in_turn(self) -> Generator[None]:
-        shared = self.appends()
-        alone = {*self._participants, *self._request.rows, *self.compared(), *self._leaving} - shared
-        with self._catalog.queue.turn(alone, shared):
+        with self._catalog.queue.turn(self._wants):
             self._has_adopted = False
             self._catalog.reservations.let_pass(self._participants, self._longest_wait_s)
             yield
+
+    def _wants(self) -> tuple[Set[str], Set[str]]:
+        """The tables that no other thread may change at the same time, and those to which several may append."""
+        shared = self.appends()
+        return {*self._participants, *self._request.rows, *self.compared(), *self._leaving} - shared, shared
 
     @property
     def _may_defer(self) -> bool:
@@ -242,7 +248,8 @@ class Publishing:
         is_shared = self._catalog.group_store is not None and self._catalog.publishers.is_busy()
         self.attempt = self._attempt_on = None
         self.deferred = {}
-        self.defer(self._appends.keys() if is_shared else frozenset())
+        if is_shared:
+            self.defer(self.appends())
         tasks = self._stage_tables()
         return tasks if is_shared else [*tasks, *self._stage_lake()]
 
@@ -255,7 +262,9 @@ class Publishing:
 
     def _stage_lake(self) -> list[Callable[[], object]]:
         state, heads, key = self._state, self._catalog.heads, self.notes.idempotency_key
-        self.attempt, self._attempt_on = heads.build(state, self.changes(), self.notes, self.uuid), state
+        changes = self.changes()
+        self.attempt, self._attempt_on = heads.build(state, changes, self.notes, self.uuid), state
+        self._as_member = Member(self.uuid, self.notes, changes)
         tasks = list[Callable[[], object]](self.attempt.tasks)
         if key is not None:
             tasks.append(lambda: heads.will_try(key, state.version + 1))
@@ -271,10 +280,23 @@ class Publishing:
         return state
 
     def _put(self) -> LakeState | None:
-        if self._catalog.group_store is not None:
-            return put_together(self._catalog, self)
+        catalog = self._catalog
+        if catalog.group_store is not None:
+            if self._attempt_on is not catalog.known_state() or not catalog.publishers.try_alone():
+                return put_together(catalog, self)
+        try:
+            return self._put_alone()
+        finally:
+            if catalog.group_store is not None:
+                catalog.publishers.end()
+
+    def _put_alone(self) -> LakeState | None:
         assert self.attempt is not None, "build() comes first"
-        return self.attempt.put()
+        state = self.attempt.put()
+        if state is not None:
+            member = self._as_member
+            self._catalog.saw(state, [Published.of(member, state.version, utc_time(state.timestamp_ns))])
+        return state
 
     def _is_behind(self) -> bool:
         return self._catalog.group_store is not None and self._catalog.known_state() is not self._state
@@ -407,7 +429,6 @@ class Publishing:
             ) from error
 
     def _published(self, state: LakeState, attempts: int) -> PublishResult:
-        self._catalog.saw(state)
         results: dict[str, CommitResult] = {}
         for object_id, participant in self._participants.items():
             joined = self._joined.get(object_id)

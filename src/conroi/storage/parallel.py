@@ -263,22 +263,26 @@ class ProcessLock:
     __exit__ = release
 
 
-ANYTHING: Set[str] = frozenset({"*"})
+Wants = Callable[[], tuple[Set[str], Set[str]]]
+"""The things that a thread needs alone, and those that it may share with others that share them."""
+
+
+def everything() -> tuple[Set[str], Set[str]]:
+    """No other thread at the same time."""
+    return {"*"}, frozenset()
 
 
 @dataclass(eq=False, slots=True)
 class _Turn:
     """A thread that waits for its turn, or has it."""
 
-    alone: Set[str]
-    shared: Set[str]
+    wants: Wants
     is_waiting: bool = True
 
     def excludes(self, other: _Turn) -> bool:
+        (alone, shared), (others_alone, others_shared) = self.wants(), other.wants()
         return not (
-            self.alone.isdisjoint(other.alone)
-            and self.alone.isdisjoint(other.shared)
-            and self.shared.isdisjoint(other.alone)
+            alone.isdisjoint(others_alone) and alone.isdisjoint(others_shared) and shared.isdisjoint(others_alone)
         )
 
 
@@ -303,18 +307,15 @@ class ThreadQueue:
         """The threads that have their turn."""
 
     @contextmanager
-    def turn(self, alone: Set[str] = ANYTHING, shared: Set[str] = frozenset()) -> Generator[None]:
-        """Wait for our turn to change the things named in `alone`, and hold it.
-
-        Those in `shared` may be changed by several threads at a time, if all of them share.
-        """
+    def turn(self, wants: Wants = everything) -> Generator[None]:
+        """Wait until no thread before us excludes us, and hold that turn."""
         if self._process != _process:
             self._start_over()
         here, holding = this_thread(), self._holding
         if here in holding:
             yield
             return
-        turn = _Turn(alone, shared)
+        turn = _Turn(wants)
         self._wait(turn)
         holding.add(here)
         try:
@@ -373,6 +374,21 @@ class LeaderQueue(Generic[T]):
         """Whether a thread leads, or waits to."""
         return self._process == _process and (self._is_led or bool(self._queue))
 
+    def try_alone(self) -> bool:
+        """Lead without an item, if nobody leads or waits; until `end`."""
+        if self._process != _process:
+            self._start_over()
+        with self._signal:
+            is_free = not self._is_led and not self._queue
+            self._is_led = self._is_led or is_free
+        return is_free
+
+    def end(self) -> None:
+        """The next one may lead."""
+        with self._signal:
+            self._is_led = False
+            self._signal.notify()
+
     def join(self, item: T, lead: Callable[[Sequence[T]], object]) -> None:
         """Return when the item is `done`; meanwhile this thread may lead, with all items that are in the queue."""
         if self._process != _process:
@@ -386,9 +402,7 @@ class LeaderQueue(Generic[T]):
                 self.done([item])
                 raise
             finally:
-                with self._signal:
-                    self._is_led = False
-                    self._signal.notify()
+                self.end()
 
     def _is_mine_to_lead(self, item: T) -> bool:
         """Wait until it is; False: it is done."""

@@ -6,6 +6,7 @@ from conroi.testing.simulation.workloads.bank import Bank
 from conroi.testing.simulation.workloads.base import Workload
 from conroi.testing.simulation.workloads.branches import Branches
 from conroi.testing.simulation.workloads.columns import Columns
+from conroi.testing.simulation.workloads.crowd import Crowd
 from conroi.testing.simulation.workloads.guards import Guards
 from conroi.testing.simulation.workloads.idle import Idle
 from conroi.testing.simulation.workloads.inserts import Inserts
@@ -17,23 +18,30 @@ from conroi.testing.simulation.workloads.old_branches import OldBranches
 from conroi.testing.simulation.workloads.out_of_band import OutOfBand
 from conroi.testing.simulation.workloads.ownership import Ownership
 from conroi.testing.simulation.workloads.registers import Registers
-from conroi.testing.simulation.workloads.services import (
-    DatabaseBank,
-    DatabaseJobs,
-    DatabaseRegisters,
-    DatabaseUpkeep,
-    LockedInserts,
-)
 from conroi.testing.simulation.workloads.standing_still import StandingStill
 from conroi.testing.simulation.workloads.tags import Tags
 from conroi.testing.simulation.workloads.truncations import Truncations
 from conroi.testing.simulation.workloads.upkeep import Upkeep
 from conroi.testing.simulation.workloads.upserts import Upserts
+from conroi.testing.simulation.workloads.variants import (
+    DatabaseBank,
+    DatabaseJobs,
+    DatabaseRegisters,
+    DatabaseUpkeep,
+    LockedInserts,
+    ThreadedBank,
+    ThreadedInserts,
+    ThreadedJobs,
+    ThreadedNames,
+    ThreadedRegisters,
+    ThreadedUpkeep,
+)
 
 KINDS = (
     Bank,
     Branches,
     Columns,
+    Crowd,
     DatabaseBank,
     DatabaseJobs,
     DatabaseRegisters,
@@ -52,6 +60,12 @@ KINDS = (
     Registers,
     StandingStill,
     Tags,
+    ThreadedBank,
+    ThreadedInserts,
+    ThreadedJobs,
+    ThreadedNames,
+    ThreadedRegisters,
+    ThreadedUpkeep,
     Truncations,
     Upkeep,
     Upserts,

@@ -10,6 +10,8 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
+from itertools import groupby
 from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
@@ -52,6 +54,8 @@ class Workload:
     uses_lake: ClassVar[bool] = True
     uses_database: ClassVar[bool] = False
     """Whether the history of the lake is in a SQL store."""
+    threads: ClassVar[int] = 1
+    """Number of threads of each client, which share one connection and the steps."""
     uses_locks: ClassVar[bool] = False
     """Whether inserts take insert locks."""
     upkeep_actions: ClassVar[tuple[str, ...]] = ("compact", "compact", "expire", "gc")
@@ -100,6 +104,13 @@ class Workload:
     def work(self, process: Process) -> None:
         """So many steps; after a crash it goes on with the next one."""
         lake = process.patiently(process.connect)
+        scheduler = self.world.scheduler
+        others = [scheduler.start(partial(self._take_steps, process, lake)) for _ in range(self.threads - 1)]
+        self._take_steps(process, lake)
+        for each in others:
+            each.result()
+
+    def _take_steps(self, process: Process, lake: Lake) -> None:
         while (number := self._done.get(process.name, 0)) < self.steps:
             self._done[process.name] = number + 1
             if process.chance.random() < 0.3:
@@ -176,7 +187,8 @@ class Workload:
         """Every version of the lake that is retained can be read, with all of its tables; numbers never come twice."""
         seen: set[int] = set()
         newer: datetime | None = None
-        for commit in lake.history():
+        for _, members in groupby(lake.history(), lambda commit: commit.version):
+            commit = next(members)  # a group commit has several, next to each other
             if newer is not None and commit.timestamp > newer:
                 self.problem(f"version {commit.version} of the lake is younger than the one after it")
             newer = commit.timestamp
