@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from conroi.catalog.adoption import adoption
 from conroi.catalog.catalog import Catalog
+from conroi.catalog.dependencies import dependencies_of
 from conroi.catalog.external_participant import ExternalParticipant
 from conroi.catalog.names import SEPARATOR, parents, shown
 from conroi.catalog.participant import Participant, PublishRequest, PublishResult
@@ -125,6 +126,8 @@ class Publishing:
             yield
 
     def is_head_known(self) -> bool:
+        if self._catalog.heads.compares_in_put:
+            return not self.turns.is_contended()
         if self.is_local or self._catalog.known_state().version > self._state.version:
             return False
         return not self.turns.is_contended()
@@ -252,14 +255,15 @@ class Publishing:
             tasks += participant.tasks()
         state, heads = self._state, self._catalog.heads
         changes = {**self._pinned, **self._changes(self._checked)}
-        self._attempt = heads.build(state, changes, self._request.notes, self._uuid)
+        dependencies = dependencies_of(self._request, changes)
+        self._attempt = heads.build(state, changes, self._request.notes, self._uuid, dependencies)
         tasks += self._attempt.tasks
         key = self._request.notes.idempotency_key
         if key is not None:
             tasks.append(lambda: heads.will_try(key, state.version + 1))
         return tasks
 
-    def put(self) -> LakeState | None:
+    def put(self) -> LakeState | Published | None:
         assert self._attempt is not None, "build() comes first"
         is_taken = False
         for participant in self._participants.values():
@@ -308,10 +312,9 @@ class Publishing:
 
         What was written by path becomes a publication of its own, and stays one if it forbids ours.
         """
-        if self._catalog.refresh(state).state.version != state.version:
-            return
+        now = self._catalog.refresh(state).state
         for participant in self._participants.values():
-            if not participant.is_taken:
+            if not participant.is_taken or _has_changed(participant, state, now):
                 continue
             row, located = participant.taken()
             first = adoption(
@@ -371,6 +374,12 @@ class Publishing:
     def release(self) -> None:
         if self._token is not None:
             self._token.pass_on()
+
+
+def _has_changed(participant: Participant | ExternalParticipant, state: LakeState, now: LakeState) -> bool:
+    """Whether a concurrent publication changed the table."""
+    was = participant.wanted.was
+    return was is not None and now.rows.get(was) != state.rows.get(was)
 
 
 def _refuse_table(parent: str, row: Row | None) -> None:

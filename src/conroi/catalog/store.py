@@ -38,6 +38,18 @@ class Seen:
     """Whether `commits` has all of them; if not, the rows were read instead."""
 
 
+@dataclass(frozen=True, slots=True)
+class Dependencies:
+    """What must be unchanged at the put, besides the rows that are written: everything that was checked."""
+
+    objects: frozenset[str] = frozenset()
+    """Objects that were looked at, also names that must be absent."""
+    listing: bool = False
+    """Whether no table may be added or removed."""
+    everything: bool = False
+    """Whether there may be no other publication at all."""
+
+
 class Attempt(Protocol):
     """One commit attempt of a publication, built on one state. Its `tasks` are done first, then it is put."""
 
@@ -46,8 +58,11 @@ class Attempt(Protocol):
         """What must be written before the put; in any order, or in parallel."""
         ...
 
-    def put(self) -> LakeState | None:
-        """Commit it by compare-and-swap; None if there was a publication since the state it is built on."""
+    def put(self) -> LakeState | Published | None:
+        """Commit it by compare-and-swap; None if a concurrent publication since the state it is built on forbids it.
+
+        Published is a commit whose state must be looked up, or the earlier one that has the idempotency key.
+        """
         ...
 
 
@@ -57,6 +72,11 @@ class CatalogStore(Protocol):
     @property
     def turns(self) -> Turns:
         """Fair ordering among active publishers."""
+        ...
+
+    @property
+    def compares_in_put(self) -> bool:
+        """Whether looking before the put saves nothing: the put compares the rows that a publication depends on."""
         ...
 
     def priority_token(self) -> PriorityToken:
@@ -71,8 +91,10 @@ class CatalogStore(Protocol):
         """Whether there are this many newer states; asked only where that costs nothing."""
         ...
 
-    def build(self, base: LakeState, changes: Changes, notes: CommitMetadata, uuid: str) -> Attempt:
-        """The publication of these changes on top of a state."""
+    def build(
+        self, base: LakeState, changes: Changes, notes: CommitMetadata, uuid: str, dependencies: Dependencies
+    ) -> Attempt:
+        """The publication of these changes on top of a state, all of which was checked on it."""
         ...
 
     def at(self, version: int) -> LakeState:
