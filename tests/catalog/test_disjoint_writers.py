@@ -12,7 +12,7 @@ import pytest
 
 import conroi
 from conroi.catalog import publication
-from conroi.catalog.dependencies import dependencies_of
+from conroi.catalog.participant import PublishRequest, dependencies_of
 from conroi.catalog.sql_publication import Outcome, RowPublication
 from conroi.catalog.sql_tables import LakeTables
 from conroi.catalog.store import Dependencies
@@ -131,7 +131,7 @@ def test_the_instrument_counts_the_retries_that_there_are(
     """Negative control: where publications do depend on each other, some are refused, and counted."""
     lake, asked = lake_with(uri, store, WRITERS), Asked()
 
-    def everything(request: publication.PublishRequest, changes: Mapping[str, object]) -> Dependencies:
+    def everything(request: PublishRequest, changes: Mapping[str, object]) -> Dependencies:
         del changes
         return Dependencies(dependencies_of(request, {}).objects, everything=True)
 

@@ -202,7 +202,7 @@ def test_a_lake_without_its_store_can_only_be_read(objects: Objects) -> None:
     state = store.newest(None).state
     refused = [
         store.priority_token,
-        lambda: store.build(state, {}, CommitMetadata(), "uuid", Dependencies()),
+        lambda: store.build(state, {}, CommitMetadata(), "uuid", Dependencies),
         lambda: store.will_try("key", 5),
     ]
     for call in refused:

@@ -22,7 +22,7 @@ from conroi.versions.records import full_key
 from tests.support.databases import sql_address
 
 ROOT = "/lakes/one"
-NOTHING = Dependencies()
+NOTHING = Dependencies
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -36,7 +36,7 @@ def new_heads(uri: str) -> ManifestStore:
 
 
 def publish(heads: CatalogStore, state: LakeState, changes: Changes) -> LakeState:
-    attempt = heads.build(state, changes, CommitMetadata(), str(SYSTEM.new_uuid()), Dependencies())
+    attempt = heads.build(state, changes, CommitMetadata(), str(SYSTEM.new_uuid()), Dependencies)
     for task in attempt.tasks:
         task()
     published = attempt.put()

@@ -18,7 +18,7 @@ from conroi import history, operations
 from conroi.catalog.manifest_rows import check_columns, key_filter, load_rows, write_deletions, write_fragment
 from conroi.catalog.rows import Row
 from conroi.catalog.state import Changes, CommitMetadata, LakeState, decode_records, encode_records, lay_out_rows
-from conroi.catalog.store import Dependencies, Published, Seen, Task
+from conroi.catalog.store import DependenciesOf, Published, Seen, Task
 from conroi.commit.conditional_put import Putting
 from conroi.commit.fairness import PriorityToken, Turns
 from conroi.environment import LONG_AGO, moment, seconds_since, utc_time
@@ -194,7 +194,7 @@ class ManifestStore:
         changes: Changes,
         notes: CommitMetadata,
         uuid: str,
-        dependencies: Dependencies,  # noqa: ARG002
+        dependencies: DependenciesOf,  # noqa: ARG002
     ) -> ManifestAttempt:
         head = self._snapshots.get(base.version) or self._remember(history.find(self._files, base.version))
         return ManifestAttempt(self, self._files, head, base, changes, notes, uuid)

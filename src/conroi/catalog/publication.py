@@ -10,13 +10,13 @@ import contextlib
 import logging
 from collections.abc import Callable, Generator, Set
 from dataclasses import replace
+from functools import partial
 
 from conroi.catalog.adoption import adoption
 from conroi.catalog.catalog import Catalog
-from conroi.catalog.dependencies import dependencies_of
 from conroi.catalog.external_participant import ExternalParticipant
 from conroi.catalog.names import SEPARATOR, parents, shown
-from conroi.catalog.participant import Participant, PublishRequest, PublishResult
+from conroi.catalog.participant import Participant, PublishRequest, PublishResult, dependencies_of
 from conroi.catalog.preconditions import Expectation
 from conroi.catalog.rows import NAMESPACE, Row
 from conroi.catalog.state import CommitMetadata, LakeState
@@ -255,7 +255,7 @@ class Publishing:
             tasks += participant.tasks()
         state, heads = self._state, self._catalog.heads
         changes = {**self._pinned, **self._changes(self._checked)}
-        dependencies = dependencies_of(self._request, changes)
+        dependencies = partial(dependencies_of, self._request, changes)
         self._attempt = heads.build(state, changes, self._request.notes, self._uuid, dependencies)
         tasks += self._attempt.tasks
         key = self._request.notes.idempotency_key

@@ -11,7 +11,7 @@ from typing import Any, cast
 from conroi.catalog.folders import Marker
 from conroi.catalog.rows import Row
 from conroi.catalog.state import Changes, CommitMetadata, LakeState
-from conroi.catalog.store import Attempt, Dependencies, Published, Seen
+from conroi.catalog.store import Attempt, DependenciesOf, Published, Seen
 from conroi.commit.fairness import PriorityToken, Turns
 from conroi.environment import Environment, utc_time
 from conroi.errors import CorruptionError, InvalidInputError, NotFoundError, StoreError
@@ -65,7 +65,7 @@ class ReplicaStore:
         changes: Changes,  # noqa: ARG002
         notes: CommitMetadata,  # noqa: ARG002
         uuid: str,  # noqa: ARG002
-        dependencies: Dependencies,  # noqa: ARG002
+        dependencies: DependenciesOf,  # noqa: ARG002
     ) -> Attempt:
         raise self.read_only()
 

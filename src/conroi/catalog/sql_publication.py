@@ -235,7 +235,7 @@ class SqlitePublication:
 # ------------------------------------------------------------------------------------ PostgreSQL
 
 _PUBLISH = f"""
-CREATE FUNCTION conroi_publish_rows(
+CREATE OR REPLACE FUNCTION conroi_publish_rows(
     my_lake TEXT, my_root TEXT, base BIGINT, number BIGINT, compared TEXT[], is_all BOOLEAN, is_listing BOOLEAN,
     keys TEXT[], contents TEXT[], my_uuid TEXT, my_key TEXT, my_notes TEXT, my_changes TEXT
 ) RETURNS TABLE (

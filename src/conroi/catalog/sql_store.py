@@ -14,7 +14,7 @@ from conroi.catalog.sql_publication import Answer, Outcome, RowPublication
 from conroi.catalog.sql_queries import Head, LakeCommit, LakeQueries, LoadedState
 from conroi.catalog.sql_tables import LakeTables
 from conroi.catalog.state import Changes, CommitMetadata, LakeState
-from conroi.catalog.store import Dependencies, Published, Seen, Task
+from conroi.catalog.store import DependenciesOf, Published, Seen, Task
 from conroi.commit.fairness import ACTIVE_FOR_S, PriorityToken, Turns
 from conroi.environment import Environment, utc_time
 from conroi.errors import (
@@ -132,7 +132,7 @@ class SqlStore:
         self._lost_at = self._environment.monotonic()
 
     def build(
-        self, base: LakeState, changes: Changes, notes: CommitMetadata, uuid: str, dependencies: Dependencies
+        self, base: LakeState, changes: Changes, notes: CommitMetadata, uuid: str, dependencies: DependenciesOf
     ) -> SqlAttempt:
         rows = {key: None if row is None else row.to_json() for key, row in changes.items()}
         commit = LakeCommit(
@@ -143,7 +143,7 @@ class SqlStore:
             changes=_json(rows),
         )
         contents = {key: None if fields is None else _json(fields) for key, fields in rows.items()}
-        return SqlAttempt(self, base, changes, RowPublication(base.version, commit, contents, dependencies))
+        return SqlAttempt(self, base, changes, RowPublication(base.version, commit, contents, dependencies()))
 
     def copy_to_folder(self, state: LakeState) -> None:
         """Ensure that the folder has a copy of this state, before it is superseded."""

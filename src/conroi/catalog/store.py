@@ -50,6 +50,9 @@ class Dependencies:
     """Whether there may be no other publication at all."""
 
 
+DependenciesOf = Callable[[], Dependencies]
+
+
 class Attempt(Protocol):
     """One commit attempt of a publication, built on one state. Its `tasks` are done first, then it is put."""
 
@@ -92,9 +95,9 @@ class CatalogStore(Protocol):
         ...
 
     def build(
-        self, base: LakeState, changes: Changes, notes: CommitMetadata, uuid: str, dependencies: Dependencies
+        self, base: LakeState, changes: Changes, notes: CommitMetadata, uuid: str, dependencies: DependenciesOf
     ) -> Attempt:
-        """The publication of these changes on top of a state, all of which was checked on it."""
+        """The publication of these changes on top of a state, on which its dependencies were checked."""
         ...
 
     def at(self, version: int) -> LakeState:
