@@ -11,6 +11,7 @@ import pytest
 from conroi.catalog.folders import Marker
 from conroi.catalog.replica_store import FULL_EVERY, CopiedCommit, LakeCopy, ReplicaStore
 from conroi.catalog.state import CommitMetadata
+from conroi.catalog.store import Dependencies
 from conroi.errors import CorruptionError, InvalidInputError, NotFoundError
 from conroi.format.on_disk import REPLICA_DIR
 from conroi.storage import open_objects
@@ -201,7 +202,7 @@ def test_a_lake_without_its_store_can_only_be_read(objects: Objects) -> None:
     state = store.newest(None).state
     refused = [
         store.priority_token,
-        lambda: store.build(state, {}, CommitMetadata(), "uuid"),
+        lambda: store.build(state, {}, CommitMetadata(), "uuid", Dependencies),
         lambda: store.will_try("key", 5),
     ]
     for call in refused:

@@ -168,7 +168,7 @@ def test_a_store_that_stays_silent_leaves_the_outcome_unknown(store: str, uri: s
     before = files_of(uri)
     with pytest.raises(conroi.CommitStateUnknown) as unknown:
         append(client)
-    assert unknown.value.version == 2
+    assert unknown.value.version is None, "others may have taken the next number"
     assert before < files_of(uri), "nothing is deleted"
     other = conroi.connect(uri, store=store)
     has_landed = how is lose_answer
@@ -178,31 +178,21 @@ def test_a_store_that_stays_silent_leaves_the_outcome_unknown(store: str, uri: s
 
 
 @pytest.mark.contract("X8", "T11")
-@pytest.mark.parametrize("refused", ["publish", "ask"])
 @pytest.mark.parametrize("has_landed", [True, False])
-def test_a_refusal_after_a_lost_answer_leaves_the_outcome_unknown(
-    store: str, uri: str, refused: str, has_landed: bool
-) -> None:
+def test_a_refusal_after_a_lost_answer_leaves_the_outcome_unknown(store: str, uri: str, has_landed: bool) -> None:
     """The store executed the publication, or will, and refuses whatever comes next (read-only after a failover)."""
     conroi.connect(uri, store=store).create_table("t", [{"id": 1}])
 
     def refuse(_request: Request) -> None:
         raise conroi.StoreError("cannot execute UPDATE in a read-only transaction (injected)")
 
-    # Sent again it is refused; or it finds that the head has moved, asks which commit is there, and that is refused.
     first = lose_answer("publish") if has_landed else fail("publish")
-    where = ("publish", "*") if refused == "publish" else ("ask", "*AND c.version = ?")
-    client = faulty(uri, store, [first, call_before(refuse, *where, times=None)])
-    table = client["t"]
-    if refused == "ask" and not has_landed:
-        table.append([{"id": 2}])  # sent again, it is committed, and nothing needs to be asked
-    else:
-        with pytest.raises(conroi.CommitStateUnknown) as unknown:
-            table.append([{"id": 2}])
-        assert unknown.value.version == 2
+    table = faulty(uri, store, [first, call_before(refuse, "publish", times=None)])["t"]
+    with pytest.raises(conroi.CommitStateUnknown) as unknown:
+        table.append([{"id": 2}])
+    assert unknown.value.transaction_uuid is not None
     other = conroi.connect(uri, store=store)
-    is_there = has_landed or refused == "ask"
-    assert (other.version, ids(other["t"])) == ((2, [1, 2]) if is_there else (1, [1]))
+    assert (other.version, ids(other["t"])) == ((2, [1, 2]) if has_landed else (1, [1]))
 
 
 @pytest.mark.contract("X8", "T11")
@@ -261,7 +251,9 @@ def test_a_statement_that_the_server_is_still_executing_is_waited_for(postgres: 
 
     def cut(_request: Request) -> None:
         """While the server executes the statement, the client's line is cut; a moment later it may go on."""
-        waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%conroi_lakes SET%'"
+        waiting = (
+            "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%conroi_publish_rows%'"
+        )
         with postgres.connect() as connection:
             while not connection.execute(waiting).fetchall():
                 time.sleep(0.01)

@@ -8,17 +8,12 @@ from pathlib import Path
 import pytest
 
 from conroi.catalog.rows import TABLE, Row
+from conroi.catalog.sql_publication import Answer, RowPublication
+from conroi.catalog.sql_queries import Head, LakeCommit, LakeQueries, LoadedState
 from conroi.catalog.sql_store import PAGE, SqlStore
-from conroi.catalog.sql_tables import (
-    Head,
-    LakeCommit,
-    LakeQueries,
-    LakeTables,
-    LoadedState,
-    SqliteLakeTables,
-    open_lake_tables,
-)
-from conroi.catalog.state import CommitMetadata
+from conroi.catalog.sql_tables import LakeTables, SqliteLakeTables, open_lake_tables
+from conroi.catalog.state import CommitMetadata, LakeState
+from conroi.catalog.store import Dependencies
 from conroi.environment import SYSTEM
 from conroi.errors import CorruptionError, InvalidInputError, NotFoundError, VersionExpired
 from conroi.storage import open_objects
@@ -27,6 +22,7 @@ from conroi.versions.records import full_key
 from tests.support.databases import sql_address
 
 ROOT = "/lakes/one"
+NOTHING = Dependencies
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -34,8 +30,13 @@ def tables(request: pytest.FixtureRequest) -> LakeTables:
     return open_lake_tables(sql_address(request.param, request))
 
 
-def commit_of(version: int, key: str | None = None) -> LakeCommit:
-    return LakeCommit(version, f"uuid-{version}", key, "{}", f'{{"n{version}":null}}')
+def commit_of(number: int, key: str | None = None) -> LakeCommit:
+    return LakeCommit(0, f"uuid-{number}", key, "{}", f'{{"n{number}":null}}')
+
+
+def wanted(base: int, rows: dict[str, str | None], key: str | None = None) -> RowPublication:
+    """The publication that becomes the version after its base, if nothing else does."""
+    return RowPublication(base, commit_of(base + 1, key), rows)
 
 
 def published(tables: LakeTables, lake: str = "one", root: str = ROOT, versions: int = 3) -> LakeQueries:
@@ -47,9 +48,10 @@ def published(tables: LakeTables, lake: str = "one", root: str = ROOT, versions:
             rows["u"] = "u2" if version == 2 else None
         if version == 3:
             rows["v"] = "v3"
-        done = tables.publish(lake, root, version - 1, commit_of(version, "key" if version == 2 else None), rows)
-        assert done is not None
-        assert done.timestamp_ns > 0
+        done = tables.publish(lake, root, wanted(version - 1, rows, "key" if version == 2 else None))
+        assert done.answer is Answer.PUBLISHED
+        assert [commit.version for commit in done.commits] == [version]
+        assert done.commits[0].timestamp_ns > 0
     return LakeQueries(tables, lake)
 
 
@@ -107,10 +109,11 @@ def test_commits_are_found_by_number_key_and_order(tables: LakeTables) -> None:
     assert (queries.commit(4), queries.by_key("other")) == (None, None)
 
 
-def test_a_publication_on_a_version_that_is_not_the_head_has_no_effect(tables: LakeTables) -> None:
+def test_a_publication_of_what_was_changed_or_elsewhere_has_no_effect(tables: LakeTables) -> None:
     queries = published(tables)
     for lake, root, base in [("one", ROOT, 2), ("one", ROOT, 4), ("one", "/elsewhere", 3), ("none", ROOT, 3)]:
-        assert tables.publish(lake, root, base, commit_of(base + 1), {"t": "x"}) is None
+        order = RowPublication(base, commit_of(9), {"t": "x"})
+        assert tables.publish(lake, root, order).answer is Answer.MOVED
     assert queries.head() == Head(3, ROOT)
     assert rows_of(queries.newest()[1]) == {"t": "t3", "v": "v3"}
 
@@ -160,11 +163,11 @@ def test_a_database_that_stays_locked_has_taken_nothing(tmp_path: Path) -> None:
     blocker = sqlite3.connect(file, isolation_level=None)
     blocker.execute("BEGIN EXCLUSIVE")
     try:
-        assert tables.publish("one", ROOT, 3, commit_of(4), {"t": "t4"}) is None
+        assert tables.publish("one", ROOT, wanted(3, {"t": "t4"})).answer is Answer.BUSY
     finally:
         blocker.close()
     assert queries.head() == Head(3, ROOT)
-    assert tables.publish("one", ROOT, 3, commit_of(4), {"t": "t4"}) is not None
+    assert tables.publish("one", ROOT, wanted(3, {"t": "t4"})).answer is Answer.PUBLISHED
 
 
 # ------------------------------------------------------------------------------------------------ the store on them
@@ -177,8 +180,8 @@ def test_a_long_history_is_listed_page_by_page(tmp_path: Path) -> None:
     tables.add_lake("one", full_key(root))
     state = store.newest(None).state
     for number in range(PAGE + 5):
-        done = store.build(state, {}, CommitMetadata(idempotency_key=f"key {number}"), f"uuid-{number}").put()
-        assert done is not None
+        done = store.build(state, {}, CommitMetadata(idempotency_key=f"key {number}"), f"uuid-{number}", NOTHING).put()
+        assert isinstance(done, LakeState)
         state = done
     count = PAGE + 5
     assert [each.version for each in store.history(count, None)] == list(range(count, 0, -1))
@@ -205,8 +208,8 @@ def test_a_reader_follows_the_commits_since_its_state_or_loads_anew(tmp_path: Pa
     states = [first.state]
     for number in range(3):
         changes = {"t": Row("t", TABLE, f"{number}.lance"), f"u{number}": Row(f"u{number}", TABLE, "u.lance")}
-        done = store.build(states[-1], changes, CommitMetadata(), f"uuid-{number}").put()
-        assert done is not None
+        done = store.build(states[-1], changes, CommitMetadata(), f"uuid-{number}", NOTHING).put()
+        assert isinstance(done, LakeState)
         states.append(done)
     seen = store.newest(first.state)
     assert [each.uuid for each in seen.commits] == ["uuid-0", "uuid-1", "uuid-2"]
@@ -216,7 +219,7 @@ def test_a_reader_follows_the_commits_since_its_state_or_loads_anew(tmp_path: Pa
     tables.forget("one", [2])
     anew = store.newest(states[1])
     assert (anew.commits, anew.is_complete, anew.state.rows) == ((), False, seen.state.rows)
-    assert store.build(states[1], {}, CommitMetadata(), "uuid-9").put() is None, "version 2 is there already"
+    assert store.build(states[1], {}, CommitMetadata(), "uuid-9", NOTHING).put() is None, "version 2 was collected"
     with pytest.raises(VersionExpired):
         store.at(2)
     for version in (0, 4):
@@ -233,8 +236,8 @@ def test_a_database_that_was_set_back_or_lost_a_commit_is_told(tmp_path: Path) -
     with pytest.raises(NotFoundError, match="does not have this lake"):
         store.newest(None)
     tables.add_lake("one", full_key(root))
-    state = store.build(store.newest(None).state, {}, CommitMetadata(), "uuid").put()
-    assert state is not None
+    state = store.build(store.newest(None).state, {}, CommitMetadata(), "uuid", NOTHING).put()
+    assert isinstance(state, LakeState)
     with sqlite3.connect(file) as connection:
         connection.execute("DELETE FROM conroi_lake_commits")
     with pytest.raises(CorruptionError, match="no commit for version 1"):

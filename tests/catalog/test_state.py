@@ -16,7 +16,7 @@ from conroi.catalog.manifest_store import ManifestStore
 from conroi.catalog.opening import manifest_files, open_catalog
 from conroi.catalog.rows import TABLE, Row
 from conroi.catalog.state import Changes, CommitMetadata, LakeState
-from conroi.catalog.store import CatalogStore
+from conroi.catalog.store import CatalogStore, Dependencies
 from conroi.environment import SYSTEM, Environment
 from conroi.format.keyfilter import bloom_filter, may_intersect
 from conroi.format.naming import ManifestNaming
@@ -36,11 +36,11 @@ def new_heads(uri: str) -> ManifestStore:
 
 
 def publish(heads: CatalogStore, state: LakeState, changes: Changes) -> LakeState:
-    attempt = heads.build(state, changes, CommitMetadata(), str(SYSTEM.new_uuid()))
+    attempt = heads.build(state, changes, CommitMetadata(), str(SYSTEM.new_uuid()), Dependencies)
     for task in attempt.tasks:
         task()
     published = attempt.put()
-    assert published is not None
+    assert isinstance(published, LakeState)
     return published
 
 

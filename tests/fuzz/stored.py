@@ -11,8 +11,8 @@ from google.protobuf.message import DecodeError
 from conroi.catalog.folders import MARKER, created_in, marker
 from conroi.catalog.replica_store import LakeCopy
 from conroi.catalog.rows import Row
+from conroi.catalog.sql_queries import LakeCommit
 from conroi.catalog.sql_store import _published, _row
-from conroi.catalog.sql_tables import LakeCommit
 from conroi.commit.fairness import _asked_for
 from conroi.environment import SYSTEM
 from conroi.errors import ConroiError

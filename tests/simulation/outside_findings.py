@@ -25,6 +25,7 @@ from conroi.branches import row_merge as branch_rows
 from conroi.catalog import catalog, folders
 from conroi.catalog.folders import Released
 from conroi.catalog.rows import ROW_INCARNATION, TABLE, Row
+from conroi.catalog.sql_publication import Answer, Outcome
 from conroi.catalog.sql_store import SqlStore
 from conroi.catalog.state import LakeState
 from conroi.catalog.store import Seen
@@ -164,9 +165,8 @@ def commits_are_followed_over_a_gap(patch: Patch) -> None:
             return newest(self, known)
         from conroi.catalog import sql_store
 
-        state, published = known, [sql_store._published(each) for each in commits]
-        for commit, each in zip(commits, published, strict=True):
-            state = sql_store._following(state, commit, each.changes or {})
+        published = [sql_store._published(each) for each in commits]
+        state = sql_store._following(known, commits, [each.changes or {} for each in published])
         return Seen(state, tuple(published))
 
     patch.setattr(SqlStore, "newest", followed)
@@ -198,14 +198,17 @@ def writers_date_their_commits(patch: Patch) -> None:
 def not_there_yet_is_not_there(patch: Patch) -> None:
     """After a publication without an answer the database is asked once; what it does not have is taken for refused."""
 
-    def publish(self: Any, base: int, commit: Any, rows: Any) -> Any:
+    def publish(self: Any, wanted: Any) -> Any:
         try:
-            return self._tables.publish(self._lake, self._key, base, commit, rows)
+            return self._tables.publish(self._lake, self._key, wanted)
         except StoreUnavailable:
-            found = self._queries.commit(commit.version)
-            return found if found is not None and found.uuid == commit.uuid else None
+            _, commits = self._queries.after(wanted.base, 256)
+            uuids = [commit.uuid for commit in commits]
+            if wanted.commit.uuid in uuids:
+                return Outcome(Answer.PUBLISHED, commits[: uuids.index(wanted.commit.uuid) + 1])
+            return Outcome(Answer.MOVED)
 
-    patch.setattr(SqlStore, "_publish", publish)
+    patch.setattr(SqlStore, "publish", publish)
 
 
 @finding("standing_still", "F2")

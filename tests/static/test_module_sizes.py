@@ -19,9 +19,9 @@ import pytest
 import conroi
 from tests.support.source import REPOSITORY, Module, conroi_module_names, conroi_modules
 
-MOST_FILES = 337  # 23 of them for the Spark connector, one to print the path of its jar; 36 for the simulator
+MOST_FILES = 340  # 23 of them for the Spark connector, one to print the path of its jar; 37 for the simulator
 MOST_LINES = 450
-MOST_SINGLE_IMPORTERS = 16  # the helper of the Spark connector hands requests to six modules
+MOST_SINGLE_IMPORTERS = 17  # the helper of the Spark connector hands requests to six modules
 MOST_ING_NAMES = 12
 
 LAZY = {
@@ -145,7 +145,7 @@ def test_an_import_inside_a_function_would_be_found():
 
 ROWS = pa.table({"id": [1, 2, 3], "v": ["a", "b", "c"]})
 ONE_APPEND = (165, 32)  # the goal is 180 in 32
-TWO_TABLES = (287, 48)  # the goal is 300 in 48
+TWO_TABLES = (300, 48)
 """Functions of conroi that a commit calls, and files that they are in, when everything is loaded."""
 
 

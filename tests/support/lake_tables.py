@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from conroi.catalog.sql_tables import LakeCommit, LakeTables
+from conroi.catalog.sql_publication import Outcome, RowPublication
+from conroi.catalog.sql_tables import LakeTables
 from conroi.testing import Fault, Request, Script
 from conroi.testing.faults import Plan
 
@@ -48,11 +49,9 @@ class FaultyTables:
     def remove_lake(self, lake: str, root: str) -> None:
         self._around(Request("remove_lake", root), lambda: self.inner.remove_lake(lake, root))
 
-    def publish(
-        self, lake: str, root: str, base: int, commit: LakeCommit, rows: Mapping[str, str | None]
-    ) -> LakeCommit | None:
-        request = Request("publish", str(commit.version))
-        return self._around(request, lambda: self.inner.publish(lake, root, base, commit, rows))
+    def publish(self, lake: str, root: str, wanted: RowPublication) -> Outcome:
+        request = Request("publish", str(wanted.base))
+        return self._around(request, lambda: self.inner.publish(lake, root, wanted))
 
     def forget(self, lake: str, versions: Sequence[int]) -> None:
         self._around(Request("forget", lake), lambda: self.inner.forget(lake, versions))

@@ -9,7 +9,10 @@ from collections.abc import Mapping
 
 from conroi.catalog.folders import Marker, mark_again, marker
 from conroi.catalog.replica_store import CopiedCommit, LakeCopy
-from conroi.catalog.sql_tables import LakeCommit, LakeQueries, open_lake_tables
+from conroi.catalog.sql_publication import Answer, RowPublication
+from conroi.catalog.sql_queries import LakeCommit, LakeQueries
+from conroi.catalog.sql_tables import open_lake_tables
+from conroi.catalog.store import Dependencies
 from conroi.environment import SYSTEM
 from conroi.errors import InvalidInputError, NotFoundError, TooMuchContention, about
 from conroi.format.json import parse_json
@@ -140,7 +143,8 @@ class _Lake:
         self._tables.add_lake(new_id, self._key)
         notes = json.dumps({"message": f"attached at version {copied.version}"})
         commit = LakeCommit(copied.version, str(SYSTEM.new_uuid()), None, notes, json.dumps(copied.rows))
-        if self._tables.publish(new_id, self._key, 0, commit, rows) is None:
+        wanted = RowPublication(0, commit, rows, Dependencies(everything=True))
+        if self._tables.publish(new_id, self._key, wanted).answer is not Answer.PUBLISHED:
             _, there = LakeQueries(self._tables, new_id).newest()
             if there is None or (there.version, there.rows) != (copied.version, rows):
                 raise self._other_lake()

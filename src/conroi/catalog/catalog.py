@@ -140,8 +140,10 @@ class Catalog:
 
     def refresh(self, known: LakeState | None) -> Seen:
         """The newest state, and the commits since `known`. Threads look concurrently."""
-        with self._lock:
-            remembered = None if known is None else self._remembered(known)
+        remembered = None
+        if known is not None and known is not self._state:
+            with self._lock:
+                remembered = self._remembered(known)
         seen = self.heads.newest(known if remembered is None else remembered.state)
         self.saw(seen.state, seen.commits)
         return seen if remembered is None else replace(seen, commits=(*remembered.commits, *seen.commits))
@@ -173,8 +175,10 @@ class Catalog:
     def saw(self, state: LakeState, commits: Sequence[Published] = ()) -> None:
         """Cache a state, if it is the newest, and the commits that led to it."""
         with self._lock:
-            for version in dict.fromkeys([each.version for each in commits]):
-                self._commits[version] = tuple([each for each in commits if each.version == version])
+            found: dict[int, tuple[Published, ...]] = {}
+            for each in commits:
+                found[each.version] = (*found.get(each.version, ()), each)
+            self._commits.update(found)
             while len(self._commits) > MOST_COMMITS:
                 self._commits.popitem(last=False)
             if self._state is None or state.version > self._state.version:

@@ -21,8 +21,7 @@ from conroi.catalog.catalog import Catalog
 from conroi.catalog.participant import Participant
 from conroi.catalog.rows import Row
 from conroi.catalog.state import MOST_RECORDS, CommitMetadata, LakeState, Member
-from conroi.catalog.store import Attempt, Published, Task
-from conroi.environment import utc_time
+from conroi.catalog.store import Attempt, Dependencies, Published, Task
 from conroi.errors import CommitStateUnknown, ConroiError, StoreError
 from conroi.storage.parallel import together
 
@@ -59,13 +58,8 @@ class Publication(Protocol):
         """Defer its appends to these tables; what is staged of them becomes garbage."""
         ...
 
-    def compared(self) -> Set[str]:
-        """The rows that its preconditions compare, besides those that it changes."""
-        ...
-
-    @property
-    def compares_names(self) -> bool:
-        """Whether it depends on which names there are, or changes that."""
+    def dependencies(self) -> Dependencies:
+        """What must be unchanged: what it compares, and what it changes."""
         ...
 
     def changes(self) -> dict[str, Row | None]:
@@ -137,9 +131,9 @@ def _publish(catalog: Catalog, group: _Group) -> None:
     except BaseException:
         _answer(catalog, group.members, error=_interrupted(catalog))
         raise
+    assert not isinstance(state, Published), "a put of __manifest knows its state"
     if state is not None:
-        timestamp = utc_time(state.timestamp_ns)
-        catalog.saw(state, [Published.of(each, state.version, timestamp) for each in group.commits])
+        catalog.saw(state, [Published.of(each, state) for each in group.commits])
         group.settle()
     _answer(catalog, group.members, state)
 
@@ -173,21 +167,25 @@ class _Group:
         return len(self.members) >= MOST_MEMBERS or len(self._changed) + len(self._appended) >= MOST_RECORDS // 2
 
     def conflicts_with(self, publication: Publication) -> bool:
-        """Whether an earlier member changes what it changes or compares."""
+        """Whether an earlier member changes what it depends on."""
         if not self.members:
             return False
-        if publication.notes.idempotency_key in self._keys or (self._changes_names and publication.compares_names):
-            return True
-        needed = {*publication.changes(), *publication.compared()}
-        is_apart = needed.isdisjoint(self._changed) and needed.isdisjoint(self._appended)
-        return not is_apart or not self._changed.isdisjoint(publication.deferred)
+        needs, appended = publication.dependencies(), self._appended.keys()
+        objects = needs.objects - publication.deferred.keys()
+        return (
+            needs.everything
+            or (needs.listing and self._changes_names)
+            or publication.notes.idempotency_key in self._keys
+            or not (objects.isdisjoint(self._changed) and objects.isdisjoint(appended))
+            or not self._changed.isdisjoint(publication.deferred)
+        )
 
     def add(self, waiting: Waiting) -> None:
         publication, changes = waiting.publication, waiting.publication.changes()
         self.members.append(waiting)
         self._changes.append(changes)
         self._changed |= changes.keys()
-        self._changes_names |= publication.compares_names
+        self._changes_names |= any((key in self.state.rows) != (row is not None) for key, row in changes.items())
         if publication.notes.idempotency_key is not None:
             self._keys.add(publication.notes.idempotency_key)
         for object_id, participant in publication.deferred.items():

@@ -28,7 +28,7 @@ from conroi.catalog.state import (
     encode_records,
     lay_out_rows,
 )
-from conroi.catalog.store import Published, Seen, Task
+from conroi.catalog.store import DependenciesOf, Published, Seen, Task
 from conroi.commit.conditional_put import Putting
 from conroi.commit.fairness import PriorityToken, Turns
 from conroi.environment import LONG_AGO, moment, seconds_since, utc_time
@@ -199,7 +199,17 @@ class ManifestStore:
 
     # ------------------------------------------------------------------------ publishing
 
-    def build(self, base: LakeState, changes: Changes, notes: CommitMetadata, uuid: str) -> ManifestAttempt:
+    compares_in_put = False
+    """The put compares the version of the whole lake."""
+
+    def build(
+        self,
+        base: LakeState,
+        changes: Changes,
+        notes: CommitMetadata,
+        uuid: str,
+        dependencies: DependenciesOf,  # noqa: ARG002
+    ) -> ManifestAttempt:
         return self.build_group(base, [Member(uuid, notes, changes)])
 
     def build_group(self, base: LakeState, members: Sequence[Member]) -> ManifestAttempt:
@@ -287,7 +297,7 @@ def _published(snapshot: Snapshot, transaction: Transaction | None) -> list[Publ
     operation = "Unknown" if transaction is None else transaction.operation_name
     members = decode_members(properties, changes)
     if members is not None:
-        return [Published.of(each, snapshot.version, timestamp) for each in members]
+        return [Published(snapshot.version, timestamp, m.notes, m.uuid, m.changes, operation) for m in members]
     uuid = None if transaction is None else transaction.uuid
     return [Published(snapshot.version, timestamp, CommitMetadata.of(properties), uuid, changes, operation)]
 
@@ -307,7 +317,9 @@ class ManifestAttempt:
         members: Sequence[Member],
     ) -> None:
         uuid = members[0].uuid if len(members) == 1 else str(files.environment.new_uuid())
-        changes = {key: row for member in members for key, row in member.changes.items()}
+        changes: Changes = members[0].changes
+        if len(members) > 1:
+            changes = {key: row for member in members for key, row in member.changes.items()}
         self._heads = heads
         self._files = files
         self._head = head

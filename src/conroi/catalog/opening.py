@@ -12,8 +12,9 @@ from conroi.catalog.folders import MARKER, Marker, content_of, mark, mark_again,
 from conroi.catalog.manifest_rows import KEY, SCHEMA, check_columns, check_is_lake
 from conroi.catalog.manifest_store import ManifestStore
 from conroi.catalog.replica_store import ReplicaStore
+from conroi.catalog.sql_queries import LakeQueries
 from conroi.catalog.sql_store import SqlStore
-from conroi.catalog.sql_tables import LakeQueries, LakeTables, WrapStore, open_lake_tables, unwrapped_store
+from conroi.catalog.sql_tables import LakeTables, WrapStore, open_lake_tables, unwrapped_store
 from conroi.catalog.store import CatalogStore
 from conroi.commit.execution import run
 from conroi.commit.table_commit import commit

@@ -5,17 +5,17 @@ once published.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
 
 from conroi.catalog.catalog import Catalog, SnapshotKey, snapshot_key
-from conroi.catalog.names import shown
+from conroi.catalog.names import SEPARATOR, parents, shown
 from conroi.catalog.preconditions import Expectation, ListingExpectation, TagsExpectation
 from conroi.catalog.rows import Amendment, Row, new_lock_id
-from conroi.catalog.state import CommitMetadata, LakeState, joined_properties
-from conroi.catalog.store import Published, Task
+from conroi.catalog.state import Changes, CommitMetadata, LakeState, joined_properties
+from conroi.catalog.store import Dependencies, Published, Task
 from conroi.commit.change import Change, CommitResult, Plan
 from conroi.commit.pending import Built, Pending
 from conroi.environment import Moment, earliest, moment
@@ -77,6 +77,66 @@ class PublishRequest:
     retries: int = PUBLICATION_RETRIES
     timeout_s: float = PUBLICATION_TIMEOUT_S
     """Seconds after which no further attempt is made."""
+
+
+def check_request(request: PublishRequest, state: LakeState, catalog: Catalog) -> None:
+    """Check the preconditions of a publication on this state, but for names; raises the conflict."""
+    for expectation in request.expects:
+        expectation.check(state, catalog.version_of, catalog.operations_between)
+    if request.listing is not None:
+        request.listing.check(state)
+    for tags in request.tags:
+        tags.check()
+    for amendment in request.amendments:
+        amendment.check(state.table(amendment.object_id))
+    for object_id, row in request.unchanged.items():
+        if state.rows.get(object_id) != row:
+            raise RetryableConflict(
+                f"A concurrent publication changed {shown(object_id)!r}, on which this one depends.",
+                hint="Run the work again.",
+            )
+
+
+def dependencies_of(request: PublishRequest, changes: Changes) -> Dependencies:
+    """Read set of a publication of these changes: what Publishing.check_at and Publishing.build look at."""
+    return Dependencies(
+        frozenset(_objects(request, changes)),
+        listing=request.listing is not None,
+        everything=_depends_on_folders(request) or _removes_namespaces(request),
+    )
+
+
+def _objects(request: PublishRequest, changes: Changes) -> Iterator[str]:
+    for wanted in request.tables:
+        yield wanted.object_id
+        if wanted.was is not None:
+            yield wanted.was
+    for expectation in request.expects:
+        yield expectation.object_id
+    for amendment in request.amendments:
+        yield amendment.object_id
+    yield from request.rows
+    yield from request.leaving
+    yield from request.unchanged
+    for object_id, row in changes.items():
+        yield object_id
+        if row is not None and SEPARATOR in object_id:
+            yield from parents(object_id)
+
+
+def _depends_on_folders(request: PublishRequest) -> bool:
+    """Whether a folder is brought in that no other table of the lake may have."""
+    return any(
+        row is not None and row.is_table and object_id not in request.base.rows
+        for object_id, row in request.rows.items()
+    )
+
+
+def _removes_namespaces(request: PublishRequest) -> bool:
+    """Whether a namespace is removed, which must be empty."""
+    leaving = {*request.leaving, *(object_id for object_id, row in request.rows.items() if row is None)}
+    found = (request.base.rows.get(object_id) for object_id in leaving)
+    return any(row is not None and not row.is_table for row in found)
 
 
 @dataclass(frozen=True)

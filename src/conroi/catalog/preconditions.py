@@ -232,3 +232,13 @@ def check_leaving(leaving: Set[str], base: LakeState, state: LakeState) -> None:
             shown(key).startswith(f"{shown(object_id)}.") and key not in leaving for key in state.rows
         ):
             raise InvalidInputError(f"The namespace {shown(object_id)!r} is not empty.", hint="Drop its tables first.")
+
+
+def refuse_table(parent: str, row: Row | None) -> None:
+    """A namespace must not have the name of a table."""
+    if row is not None and row.is_table:
+        raise AlreadyExistsError(
+            f"{shown(parent)!r} is a table, so nothing can be inside it.",
+            table=shown(parent),
+            hint="Choose another name, or rename the table first.",
+        )

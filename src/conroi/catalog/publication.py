@@ -10,30 +10,34 @@ import contextlib
 import logging
 from collections.abc import Callable, Generator, Mapping, Set
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from conroi.catalog.adoption import adoption
 from conroi.catalog.catalog import Catalog
 from conroi.catalog.external_participant import ExternalParticipant
 from conroi.catalog.group_commit import put_together
 from conroi.catalog.names import SEPARATOR, parents, shown
-from conroi.catalog.participant import Participant, PublishRequest, PublishResult, finalize_later
-from conroi.catalog.preconditions import check_arriving, check_leaving
+from conroi.catalog.participant import (
+    Participant,
+    PublishRequest,
+    PublishResult,
+    check_request,
+    dependencies_of,
+    finalize_later,
+)
+from conroi.catalog.preconditions import check_arriving, check_leaving, refuse_table
 from conroi.catalog.rows import NAMESPACE, Row
-from conroi.catalog.state import LakeState
-from conroi.catalog.store import Attempt, Published
+from conroi.catalog.state import LakeState, Member
+from conroi.catalog.store import Attempt, Dependencies, Published
 from conroi.commit.change import CommitResult
 from conroi.commit.fairness import RESERVED_S, PriorityToken
 from conroi.commit.loop import run
-from conroi.environment import utc_time
 from conroi.errors import (
-    AlreadyExistsError,
     BaseVersionExpired,
     CommitStateUnknown,
     ConroiError,
     ExpectedVersionMismatch,
     InvalidInputError,
-    RetryableConflict,
     TooMuchContention,
     VersionExpired,
 )
@@ -85,7 +89,7 @@ class Publishing:
         """The state with these rows, for which all preconditions hold."""
         self.attempt: Attempt | None = None
         self._attempt_on: LakeState | None = None
-        self._as_member: Member
+        self._changes: dict[str, Row | None] = {}
         self.deferred: Mapping[str, Participant] = {}
         """Appends that a group commit will stage, by their tables."""
         self._joined: dict[str, Participant] = {}
@@ -152,15 +156,17 @@ class Publishing:
             yield
 
     def _wants(self) -> tuple[Set[str], Set[str]]:
-        """The tables that no other thread may change at the same time, and those to which several may append."""
+        """What no other thread may change at the same time, and what several may append to."""
         shared = self.appends()
-        return {*self._participants, *self._request.rows, *self.compared(), *self._leaving} - shared, shared
+        return {*self._participants, *self._request.rows, *self._leaving} - shared, shared
 
     @property
     def _may_defer(self) -> bool:
         return self._catalog.group_store is not None and self._left_out <= MOST_DEFERRALS
 
     def is_head_known(self) -> bool:
+        if self._catalog.heads.compares_in_put:
+            return not self.turns.is_contended()
         if self.is_local or self._catalog.known_state().version > self._state.version:
             return False
         return not self.turns.is_contended()
@@ -218,22 +224,9 @@ class Publishing:
     def check_at(self, state: LakeState) -> None:
         """Check all preconditions on this state."""
         self.checks += 1
-        for expectation in self._request.expects:
-            expectation.check(state, self._catalog.version_of, self._catalog.operations_between)
-        if self._request.listing is not None:
-            self._request.listing.check(state)
-        for tags in self._request.tags:
-            tags.check()
-        for amendment in self._request.amendments:
-            amendment.check(state.table(amendment.object_id))
+        check_request(self._request, state, self._catalog)
         if self._leaving:
             check_leaving(self._leaving, self._request.base, state)
-        for object_id, row in self._request.unchanged.items():
-            if state.rows.get(object_id) != row:
-                raise RetryableConflict(
-                    f"A concurrent publication changed {shown(object_id)!r}, on which this one depends.",
-                    hint="Run the work again.",
-                )
         if self._arriving:
             check_arriving(self._arriving, self._leaving, self._request.rows, state)
 
@@ -263,52 +256,55 @@ class Publishing:
     def _stage_lake(self) -> list[Callable[[], object]]:
         state, heads, key = self._state, self._catalog.heads, self.notes.idempotency_key
         changes = self.changes()
-        self.attempt, self._attempt_on = heads.build(state, changes, self.notes, self.uuid), state
-        self._as_member = Member(self.uuid, self.notes, changes)
+        dependencies = partial(dependencies_of, self._request, changes)
+        self.attempt = heads.build(state, changes, self.notes, self.uuid, dependencies)
+        self._attempt_on, self._changes = state, changes
         tasks = list[Callable[[], object]](self.attempt.tasks)
         if key is not None:
             tasks.append(lambda: heads.will_try(key, state.version + 1))
         return tasks
 
-    def put(self) -> LakeState | None:
+    def put(self) -> LakeState | Published | None:
         # A final name that is taken may be that of another thread's commit: then the group decides.
         state = self._put() if self.confirm_staged() or self._is_behind() else None
         self._has_lost = state is None
         self._left_out += int(self._has_lost and bool(self.deferred))
-        if any(participant.is_taken for participant in self._staged()):
-            self._adopt(self._state)
+        if state is None:
+            self._adopt_taken(self._state)
         return state
 
-    def _put(self) -> LakeState | None:
+    def _put(self) -> LakeState | Published | None:
         catalog = self._catalog
-        if catalog.group_store is not None:
-            if self._attempt_on is not catalog.known_state() or not catalog.publishers.try_alone():
-                return put_together(catalog, self)
+        if catalog.group_store is None:
+            return self._put_alone()
+        if self._attempt_on is not catalog.known_state() or not catalog.publishers.try_alone():
+            return put_together(catalog, self)
         try:
             return self._put_alone()
         finally:
-            if catalog.group_store is not None:
-                catalog.publishers.end()
+            catalog.publishers.end()
 
-    def _put_alone(self) -> LakeState | None:
+    def _put_alone(self) -> LakeState | Published | None:
         assert self.attempt is not None, "build() comes first"
         state = self.attempt.put()
-        if state is not None:
-            member = self._as_member
-            self._catalog.saw(state, [Published.of(member, state.version, utc_time(state.timestamp_ns))])
+        if isinstance(state, LakeState):
+            self._catalog.saw(state, [Published.of(Member(self.uuid, self.notes, self._changes), state)])
         return state
 
     def _is_behind(self) -> bool:
         return self._catalog.group_store is not None and self._catalog.known_state() is not self._state
 
     def _staged(self) -> list[Participant | ExternalParticipant]:
+        if not self.deferred:
+            return list(self._participants.values())
         return [each for key, each in self._participants.items() if key not in self.deferred]
 
     def confirm_staged(self) -> bool:
-        staged = self._staged()
-        for participant in staged:
+        is_free = True
+        for participant in self._staged():
             participant.staged()
-        return not any(participant.is_taken for participant in staged)
+            is_free = is_free and not participant.is_taken
+        return is_free
 
     # ------------------------------------------------------------------------ group commit
 
@@ -339,14 +335,8 @@ class Publishing:
     def defer(self, tables: Set[str]) -> None:
         self.deferred = {**self.deferred, **{key: self._appends[key] for key in self.appends() & tables}}
 
-    def compared(self) -> Set[str]:
-        request = self._request
-        return {*request.unchanged, *(each.object_id for each in (*request.expects, *request.amendments))}
-
-    @property
-    def compares_names(self) -> bool:
-        request = self._request
-        return bool(self._arriving or self._leaving or request.rows or request.tags or request.listing is not None)
+    def dependencies(self) -> Dependencies:
+        return dependencies_of(self._request, self.changes())
 
     def stage(self) -> list[Callable[[], object]]:
         self.deferred = {}
@@ -380,7 +370,7 @@ class Publishing:
             if SEPARATOR in object_id and changes[object_id] is not None:
                 for parent in parents(object_id):
                     there = changes[parent] if parent in changes else state.rows.get(parent)
-                    _refuse_table(parent, there)
+                    refuse_table(parent, there)
                     if there is None:
                         changes[parent] = Row(parent, NAMESPACE)
         return changes
@@ -392,16 +382,17 @@ class Publishing:
                 return now.renamed(row.object_id)
         return row
 
-    def _adopt(self, state: LakeState) -> None:
-        """A final name was taken: by a concurrent publication, or by an out-of-band writer.
+    def _adopt_taken(self, state: LakeState) -> None:
+        """Final names that were taken: by a concurrent publication, or by an out-of-band writer.
 
         What was written by path becomes a publication of its own, and stays one if it forbids ours.
         """
-        if self._catalog.refresh(state).state.version != state.version:
-            return
-        for participant in self._participants.values():
-            if not participant.is_taken:
-                continue
+        taken = [each for each in self._staged() if each.is_taken]
+        now = self._catalog.refresh(state).state if taken else state
+        for participant in taken:
+            was = participant.wanted.was
+            if was is not None and now.rows.get(was) != state.rows.get(was):
+                continue  # a concurrent publication changed the table
             row, located = participant.taken()
             first = adoption(
                 self._catalog.known_state(), row, participant.wanted.files, located.version, located.naming
@@ -457,12 +448,3 @@ class Publishing:
     def release(self) -> None:
         if self._token is not None:
             self._token.pass_on()
-
-
-def _refuse_table(parent: str, row: Row | None) -> None:
-    if row is not None and row.is_table:
-        raise AlreadyExistsError(
-            f"{shown(parent)!r} is a table, so nothing can be inside it.",
-            table=shown(parent),
-            hint="Choose another name, or rename the table first.",
-        )

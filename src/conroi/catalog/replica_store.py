@@ -11,7 +11,7 @@ from typing import Any, cast
 from conroi.catalog.folders import Marker
 from conroi.catalog.rows import Row
 from conroi.catalog.state import Changes, CommitMetadata, LakeState
-from conroi.catalog.store import Attempt, Published, Seen
+from conroi.catalog.store import Attempt, DependenciesOf, Published, Seen
 from conroi.commit.fairness import PriorityToken, Turns
 from conroi.environment import Environment, utc_time
 from conroi.errors import CorruptionError, InvalidInputError, NotFoundError, StoreError
@@ -22,7 +22,7 @@ from conroi.storage.objects import Objects
 
 
 class ReplicaStore:
-    """The newest states that the folder has, at most one commit behind the store."""
+    """The newest states that the folder has: behind the store by one commit, or by all that were under way at once."""
 
     def __init__(self, root: Objects, found: Marker, environment: Environment) -> None:
         self._root = root
@@ -57,7 +57,16 @@ class ReplicaStore:
     def has_moved(self, known: LakeState, versions: int) -> bool:
         return self.newest(known).state.version >= known.version + versions
 
-    def build(self, base: LakeState, changes: Changes, notes: CommitMetadata, uuid: str) -> Attempt:  # noqa: ARG002
+    compares_in_put = False
+
+    def build(
+        self,
+        base: LakeState,  # noqa: ARG002
+        changes: Changes,  # noqa: ARG002
+        notes: CommitMetadata,  # noqa: ARG002
+        uuid: str,  # noqa: ARG002
+        dependencies: DependenciesOf,  # noqa: ARG002
+    ) -> Attempt:
         raise self.read_only()
 
     def at(self, version: int) -> LakeState:
@@ -163,8 +172,18 @@ class LakeCopy:
             self._put(CopiedCommit(version, timestamp_ns, rows=rows))
         self._newest = max(self._newest, version)
 
-    def add(self, commit: CopiedCommit) -> None:
-        """Write the file of a version that was just published. Best effort: the next writer checks it."""
+    def add_whole(self, version: int, timestamp_ns: int, rows: Mapping[str, JsonRow]) -> None:
+        """Ensure that this version can be read from the folder, also if others may delete what is older."""
+        try:
+            found = self.chain()
+        except CorruptionError:
+            found = []
+        if version and (not found or found[-1].version < version):
+            self._put(CopiedCommit(version, timestamp_ns, rows=rows))
+            self._newest = max(self._newest, version)
+
+    def add(self, commit: CopiedCommit) -> bool:
+        """Write the file of a published version, after those before it. Best effort: the next writer checks it."""
         try:
             self._put(commit)
             self._newest = max(self._newest, commit.version)
@@ -172,10 +191,12 @@ class LakeCopy:
                 self._delete_before(commit.version - FULL_EVERY)
         except StoreError as error:
             _log.info("version %d of %s is not in its folder yet: %s", commit.version, self._root.root, error)
+            return False
+        return True
 
     def replace(self, commit: CopiedCommit) -> None:
         """Start again with this version; newer files belong to another lake, or to lost commits."""
-        newer = [_path(version) for version in self._versions() if version > commit.version]
+        newer = [_path(version) for version in self.versions() if version > commit.version]
         self._root.delete(newer)
         self._put(commit)
 
@@ -193,14 +214,14 @@ class LakeCopy:
         self._root.put(_path(commit.version), encode_document(content))
 
     def _delete_before(self, version: int) -> None:
-        self._root.delete([_path(old) for old in self._versions() if old < version])
+        self._root.delete([_path(old) for old in self.versions() if old < version])
 
     # ------------------------------------------------------------------------ reading
 
     def chain(self) -> list[CopiedCommit]:
         """The newest versions, ascending, each with all rows; none if the folder has no copy of this lake."""
         for _ in range(_ROUNDS):
-            versions = self._versions()
+            versions = self.versions()
             try:
                 return _with_rows(self._chain(versions))
             except NotFoundError:  # deleted since it was listed, because newer ones are there
@@ -211,7 +232,8 @@ class LakeCopy:
             hint="Open the lake with store=. If this is a copy of a lake, copy the folder again.",
         )
 
-    def _versions(self) -> list[int]:
+    def versions(self) -> list[int]:
+        """The versions that have a file, ascending."""
         names = (path.rpartition("/")[2].partition(".") for path in self._root.list_names(REPLICA_DIR))
         return sorted(int(number) for number, _, kind in names if number.isdecimal() and kind == "json")
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 
 from conroi.catalog.replica_store import FULL_EVERY, CopiedCommit, JsonRow, LakeCopy
 from conroi.catalog.rows import Row
-from conroi.catalog.sql_tables import Head, LakeCommit, LakeQueries, LakeTables, LoadedState
+from conroi.catalog.sql_publication import Answer, Outcome, RowPublication
+from conroi.catalog.sql_queries import Head, LakeCommit, LakeQueries, LoadedState
+from conroi.catalog.sql_tables import LakeTables
 from conroi.catalog.state import Changes, CommitMetadata, LakeState
-from conroi.catalog.store import Published, Seen, Task
-from conroi.commit.fairness import PriorityToken, Turns
+from conroi.catalog.store import DependenciesOf, Published, Seen, Task
+from conroi.commit.fairness import ACTIVE_FOR_S, PriorityToken, Turns
 from conroi.environment import Environment, utc_time
 from conroi.errors import (
     CommitStateUnknown,
@@ -54,6 +56,8 @@ class SqlStore:
         self._copy = LakeCopy(root, lake)
         self._copying: Running[object] | None = None
         """The newest version of ours, on its way to the folder."""
+        self._lost_at: float | None = None
+        """When a publication was refused last."""
 
     @property
     def turns(self) -> Turns:
@@ -79,12 +83,10 @@ class SqlStore:
                 "go on from there.",
             )
         # Commits in between may have been collected, or there are more than were asked for: then load the rows anew.
-        if [commit.version for commit in commits] != list(range(known.version + 1, head.version + 1)):
+        if not _follow(known, commits) or known.version + len(commits) != head.version:
             return Seen(self._load(), is_complete=False)
-        state, published = known, [_published(commit) for commit in commits]
-        for commit, each in zip(commits, published, strict=True):
-            state = _following(state, commit, each.changes or {})
-        return Seen(state, tuple(published))
+        published = [_published(commit) for commit in commits]
+        return Seen(_following(known, commits, [each.changes or {} for each in published]), tuple(published))
 
     def has_moved(self, known: LakeState, versions: int) -> bool:
         return self._checked(self._queries.head()).version >= known.version + versions
@@ -119,90 +121,98 @@ class SqlStore:
 
     # ------------------------------------------------------------------------ publishing
 
-    def build(self, base: LakeState, changes: Changes, notes: CommitMetadata, uuid: str) -> SqlAttempt:
-        rows = {
-            key: None if row is None else json.dumps(row.to_json(), separators=(",", ":"))
-            for key, row in changes.items()
-        }
+    @property
+    def compares_in_put(self) -> bool:
+        """Not while concurrent writers change what we change: then looking first saves manifests staged in vain."""
+        lost_at = self._lost_at
+        return lost_at is None or self._environment.monotonic() - lost_at > ACTIVE_FOR_S
+
+    def lost(self) -> None:
+        """Note that a publication was refused."""
+        self._lost_at = self._environment.monotonic()
+
+    def build(
+        self, base: LakeState, changes: Changes, notes: CommitMetadata, uuid: str, dependencies: DependenciesOf
+    ) -> SqlAttempt:
+        rows = {key: None if row is None else row.to_json() for key, row in changes.items()}
         commit = LakeCommit(
-            version=base.version + 1,
+            version=0,
             uuid=uuid,
             idempotency_key=notes.idempotency_key,
-            notes=json.dumps(notes.to_properties(), separators=(",", ":")),
-            changes=json.dumps(
-                {key: None if row is None else row.to_json() for key, row in changes.items()}, separators=(",", ":")
-            ),
+            notes=_json(notes.to_properties()),
+            changes=_json(rows),
         )
-        return SqlAttempt(
-            base,
-            changes,
-            lambda: self._publish(base.version, commit, rows),
-            [lambda: self.copy_to_folder(base)],
-            lambda state: self._copy_commit(state, commit),
-        )
+        contents = {key: None if fields is None else _json(fields) for key, fields in rows.items()}
+        return SqlAttempt(self, base, changes, RowPublication(base.version, commit, contents, dependencies()))
 
     def copy_to_folder(self, state: LakeState) -> None:
-        """Ensure that the folder has a copy of this state, before it is superseded or retained."""
+        """Ensure that the folder has a copy of this state, before it is superseded."""
         if self._copying is not None:
             self._copying.result()
         if state.version:
             self._copy.ensure(state.version, state.timestamp_ns, _json_rows(state))
 
-    def _copy_commit(self, state: LakeState, commit: LakeCommit) -> None:
-        """The version that was just published, to the folder; on object stores off the caller's path."""
-        copied = CopiedCommit(
-            state.version,
-            state.timestamp_ns,
-            commit.uuid,
-            _notes(commit),
-            _changes(commit),
-            _json_rows(state) if state.version == 1 or state.version % FULL_EVERY == 0 else None,
-        )
+    def copy_commits(self, base: LakeState, commits: Sequence[LakeCommit], state: LakeState) -> None:
+        """The version that was just published, the last of these, to the folder; on object stores off the caller's
+        path. Before it those that came between, unless their writers have done it.
+        """
         if self._root.is_local:
-            self._copy.add(copied)
+            self._copy_commits(base, commits, state)
         else:
-            self._copying = later(partial(self._copy.add, copied))
+            self._copying = later(partial(self._copy_commits, base, commits, state))
 
-    def _publish(self, base: int, commit: LakeCommit, rows: dict[str, str | None]) -> LakeCommit | None:
-        """The commit as it was stored; None if a concurrent commit was first.
+    def _copy_commits(self, base: LakeState, commits: Sequence[LakeCommit], state: LakeState) -> None:
+        there = self._copy.versions() if len(commits) > 1 else ()
+        for number, commit in enumerate(commits, 1):
+            if commit.version in there:
+                continue
+            rows: dict[str, JsonRow] | None = None
+            if commit.version == 1 or commit.version % FULL_EVERY == 0:
+                is_last = number == len(commits)
+                rows = _json_rows(
+                    state if is_last else _following(base, commits[:number], _all_changes(commits[:number]))
+                )
+            copied = CopiedCommit(
+                commit.version, commit.timestamp_ns, commit.uuid, _notes(commit), _changes(commit), rows
+            )
+            if not self._copy.add(copied):
+                return
+
+    def publish(self, wanted: RowPublication) -> Outcome:
+        """What became of a publication.
 
         After a lost response the database may still be executing the statement, so "does not exist" means nothing. The
-        same statement is sent again: it waits for the lock of the head's row, and then either succeeds or finds that
-        the head has moved. In both cases the first one cannot succeed any more. Any other error says nothing about the
-        first one.
+        same statement is sent again: it waits for the lock of the head's row, and then finds the commit of the first
+        one, succeeds, or is refused. In each case the first one cannot have an effect any more. Any other error says
+        nothing about the first one.
         """
-        publish = partial(self._tables.publish, self._lake, self._key, base, commit, rows)
         try:
-            return publish()
+            return self._send(wanted)
         except StoreUnavailable as error:
             lost = error
         for _ in range(RESENDS):
-            _log.info(
-                "no response from the store to version %d of %s: sending it again", commit.version, self._root.root
-            )
+            _log.info("no response from the store to a publication of %s: sending it again", self._root.root)
             try:
-                return publish() or self._landed(commit, lost)
+                outcome = self._send(wanted)
             except StoreUnavailable as error:
                 lost = error
-            except CommitStateUnknown:
-                raise
+                continue
             except ConroiError as error:
-                raise self._unknown(commit, f"{lost.message}; sent again, it was refused: {error.message}") from error
-        raise self._unknown(commit, lost.message)
+                raise self._unknown(wanted, f"{lost.message}; sent again, it was refused: {error.message}") from error
+            if outcome.answer is Answer.GAP:
+                raise self._unknown(wanted, f"{lost.message}; since then a newer version was collected")
+            if outcome.answer is not Answer.BUSY:
+                return outcome
+        raise self._unknown(wanted, lost.message)
 
-    def _landed(self, commit: LakeCommit, lost: StoreUnavailable) -> LakeCommit | None:
-        """The outcome of a commit without a response, now that the head is past its version."""
-        found = self._queries.commit(commit.version)
-        if found is None:
-            raise self._unknown(commit, f"{lost.message}; since then that version was collected")
-        return found if found.uuid == commit.uuid else None
+    def _send(self, wanted: RowPublication) -> Outcome:
+        return self._tables.publish(self._lake, self._key, wanted)
 
-    def _unknown(self, commit: LakeCommit, why: str) -> CommitStateUnknown:
+    def _unknown(self, wanted: RowPublication, why: str) -> CommitStateUnknown:
         return CommitStateUnknown(
-            f"The store did not say whether version {commit.version} of the lake was written: {why}",
+            f"The store did not say whether a version after {wanted.base} of the lake was written: {why}",
             table=self._root.root,
-            version=commit.version,
-            transaction_uuid=commit.uuid,
+            transaction_uuid=wanted.commit.uuid,
             hint="When the store responds again, look at lake.history() before doing the work again. No file was "
             "deleted.",
         )
@@ -267,7 +277,8 @@ class SqlStore:
         """Expire old versions. Before that the newest is copied to the folder, which must not name what is
         collected.
         """
-        self.copy_to_folder(self._load())
+        state = self._load()
+        self._copy.add_whole(state.version, state.timestamp_ns, _json_rows(state))
         self._tables.forget(self._lake, versions)
 
     # ------------------------------------------------------------------------ idempotency keys
@@ -283,27 +294,35 @@ class SqlStore:
 class SqlAttempt:
     """One publication, built on one state."""
 
-    def __init__(
-        self,
-        base: LakeState,
-        changes: Changes,
-        publish: Callable[[], LakeCommit | None],
-        tasks: Sequence[Task],
-        when_published: Callable[[LakeState], None],
-    ) -> None:
+    def __init__(self, store: SqlStore, base: LakeState, changes: Changes, wanted: RowPublication) -> None:
+        self._store = store
         self._base = base
         self._changes = changes
-        self._publish = publish
-        self._when_published = when_published
-        self.tasks = tasks
+        self._wanted = wanted
+        self.tasks: list[Task] = [partial(store.copy_to_folder, base)]
 
-    def put(self) -> LakeState | None:
-        landed = self._publish()
-        if landed is None:
+    def put(self) -> LakeState | Published | None:
+        outcome = self._store.publish(self._wanted)
+        commits = outcome.commits
+        if outcome.answer is Answer.KEY:
+            return _published(commits[0])
+        if outcome.answer is not Answer.PUBLISHED:
+            self._store.lost()
             return None
-        state = _following(self._base, landed, self._changes)
-        self._when_published(state)
+        if not _follow(self._base, commits):
+            return _published(commits[-1])
+        state = _following(self._base, commits, [*_all_changes(commits[:-1]), self._changes])
+        self._store.copy_commits(self._base, commits, state)
         return state
+
+
+def _follow(state: LakeState, commits: Sequence[LakeCommit]) -> bool:
+    """Whether these are all the commits since a state; some may have been collected, or left out."""
+    return all(commit.version == number for number, commit in enumerate(commits, state.version + 1))
+
+
+def _json(content: object) -> str:
+    return json.dumps(content, separators=(",", ":"))
 
 
 def _json_rows(state: LakeState) -> dict[str, JsonRow]:
@@ -327,17 +346,31 @@ def _notes(commit: LakeCommit) -> dict[str, str]:
     return parse_texts(commit.notes, f"What the store of the lake says of version {commit.version}")
 
 
-def _following(state: LakeState, commit: LakeCommit, changes: Changes) -> LakeState:
-    return LakeState(commit.version, commit.timestamp_ns, state.changed(changes))
+def _all_changes(commits: Sequence[LakeCommit]) -> list[Changes]:
+    """What each commit changed."""
+    return [_rows(_changes(commit)) for commit in commits]
+
+
+def _rows(changes: Mapping[str, JsonRow | None]) -> Changes:
+    return {key: None if fields is None else Row.from_json(key, fields) for key, fields in changes.items()}
+
+
+def _following(state: LakeState, commits: Sequence[LakeCommit], changes: Sequence[Changes]) -> LakeState:
+    """The state after some commits."""
+    if not commits:
+        return state
+    merged: dict[str, Row | None] = {}
+    for each in changes:
+        merged.update(each)
+    return LakeState(commits[-1].version, commits[-1].timestamp_ns, state.changed(merged))
 
 
 def _published(commit: LakeCommit) -> Published:
-    changes = {key: None if fields is None else Row.from_json(key, fields) for key, fields in _changes(commit).items()}
     return Published(
         version=commit.version,
         timestamp=utc_time(commit.timestamp_ns),
         notes=CommitMetadata.of(_notes(commit)),
         uuid=commit.uuid,
-        changes=changes,
+        changes=_rows(_changes(commit)),
         operation="Update",
     )

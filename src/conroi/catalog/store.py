@@ -9,6 +9,7 @@ from typing import Protocol, runtime_checkable
 
 from conroi.catalog.state import Changes, CommitMetadata, LakeState, Member
 from conroi.commit.fairness import PriorityToken, Turns
+from conroi.environment import utc_time
 
 Task = Callable[[], object]
 
@@ -27,9 +28,10 @@ class Published:
     operation: str = ""
 
     @classmethod
-    def of(cls, member: Member, version: int, timestamp: datetime) -> Published:
-        """One of the commits of a version."""
-        return cls(version, timestamp, member.notes, member.uuid, member.changes, "Update")
+    def of(cls, member: Member, state: LakeState) -> Published:
+        """One of the commits that led to this state."""
+        timestamp = utc_time(state.timestamp_ns)
+        return cls(state.version, timestamp, member.notes, member.uuid, member.changes, "Update")
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,21 @@ class Seen:
     """Whether `commits` has all of them; if not, the rows were read instead."""
 
 
+@dataclass(frozen=True, slots=True)
+class Dependencies:
+    """What must be unchanged at the put, besides the rows that are written: everything that was checked."""
+
+    objects: frozenset[str] = frozenset()
+    """Objects that were looked at, also names that must be absent."""
+    listing: bool = False
+    """Whether no table may be added or removed."""
+    everything: bool = False
+    """Whether there may be no other publication at all."""
+
+
+DependenciesOf = Callable[[], Dependencies]
+
+
 class Attempt(Protocol):
     """One commit attempt of a publication, built on one state. Its `tasks` are done first, then it is put."""
 
@@ -51,8 +68,11 @@ class Attempt(Protocol):
         """What must be written before the put; in any order, or in parallel."""
         ...
 
-    def put(self) -> LakeState | None:
-        """Commit it by compare-and-swap; None if there was a publication since the state it is built on."""
+    def put(self) -> LakeState | Published | None:
+        """Commit it by compare-and-swap; None if a concurrent publication since the state it is built on forbids it.
+
+        Published is a commit whose state must be looked up, or the earlier one that has the idempotency key.
+        """
         ...
 
 
@@ -62,6 +82,11 @@ class CatalogStore(Protocol):
     @property
     def turns(self) -> Turns:
         """Fair ordering among active publishers."""
+        ...
+
+    @property
+    def compares_in_put(self) -> bool:
+        """Whether looking before the put saves nothing: the put compares the rows that a publication depends on."""
         ...
 
     def priority_token(self) -> PriorityToken:
@@ -76,8 +101,10 @@ class CatalogStore(Protocol):
         """Whether there are this many newer states; asked only where that costs nothing."""
         ...
 
-    def build(self, base: LakeState, changes: Changes, notes: CommitMetadata, uuid: str) -> Attempt:
-        """The publication of these changes on top of a state."""
+    def build(
+        self, base: LakeState, changes: Changes, notes: CommitMetadata, uuid: str, dependencies: DependenciesOf
+    ) -> Attempt:
+        """The publication of these changes on top of a state, on which its dependencies were checked."""
         ...
 
     def at(self, version: int) -> LakeState:

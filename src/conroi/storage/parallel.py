@@ -264,12 +264,7 @@ class ProcessLock:
 
 
 Wants = Callable[[], tuple[Set[str], Set[str]]]
-"""The things that a thread needs alone, and those that it may share with others that share them."""
-
-
-def everything() -> tuple[Set[str], Set[str]]:
-    """No other thread at the same time."""
-    return {"*"}, frozenset()
+"""The things that a thread needs alone, and those that it shares with others that share them."""
 
 
 @dataclass(eq=False, slots=True)
@@ -307,7 +302,7 @@ class ThreadQueue:
         """The threads that have their turn."""
 
     @contextmanager
-    def turn(self, wants: Wants = everything) -> Generator[None]:
+    def turn(self, wants: Wants = lambda: ({"*"}, set())) -> Generator[None]:
         """Wait until no thread before us excludes us, and hold that turn."""
         if self._process != _process:
             self._start_over()
@@ -329,7 +324,7 @@ class ThreadQueue:
             self._turns.append(turn)
             is_awake = True  # False: nothing happened for as long as a turn may take
             try:
-                while before := self._before(turn):
+                while self._turns[0] is not turn and (before := self._before(turn)):
                     if not is_awake and not any(each.is_waiting for each in before):
                         self._turns = [each for each in self._turns if each not in before]
                         break
@@ -352,7 +347,7 @@ class ThreadQueue:
     def _leave(self, turn: _Turn) -> None:
         if turn in self._turns:  # else it took too long, and others went ahead
             self._turns.remove(turn)
-        self._signal.notify()
+        self._signal.notify_all()
 
 
 class LeaderQueue(Generic[T]):
@@ -387,7 +382,7 @@ class LeaderQueue(Generic[T]):
         """The next one may lead."""
         with self._signal:
             self._is_led = False
-            self._signal.notify()
+            self._signal.notify_all()
 
     def join(self, item: T, lead: Callable[[Sequence[T]], object]) -> None:
         """Return when the item is `done`; meanwhile this thread may lead, with all items that are in the queue."""
@@ -397,7 +392,7 @@ class LeaderQueue(Generic[T]):
             self._queue.append(item)
         while self._is_mine_to_lead(item):
             try:
-                lead(self._queued())
+                lead(tuple(self._queue))
             except BaseException:
                 self.done([item])
                 raise
@@ -409,54 +404,36 @@ class LeaderQueue(Generic[T]):
         with self._signal:
             try:
                 while item in self._queue and (self._is_led or self._queue[0] is not item):
-                    self._signal.wait(_LONGEST_WAIT_S)
+                    self._signal.wait()
             except BaseException:
                 self.done([item])
                 raise
             self._is_led = self._is_led or item in self._queue
             return item in self._queue
 
-    def _queued(self) -> list[T]:
-        with self._signal:
-            return list(self._queue)
-
     def done(self, items: Iterable[T]) -> None:
         """These need not wait any longer."""
         with self._signal:
             gone = set(map(id, items))
             self._queue = [each for each in self._queue if id(each) not in gone]
-            self._signal.notify()
+            self._signal.notify_all()
 
 
-_LONGEST_WAIT_S = 60.0
-"""How often a waiting thread looks by itself, in seconds; it is notified of all that happens."""
+class ThreadSignal(threading.Condition):
+    """A lock with a condition: `wait` releases it until another thread notifies all. Not for a forked child."""
 
-
-class ThreadSignal:
-    """A lock with a condition: `wait` releases it until another thread notifies. Not inherited by a forked child."""
-
-    def __init__(self) -> None:
-        self._condition = threading.Condition()  # re-entrant
-
-    def __enter__(self) -> None:
-        self._condition.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self._condition.release()
-
-    def wait(self, timeout_s: float) -> bool:
+    def wait(self, timeout: float | None = None) -> bool:
         """Wait for a notification; False if none came in that many seconds."""
         scheduler = _THREAD.scheduler
         if scheduler is None:
-            return self._condition.wait(timeout_s)
-        self._condition.release()
+            return super().wait(timeout)
+        self.release()
         try:
-            return scheduler.wait(self, timeout_s)
+            return scheduler.wait(self, -1 if timeout is None else timeout)
         finally:
-            self._condition.acquire()
+            self.acquire()
 
-    def notify(self) -> None:
-        """Let all threads that wait go on."""
-        self._condition.notify_all()
+    def notify_all(self) -> None:
+        super().notify_all()
         if _THREAD.scheduler is not None:
             _THREAD.scheduler.notify(self)

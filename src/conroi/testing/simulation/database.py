@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import sqlite3
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from conroi.catalog.sql_tables import SQLITE_SCHEMA, LakeCommit, SqliteLakeTables
+from conroi.catalog.sql_publication import Outcome, RowPublication
+from conroi.catalog.sql_tables import SQLITE_SCHEMA, SqliteLakeTables
 from conroi.storage.sqlite import SqliteDatabase
 
 if TYPE_CHECKING:
@@ -85,13 +86,12 @@ class SimulatedDatabase:
     def remove_lake(self, lake: str, root: str) -> None:
         self._write("remove lake", lambda: self._tables.remove_lake(lake, root))
 
-    def publish(
-        self, lake: str, root: str, base: int, commit: LakeCommit, rows: Mapping[str, str | None]
-    ) -> LakeCommit | None:
-        def publish() -> LakeCommit | None:
-            return self._tables.publish(lake, root, base, commit, rows)
+    def publish(self, lake: str, root: str, wanted: RowPublication) -> Outcome:
+        def publish() -> Outcome:
+            return self._tables.publish(lake, root, wanted)
 
-        return self._world.request(f"publish {commit.version}", _PLACE, _PLACE, publish, is_write=True, decides=True)
+        verb = f"publish after {wanted.base}"
+        return self._world.request(verb, _PLACE, _PLACE, publish, is_write=True, decides=True)
 
     def forget(self, lake: str, versions: Sequence[int]) -> None:
         self._write("forget", lambda: self._tables.forget(lake, versions))
