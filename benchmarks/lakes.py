@@ -37,18 +37,18 @@ class Lakes(Protocol):
 
 
 class ConroiLake:
-    """One transaction."""
+    """One transaction; the catalog is the address of a SQL store, or nothing for a `__manifest`."""
 
     name: ClassVar[str] = "conroi"
     is_atomic: ClassVar[bool] = True
 
-    def __init__(self, folder: Path, schema: pa.Schema, _: str) -> None:
-        self._folder, self._schema = folder, schema
+    def __init__(self, folder: Path, schema: pa.Schema, catalog: str) -> None:
+        self._folder, self._schema, self._store = folder, schema, catalog or None
 
     def create(self) -> None:
         import conroi
 
-        lake = conroi.connect(self._folder)
+        lake = conroi.connect(self._folder, store=self._store)
         with lake.begin("create") as tx:
             for name in TABLES:
                 tx.create_table(name, self._schema)
@@ -56,7 +56,7 @@ class ConroiLake:
     def open(self) -> None:
         import conroi
 
-        self._lake = conroi.connect(self._folder)
+        self._lake = conroi.connect(self._folder, store=self._store)
 
     def append(self, rows: pa.Table) -> None:
         with self._lake.begin() as tx:

@@ -1,4 +1,4 @@
-"""What a commit through an external manifest store costs: PostgreSQL and SQLite beside the conditional put."""
+"""What a commit to a table or a lake through a store costs: PostgreSQL and SQLite beside the conditional put."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import conroi
-from benchmarks import contention
+from benchmarks import contention, lake_stores
 from benchmarks.contention import BATCH, IDS_PER_WRITER
 from benchmarks.crew import Crew, CrewTurn, Step
 from benchmarks.engines import Conroi, renumbered
@@ -50,7 +50,7 @@ def measure(workspace: Workspace, options: argparse.Namespace) -> Report:
     """One writer, then eight, each on every store in turn."""
     report = Report("stores")
     # As in production: it syncs each transaction to disk, as SQLite does.
-    with postgres("fsync=on") as server:
+    with postgres("fsync=on", "max_connections=300") as server:
         for writers in (1, contention.WRITERS):
             with Crew(writers) as crew:
                 contenders = {name: _contender(name, crew, workspace, server, options) for name in _STORES}
@@ -58,6 +58,10 @@ def measure(workspace: Workspace, options: argparse.Namespace) -> Report:
             tell(report, _title(writers, options), series)
             lost = sum(errors(found) for found in series.values())
             report.bars.append(Bar(f"errors that reached one of {writers} writers", lost, 0, at_least=False))
+            for name, limit in ((SQLITE, 0.85), (POSTGRES, 0.6)):
+                ratio = series[name].ratio_to(series[CONDITIONAL], rate)
+                report.bars.append(Bar(f"commits/s through {name} ÷ conditional put, {writers} writers", ratio, limit))
+        lake_stores.measure(report, workspace, server, options)
     report.canary_rates = workspace.canary_rates
     return report
 

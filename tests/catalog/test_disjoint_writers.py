@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -13,12 +14,14 @@ import pytest
 import conroi
 from conroi.catalog import publication
 from conroi.catalog.participant import PublishRequest, dependencies_of
-from conroi.catalog.sql_publication import Outcome, RowPublication
+from conroi.catalog.sql_publication import Outcome, RowPublication, SqlitePublication
+from conroi.catalog.sql_store import SqlStore
 from conroi.catalog.sql_tables import LakeTables
 from conroi.catalog.store import Dependencies
 from conroi.storage.objects import Objects
 from conroi.storage.postgres import PostgresDatabase
 from conroi.testing import connect_through
+from conroi.versions.retention import other_ages
 from tests.support.arrow import column_values
 from tests.support.databases import PostgresServer, sql_address
 from tests.support.lake_tables import FaultyTables
@@ -219,3 +222,36 @@ def test_versions_whose_writers_did_not_copy_them_to_the_folder_are_copied_by_th
     without = conroi.connect(uri)
     assert (without.version, without["t1"].version) == (4, 3)
     assert [commit.message for commit in without.history(1)] == ["late"]
+
+
+@pytest.mark.contract("M3")
+@pytest.mark.parametrize("is_barred", [True, False])
+def test_a_writer_that_stood_still_while_its_files_were_collected_is_refused(
+    uri: str, tmp_path: Path, is_barred: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between its last look at its files and its statement; and the control, in which the barrier is not compared."""
+    store = f"sqlite:///{tmp_path}/lake.db"
+    other = lake_with(uri, store, 1)
+    if not is_barred:
+        monkeypatch.setattr(SqlitePublication, "is_barred", lambda _: False)
+    with other_ages(0, 0):
+        lake = conroi.connect(uri, store=store)
+        tx = lake.begin()
+        tx["t0"].append([{"id": 1}])
+        publish, collected = SqlStore.publish, list[object]()
+
+        def stand_still(self: SqlStore, wanted: RowPublication) -> Outcome:
+            if wanted.rows and not collected:
+                collected.append(other.gc(min_age="0s", dry_run=False))
+            return publish(self, wanted)
+
+        monkeypatch.setattr(SqlStore, "publish", stand_still)
+        if is_barred:
+            with pytest.raises(conroi.RetryableConflict):
+                tx.commit()
+            assert column_values(conroi.connect(uri, store=store)["t0"].to_arrow()["id"]) == [0]
+        else:
+            with contextlib.suppress(conroi.ConroiError):  # it may notice afterwards
+                tx.commit()
+            assert conroi.connect(uri, store=store).version == 3, "it was published without its files"
+    assert len(collected) == 1

@@ -19,6 +19,7 @@ from conroi.catalog.catalog import Catalog
 from conroi.catalog.manifest_store import ManifestAttempt, ManifestStore
 from conroi.catalog.participant import Participant, PublishResult
 from conroi.catalog.publication import Publishing
+from conroi.catalog.sql_publication import RowPublication, SqlitePublication
 from conroi.commit import pending
 from conroi.commit.conditional_put import Putting
 from conroi.commit.pending import Pending
@@ -460,3 +461,45 @@ def data_of_older_versions_is_garbage(patch: Patch) -> None:
 def known_version_is_trusted_for_ever(patch: Patch) -> None:
     """A reader that was away does not ask whether the versions after the one it knows were collected."""
     patch.setattr(ManifestStore, "_is_superseded", lambda *_: False)
+
+
+# ---------------------------------------------------------------------------------- SQL stores
+
+
+@planted("database_bank")
+def written_rows_are_not_compared(patch: Patch) -> None:
+    """A publication to a database takes the next version, whatever was changed since its base."""
+    patch.setattr(SqlitePublication, "have_objects_moved", lambda _: False)
+
+
+@planted("database_registers")
+def read_rows_are_not_compared(patch: Patch) -> None:
+    """The database compares the rows that are written; those that were only read were checked before."""
+    patch.setattr(RowPublication, "compared", property(lambda self: sorted(self.rows)))
+
+
+@planted("database_bank")
+def rows_are_compared_with_the_newest_version(patch: Patch) -> None:
+    """The database compares with the head, and not with the version that the publication was checked against."""
+
+    def moved(self: SqlitePublication) -> bool:
+        self._base = cast("int", self._one("SELECT version FROM conroi_lakes WHERE lake = ?", self._lake))
+        return False
+
+    patch.setattr(SqlitePublication, "have_objects_moved", moved)
+
+
+@harmless("own_commit_is_never_looked_up")
+def own_commit_is_not_looked_up(patch: Patch) -> None:
+    """A publication that is sent again after a lost answer is compared with its own commit, and refused.
+
+    The look before the next attempt finds it.
+    """
+    patch.setattr(SqlitePublication, "landed", lambda _: None)
+
+
+@planted("database_bank")
+def own_commit_is_never_looked_up(patch: Patch) -> None:
+    """The same, without that look."""
+    own_commit_is_not_looked_up(patch)
+    patch.setattr(Publishing, "heads", _heads_without_own)

@@ -16,6 +16,7 @@ from conroi.testing import Fault, FaultyObjects, FaultyRecords, Request, call_af
 from conroi.versions import open_records
 from conroi.versions.external import ExternalVersions
 from tests.support.databases import aws_environment
+from tests.support.instruments import CloudLike
 from tests.support.processes import fork_context
 
 STAGED, FINAL = "_versions/*.manifest-*", "_versions/*.manifest"
@@ -58,6 +59,7 @@ def faults_of(step: str) -> tuple[list[Fault], list[Fault]]:
         "before staging": call_before(die, "put", STAGED),
         "staged": call_after(die, "put", STAGED),
         "completed": call_after(die, "put_if_absent", FINAL),
+        "renamed": call_after(die, "rename_if_absent", FINAL),
         "deleted": call_after(die, "delete", STAGED),
     }
     store = {"recorded": call_after(die, "put_if_absent"), "pointed": call_after(die, "point")}
@@ -68,7 +70,8 @@ def run(job: Job) -> None:
     """Append row 2, or only open the table, and die on the way."""
     os.environ.update(aws_environment())
     at_storage, at_store = faults_of(job.step)
-    objects = FaultyObjects(open_objects(job.uri, job.options), at_storage)
+    storage = open_objects(job.uri, job.options)
+    objects = FaultyObjects(CloudLike(storage) if job.step != "renamed" else storage, at_storage)
     records = FaultyRecords(open_records(job.store, job.options), at_store)
     if job.is_creating:
         conroi.create_table(job.uri, [{"row": 2}], store=records)

@@ -17,6 +17,7 @@ from conroi.testing import Fault, FaultyObjects, FaultyRecords
 from conroi.versions import open_records
 from conroi.versions.external import ExternalVersions
 from tests.support.arrow import column_values
+from tests.support.instruments import CloudLike
 
 
 def rows(table: conroi.Table) -> list[int]:
@@ -37,10 +38,17 @@ def staged_files(uri: str | Path) -> list[str]:
 
 
 def faulty_table(
-    uri: str | Path, store: str, at_storage: Sequence[Fault] = (), at_store: Sequence[Fault] = ()
+    uri: str | Path,
+    store: str,
+    at_storage: Sequence[Fault] = (),
+    at_store: Sequence[Fault] = (),
+    *,
+    is_cloud: bool = True,
 ) -> tuple[Table, FaultyObjects, FaultyRecords]:
-    """The table, opened as it is; the faults begin with what is done next."""
-    objects, records = FaultyObjects(open_objects(uri), []), FaultyRecords(open_records(store))
+    """The table, opened as it is, by the code for object stores; the faults begin with what is done next."""
+    storage = open_objects(uri)
+    objects = FaultyObjects(CloudLike(storage) if is_cloud else storage, [])
+    records = FaultyRecords(open_records(store))
     files = TableStorage(objects, ExternalVersions(objects, records), SYSTEM)
     table = Table(files, files.head())
     objects.plan, records.plan = FaultyObjects(objects, at_storage).plan, FaultyRecords(records, at_store).plan

@@ -41,6 +41,8 @@ class SqliteDatabase:
         self._connection: sqlite3.Connection | None = None
         self._owner = 0
         self._is_writing = False
+        self._is_synced: bool | None = None
+        """The mode of the connection's last transaction."""
 
     def __repr__(self) -> str:
         return f"SqliteDatabase({self.path!r})"
@@ -64,7 +66,7 @@ class SqliteDatabase:
         """
         with self._lock:
             try:
-                connection = self._guarded("write", lambda connection: _begin(connection, is_synced=is_synced))
+                connection = self._guarded("write", lambda connection: self._begin(connection, is_synced=is_synced))
                 self._is_writing = True
                 yield connection
                 self._guarded("write", lambda connection: connection.execute("COMMIT"))
@@ -73,6 +75,13 @@ class SqliteDatabase:
             finally:
                 self._is_writing = False
                 self._end_transaction()
+
+    def _begin(self, connection: sqlite3.Connection, *, is_synced: bool) -> sqlite3.Connection:
+        if self._is_synced is not is_synced:
+            connection.execute(f"PRAGMA synchronous = {'FULL' if is_synced else 'NORMAL'}")
+            self._is_synced = is_synced
+        connection.execute("BEGIN IMMEDIATE")
+        return connection
 
     def _end_transaction(self) -> None:
         """Roll back what was not committed; a connection that cannot do that is closed, which does it too."""
@@ -130,7 +139,7 @@ class SqliteDatabase:
         if not self._is_writing:
             self._end_transaction()  # which an interrupt left open
         if self._connection is None:
-            self._connection, self._owner = self._open(), os.getpid()
+            self._connection, self._owner, self._is_synced = self._open(), os.getpid(), None
         return self._connection
 
     def _open(self) -> sqlite3.Connection:
@@ -168,12 +177,6 @@ class SqliteDatabase:
         if code == sqlite3.SQLITE_IOERR:
             return StoreUnavailable(f"{asked}: {error}", hint="It may pass; check the disk.")
         return StoreError(f"{asked}: {error}", hint="Check the path, its permissions and the space on the disk.")
-
-
-def _begin(connection: sqlite3.Connection, *, is_synced: bool) -> sqlite3.Connection:
-    connection.execute(f"PRAGMA synchronous = {'FULL' if is_synced else 'NORMAL'}")
-    connection.execute("BEGIN IMMEDIATE")
-    return connection
 
 
 def _code(error: sqlite3.Error) -> int:

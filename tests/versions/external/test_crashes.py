@@ -47,6 +47,18 @@ def test_after_a_crash_at_any_step_everybody_reads_and_writes(step: str, uri: st
     assert len(staged_files(uri)) == (step in ("staged", "pointed")), "what no record names is left to collection"
 
 
+@pytest.mark.contract("X1", "X2", "X3")
+def test_after_a_crash_between_the_rename_and_the_pointer_everybody_reads_and_writes(uri: str, store: str) -> None:
+    """On a disk the record then names a staged manifest that is not there any more."""
+    killed(Job(uri, store, "renamed"))
+    assert staged_files(uri) == []
+    assert rows_by_pylance(uri) == (2, [1, 2])
+    table = conroi.open_table(uri, store=store)
+    assert (table.version, rows(table)) == (2, [1, 2])
+    assert rows(table.append([{"row": 3}])) == [1, 2, 3]
+    assert rows_by_pylance(uri) == (3, [1, 2, 3])
+
+
 @pytest.mark.contract("X2")
 def test_a_writer_that_opened_the_table_before_the_crash_completes_it_as_well(uri: str, store: str) -> None:
     table = conroi.open_table(uri, store=store)

@@ -19,6 +19,7 @@ from conroi.testing.instruments import Request, WrappedObjects
 from conroi.versions import open_records
 from conroi.versions.external import ExternalVersions, FinalPut
 from tests.support.external_tables import rows, rows_by_pylance, staged_files
+from tests.support.instruments import CloudLike
 
 pytestmark = pytest.mark.contract("X1", "X3")
 T = TypeVar("T")
@@ -38,7 +39,7 @@ class NoConditions(WrappedObjects):
 
 
 def opened(uri: str, store: str) -> tuple[conroi.Table, NoConditions]:
-    objects = NoConditions(open_objects(uri))
+    objects = NoConditions(CloudLike(open_objects(uri)))
     files = TableStorage(objects, ExternalVersions(objects, open_records(store), None, SYSTEM), SYSTEM)
     return conroi.Table(files, files.head()), objects
 

@@ -56,6 +56,22 @@ def test_one_failure_of_the_storage_does_not_show(
     assert rows_by_pylance(uri) == (2, [1, 2])
 
 
+@pytest.mark.parametrize("kind", [fail, lose_answer])
+@pytest.mark.parametrize("at_store", ["", "put_if_absent", "point"])
+def test_on_a_disk_the_staged_manifest_is_renamed(
+    kind: Callable[..., Fault], at_store: str, uri: Path, store: str
+) -> None:
+    """The last step but one; one failure of it, or of a request to the store, does not show."""
+    at_storage = [] if at_store else [kind("rename_if_absent", FINAL)]
+    table, objects, records = faulty_table(uri, store, at_storage, [kind(at_store)] if at_store else [], is_cloud=False)
+    done = table.append([{"row": 2}])
+    assert len(objects.hits) + len(records.hits) == 1
+    assert (done.version, rows(done)) == (2, [1, 2])
+    assert rows_by_pylance(uri) == (2, [1, 2])
+    assert rows(conroi.open_table(uri, store=store).append([{"row": 3}])) == [1, 2, 3]
+    assert staged_files(uri) == []
+
+
 def test_a_store_that_stays_silent_leaves_the_outcome_unknown_and_deletes_nothing(uri: Path, store: str) -> None:
     silence = fail("put_if_absent", times=None)
     table, _, _ = faulty_table(uri, store, at_store=[silence])
