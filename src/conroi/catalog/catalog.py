@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from conroi.catalog.names import no_table, shown
+from conroi.catalog.names import no_table, not_written, shown
 from conroi.catalog.rows import Line, Row, is_own, table_of
 from conroi.catalog.state import LakeState
 from conroi.catalog.store import CatalogStore, GroupStore, Published, Seen
@@ -154,7 +154,11 @@ class Catalog:
         """
         with self._lock:
             remembered = self._remembered(known)
-        return self.refresh(known) if remembered is None else remembered
+        if remembered is None:
+            return self.refresh(known)
+        seen = remembered if self.group_store is None else self.group_store.follow_known(remembered.state)
+        self.saw(seen.state, seen.commits)
+        return replace(seen, commits=(*remembered.commits, *seen.commits))
 
     def _remembered(self, known: LakeState) -> Seen | None:
         newest = self._state
@@ -269,7 +273,7 @@ class Catalog:
         if row.pin is None:
             found = self._unpinned(row)
             if found is None:
-                raise _not_written(self.uri, row.folder, row)
+                raise not_written(self.uri, row.folder, row)
             return found
         key = snapshot_key(row, row.pin)
         with self._lock:
@@ -359,6 +363,11 @@ class Catalog:
                 self._snapshots.popitem(last=False)
         return found
 
+    def is_final(self, row: Row, pin: Pin) -> bool:
+        """Whether this process knows that the version has its final name."""
+        known = self._snapshots.get(snapshot_key(row, pin))
+        return known is not None and known.is_final
+
     def _unpinned(self, row: Row) -> Snapshot | None:
         """The version of a table without a pin; None if it is only declared, or was then."""
         folder, objects = self.folder_of(row), self.objects_of(row)
@@ -418,21 +427,6 @@ class Catalog:
 def _past(state: LakeState) -> LakeState:
     """A state that others may have followed: tables without a pin are those of its time."""
     return state.seen_at(state.timestamp_ns)
-
-
-def _not_written(uri: str, location: str, row: Row) -> NotFoundError:
-    name = shown(row.object_id)
-    if row.moment_ns is None:
-        return NotFoundError(
-            f"The lake lists table {name!r}, but its folder {location} has no version.",
-            table=uri,
-            hint="Another software declared it and has not written it yet; drop it, or write it there.",
-        )
-    return NotFoundError(
-        f"The lake lists table {name!r}, but its folder {location} had no version yet at the time of this snapshot.",
-        table=uri,
-        hint="Open a newer version of the lake; inside a transaction, begin a new one.",
-    )
 
 
 def snapshot_key(row: Row, pin: Pin) -> SnapshotKey:

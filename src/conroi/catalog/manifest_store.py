@@ -93,6 +93,16 @@ class ManifestStore:
         self._files.versions.saw(self._snapshots[state.version].located, asked_at)
         return Seen(state, tuple(commits))
 
+    def follow_known(self, state: LakeState) -> Seen:
+        commits: list[Published] = []
+        while (snapshot := self._snapshots.get(state.version + 1)) is not None and not self._is_look_old():
+            following = self._follow(state, snapshot)
+            if following is None:
+                break
+            state, published = following
+            commits += published
+        return Seen(state, tuple(commits))
+
     def _seen_anew(self, commits: Sequence[Published], mark: int) -> Seen:
         sure = tuple(each for each in commits if each.version > mark)
         return Seen(self._load_newest(), sure, is_complete=False)

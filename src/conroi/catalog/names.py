@@ -186,3 +186,18 @@ class Names:
             if named is not None and named.was not in (None, key) and key not in published:
                 rows[key] = named.row
         return rows, frozenset(leaving)
+
+
+def not_written(uri: str, location: str, row: Row) -> NotFoundError:
+    name = shown(row.object_id)
+    if row.moment_ns is None:
+        return NotFoundError(
+            f"The lake lists table {name!r}, but its folder {location} has no version.",
+            table=uri,
+            hint="Another software declared it and has not written it yet; drop it, or write it there.",
+        )
+    return NotFoundError(
+        f"The lake lists table {name!r}, but its folder {location} had no version yet at the time of this snapshot.",
+        table=uri,
+        hint="Open a newer version of the lake; inside a transaction, begin a new one.",
+    )

@@ -338,7 +338,7 @@ class Participant:
         seen = self.pending.seen
         if seen is not None and self._catalog.branch is not None:
             tasks.append(partial(self._catalog.fork, self.wanted.row, seen))
-        if seen is not None and not seen.is_final:
+        if seen is not None and not seen.is_final and not self._catalog.is_final(self.wanted.row, self._pin_of(seen)):
             tasks.append(partial(self._finalize_before, seen))
         if not self._is_staged:
             built = self._built
@@ -356,10 +356,13 @@ class Participant:
 
     def _finalize_before(self, seen: Snapshot) -> None:
         """Finalize a version before the next one is published, so that readers by path see no gap."""
-        pin = Pin(seen.version, seen.located.path, _uuid_of(seen))
+        pin = self._pin_of(seen)
         future = self._catalog.finalizing.get(snapshot_key(self.wanted.row, pin))
         if future is None or not future.result():
             finalize(self._objects, pin, self._catalog.environment)
+
+    def _pin_of(self, seen: Snapshot) -> Pin:
+        return Pin(seen.version, seen.located.path, _uuid_of(seen))
 
     def pinned_row(self) -> Row:
         """The row of this table after the publication."""

@@ -10,7 +10,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Generator, Mapping, Set
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 
 from conroi.catalog.adoption import adoption
 from conroi.catalog.catalog import Catalog
@@ -99,7 +99,7 @@ class Publishing:
         self._has_lost = False
         """Whether a concurrent client was faster, so that the newest state must be looked up."""
         self._has_adopted = False
-        """Whether the last attempt only adopted an out-of-band commit: that is no lost race."""
+        """Whether the last attempt only adopted an out-of-band commit."""
         self._has_expired = False
         self._token: PriorityToken | None = None
 
@@ -175,8 +175,11 @@ class Publishing:
         """A newer publication that is ours, or has our idempotency key, is returned; a transaction looks for an older
         one when it begins.
         """
-        is_alone = not self.is_local and not self._has_lost and not self.turns.is_contended()
-        seen = (self._catalog.remembered if is_alone else self._catalog.refresh)(self._state)
+        # Elsewhere than on local disk what this process knows will do for one that is alone, or has lost a race.
+        may_remember = not self.is_local and (self._has_lost or not self.turns.is_contended())
+        seen = self._catalog.remembered(self._state) if may_remember else None
+        if seen is None or (self._has_lost and seen.state.version == self._state.version):
+            seen = self._catalog.refresh(self._state)
         self._state = seen.state
         key = self.notes.idempotency_key
         for published in seen.commits:
@@ -189,6 +192,8 @@ class Publishing:
         return published.uuid == self.uuid or (key is not None and published.notes.idempotency_key == key)
 
     def get_ready(self) -> None:
+        if not self.is_local:
+            return
         for participant in self._participants.values():
             participant.get_ready()
 
@@ -238,7 +243,7 @@ class Publishing:
 
     def build(self) -> list[Callable[[], object]]:
         """While other threads publish, it will share a version of the lake with others, whose leader builds that."""
-        is_shared = self._catalog.group_store is not None and self._catalog.publishers.is_busy()
+        is_shared = self._catalog.group_store is not None and self._catalog.queue.is_shared()
         self.attempt = self._attempt_on = None
         self.deferred = {}
         if is_shared:
@@ -255,10 +260,8 @@ class Publishing:
 
     def _stage_lake(self) -> list[Callable[[], object]]:
         state, heads, key = self._state, self._catalog.heads, self.notes.idempotency_key
-        changes = self.changes()
-        dependencies = partial(dependencies_of, self._request, changes)
-        self.attempt = heads.build(state, changes, self.notes, self.uuid, dependencies)
-        self._attempt_on, self._changes = state, changes
+        self._attempt_on, self._changes = state, self.changes()
+        self.attempt = heads.build(state, self._changes, self.notes, self.uuid, self.dependencies)
         tasks = list[Callable[[], object]](self.attempt.tasks)
         if key is not None:
             tasks.append(lambda: heads.will_try(key, state.version + 1))
@@ -266,7 +269,8 @@ class Publishing:
 
     def put(self) -> LakeState | Published | None:
         # A final name that is taken may be that of another thread's commit: then the group decides.
-        state = self._put() if self.confirm_staged() or self._is_behind() else None
+        may_be_ours = self._catalog.group_store is not None and self._catalog.known_state() is not self._state
+        state = self._put() if self.confirm_staged() or may_be_ours else None
         self._has_lost = state is None
         self._left_out += int(self._has_lost and bool(self.deferred))
         if state is None:
@@ -290,9 +294,6 @@ class Publishing:
         if isinstance(state, LakeState):
             self._catalog.saw(state, [Published.of(Member(self.uuid, self.notes, self._changes), state)])
         return state
-
-    def _is_behind(self) -> bool:
-        return self._catalog.group_store is not None and self._catalog.known_state() is not self._state
 
     def _staged(self) -> list[Participant | ExternalParticipant]:
         if not self.deferred:

@@ -132,6 +132,10 @@ class CatalogStore(Protocol):
 class GroupStore(Protocol):
     """A catalog store that can have several publications in one version."""
 
+    def follow_known(self, state: LakeState) -> Seen:
+        """The newest state that can be computed from versions in memory, and the commits since this one."""
+        ...
+
     def build_group(self, base: LakeState, members: Sequence[Member]) -> Attempt:
         """Publications with disjoint changes on top of a state."""
         ...

@@ -73,15 +73,16 @@ class Turns:
         """Whether other writers were active recently, or one holds the priority token."""
         return self.is_awaited or bool(self._seen_at and self._others())
 
-    def is_look_due(self) -> bool:
-        """Whether to check for a priority token with this commit.
+    def is_look_due(self, *, is_free: bool = False) -> bool:
+        """Whether to check for a priority token with this commit; `is_free`: it is one of several requests in parallel.
 
         A writer that is faster than all others wins every race. It sees no commits of theirs, so it would never yield:
         they starve. So it checks once in a while, at the cost of one request in many commits.
         """
         with self._lock:
             self._uncontended += 1
-            return self._uncontended % LOOK_EVERY == 0 and not self._others_active()
+            is_contended = bool(self._seen_at and self._others_active())
+            return is_free if is_contended else self._uncontended % LOOK_EVERY == 0
 
     def look(self, token: PriorityToken) -> None:
         """Check for a priority token of another writer."""

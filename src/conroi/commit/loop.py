@@ -63,7 +63,7 @@ class Commit(Protocol[Done, Result_co]):
         ...
 
     def get_ready(self) -> None:
-        """Do what can be done before our turn."""
+        """Do what can be done before our turn, without a request where that takes time."""
         ...
 
     def has_moved(self, versions: int) -> bool:
@@ -109,11 +109,12 @@ def run(commit: Commit[Done, Result_co]) -> Result_co:
     began = monotonic()
     budget: Budget | None = None  # a commit that wins its first race needs none
     done: Done | None = None
+    has_paused = False
     try:
         while done is None:
             round_started = monotonic()
             with commit.in_turn():
-                done = _heads(commit, is_first=budget is None)
+                done = _heads(commit) if budget is None else _heads_again(commit, has_paused=has_paused)
                 attempt_started = monotonic()
                 if done is None:
                     done = _attempt(commit)
@@ -125,26 +126,44 @@ def run(commit: Commit[Done, Result_co]) -> Result_co:
                 if done is None and not budget.lose(commit.conflicts()):
                     raise commit.contention(budget)
                 if done is None:
-                    _back_off(commit, budget.attempts, attempt_s, monotonic() - round_started)
+                    has_paused = _back_off(commit, budget.attempts, attempt_s, monotonic() - round_started)
         return commit.finalize(done, 1 if budget is None else budget.attempts + 1)
     finally:
         commit.release()
 
 
-def _heads(commit: Commit[Done, object], *, is_first: bool) -> Done | None:
+def _heads(commit: Commit[Done, object]) -> Done | None:
     """Read the newest state; under contention, when it is our turn. Advisory only: the put decides who wins."""
-    turns = commit.turns
-    if is_first and commit.is_head_known():
+    if commit.is_head_known():
         return None
     done = commit.heads()
-    if done is not None or not turns.is_contended() or commit.token.is_mine:
-        return done
+    return done if done is not None else _in_turn(commit, may_skip=commit.may_skip_turns and commit.is_local)
+
+
+def _heads_again(commit: Commit[Done, object], *, has_paused: bool) -> Done | None:
+    """After a lost race: the state is known up to the commit that won it.
+
+    More is looked up where that costs nothing, or after a pause, in which others have committed.
+    """
+    if not commit.is_local:
+        done = _in_turn(commit, may_skip=False)
+        return commit.heads() if done is None and has_paused else done
+    done = commit.heads()
+    return done if done is not None else _in_turn(commit, may_skip=False)
+
+
+def _in_turn(commit: Commit[Done, object], *, may_skip: bool) -> Done | None:
+    """Under contention wait for our turn, and read the newest state again if others had theirs."""
+    turns = commit.turns
+    if not turns.is_contended() or commit.token.is_mine:
+        return None
     commit.get_ready()
-    places = turns.places_before(may_skip=commit.may_skip_turns and is_first and commit.is_local)
+    places = turns.places_before(may_skip=may_skip)
     done = _wait_for_turn(commit, places)
-    commit.token.give_way(turns.place_s())
+    if commit.is_local or turns.is_awaited:  # elsewhere it is looked for while the commit is staged
+        commit.token.give_way(turns.place_s())
     turns.is_awaited = False
-    return commit.heads() if done is None else done
+    return commit.heads() if done is None and (places or commit.is_local) else done
 
 
 def _wait_for_turn(commit: Commit[Done, object], places: int) -> Done | None:
@@ -178,7 +197,7 @@ def _attempt(commit: Commit[Done, object]) -> Done | None:
         commit.check()
         commit.rebase()
         tasks = commit.build()
-        if commit.turns.is_look_due():
+        if commit.turns.is_look_due(is_free=not commit.is_local):
             tasks.append(lambda: commit.turns.look(commit.token))
         together(tasks, is_local=commit.is_local)
         return commit.put()
@@ -200,9 +219,11 @@ def _catch_up(commit: Commit[Done, object]) -> Done | None:
     return None
 
 
-def _back_off(commit: Commit[Any, object], lost: int, attempt_s: float, round_s: float) -> None:
-    """After several lost races ask for the priority token; without it, pause for a random time."""
+def _back_off(commit: Commit[Any, object], lost: int, attempt_s: float, round_s: float) -> bool:
+    """After several lost races ask for the priority token; without it, pause for a random time. Whether it paused."""
     turns, environment = commit.turns, commit.environment
     commit.token.ask(turns.losses(lost), NEEDED_ROUNDS * round_s, turns.place_s())
-    if not commit.token.is_mine:
-        environment.sleep(pause_s(environment, lost, attempt_s))
+    pause = 0.0 if commit.token.is_mine else pause_s(environment, lost, attempt_s)
+    if pause:
+        environment.sleep(pause)
+    return pause > 0.0

@@ -174,7 +174,7 @@ def _done_in_place(task: Callable[[], T]) -> Future[T]:
 
 
 _WAVE = Pool("conroi-wave", 64)
-_LATER = Pool("conroi-later", 8)
+_LATER = Pool("conroi-later", 32)
 
 
 def together(tasks: Sequence[Callable[[], object]], *, is_local: bool) -> None:
@@ -334,6 +334,10 @@ class ThreadQueue:
                 raise
             turn.is_waiting = False
 
+    def is_shared(self) -> bool:
+        """Whether several threads have a turn, or wait for one."""
+        return self._process == _process and len(self._turns) > 1
+
     def _before(self, turn: _Turn) -> list[_Turn]:
         """The turns before this one that exclude it."""
         return [each for each in takewhile(lambda each: each is not turn, self._turns) if each.excludes(turn)]
@@ -364,10 +368,6 @@ class LeaderQueue(Generic[T]):
         self._signal = ThreadSignal()
         self._queue: list[T] = []
         self._is_led = False
-
-    def is_busy(self) -> bool:
-        """Whether a thread leads, or waits to."""
-        return self._process == _process and (self._is_led or bool(self._queue))
 
     def try_alone(self) -> bool:
         """Lead without an item, if nobody leads or waits; until `end`."""
