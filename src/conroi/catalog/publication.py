@@ -99,7 +99,6 @@ class Publishing:
         self._has_lost = False
         """Whether a concurrent client was faster, so that the newest state must be looked up."""
         self._has_adopted = False
-        """Whether the last attempt only adopted an out-of-band commit."""
         self._has_expired = False
         self._token: PriorityToken | None = None
 
