@@ -12,7 +12,7 @@ from tests.catalog.kills import Checker, Job, Options, connect, killed_at_random
 from tests.support.cloud_servers import BucketServer
 from tests.support.databases import sql_address
 from tests.support.lakes import settle
-from tests.support.sampling import seed
+from tests.support.sampling import sampled, seed
 
 pytestmark = pytest.mark.contract("P1", "P10", "W10")
 
@@ -58,7 +58,7 @@ def kill_at_each(
 
 @pytest.mark.parametrize("is_cloud", [False, True], ids=["local", "cloud"])
 def test_killed_before_any_request(is_cloud: bool, tmp_path: Path) -> None:
-    behind = kill_at_each(str(tmp_path / "lake"), step=6 if is_cloud else 4, is_cloud=is_cloud)
+    behind = kill_at_each(str(tmp_path / "lake"), step=9 if is_cloud else 6, is_cloud=is_cloud)
     assert behind == {0, 1}, "some died between the publication and the final name"
 
 
@@ -68,18 +68,18 @@ def test_killed_before_each_request(is_cloud: bool, tmp_path: Path) -> None:
     assert kill_at_each(str(tmp_path / "lake"), is_cloud=is_cloud) == {0, 1}
 
 
+DATABASES = [("sqlite", False, 9), ("postgresql", False, 12), ("postgresql", True, 12)]
+
+
 @pytest.mark.contract("X6", "X12")
 @pytest.mark.parametrize(
     ("kind", "is_cloud", "step"),
     [
-        ("sqlite", False, 6),
-        ("postgresql", False, 8),
-        ("postgresql", True, 8),
+        *sampled("databases of kills", DATABASES, least=2, covers=False, label=str),
         pytest.param("sqlite", False, 1, marks=pytest.mark.soak),
         pytest.param("postgresql", False, 1, marks=pytest.mark.soak),
         pytest.param("postgresql", True, 1, marks=pytest.mark.soak),
     ],
-    ids=["sqlite", "postgresql", "postgresql cloud", "sqlite, each", "postgresql, each", "postgresql cloud, each"],
 )
 def test_killed_before_any_request_or_statement_of_a_lake_in_a_database(
     kind: str, is_cloud: bool, step: int, tmp_path: Path, request: pytest.FixtureRequest
@@ -90,7 +90,7 @@ def test_killed_before_any_request_or_statement_of_a_lake_in_a_database(
 
 
 def test_killed_on_an_object_store(bucket_of_the_day: BucketServer) -> None:
-    kill_at_each(bucket_of_the_day.new_uri("lake"), step=10, options=bucket_of_the_day.options)
+    kill_at_each(bucket_of_the_day.new_uri("lake"), step=15, options=bucket_of_the_day.options)
 
 
 def play(uri: str, kills: int, seed: int, store: str | None = None) -> int:
@@ -115,7 +115,7 @@ def test_killed_at_random(tmp_path: Path) -> None:
 
 
 @pytest.mark.contract("X6", "X12")
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("kind", sampled("database of the day", [("sqlite",), ("postgresql",)], least=1, covers=False))
 def test_killed_at_random_with_the_history_in_a_database(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

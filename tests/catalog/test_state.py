@@ -25,6 +25,7 @@ from conroi.storage import open_objects
 from conroi.testing import SeededEnvironment, connect_through
 from tests.support.instruments import CloudLike
 from tests.support.lakes import lake_with
+from tests.support.sampling import seeds_of_the_day
 
 pytestmark = pytest.mark.contract("P8", "M5")
 
@@ -114,7 +115,7 @@ def play(uri: str, seed: int, steps: int) -> int:
     return rewritten
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds_of_the_day("followed states", 0, 3))
 def test_followed_states_are_the_states_read_in_full(seed: int, tmp_path: Path) -> None:
     play(str(tmp_path / "lake"), seed, 120)
 

@@ -45,6 +45,7 @@ from tests.doctor.damage import (
     unfinish,
     v1_name,
 )
+from tests.support.sampling import sampled
 
 pytestmark = pytest.mark.contract("M4")
 
@@ -509,7 +510,7 @@ ALSO: dict[str, set[str]] = {"cut_list": {"missing-data-file"}}
 """Errors that must follow from the damage, besides the one it is called by."""
 
 
-@pytest.mark.parametrize("name", DAMAGES)
+@pytest.mark.parametrize("name", sampled("damages", [(name,) for name in DAMAGES], least=38, covers=False))
 def test_damage_is_found_and_named(name: str, lake: Path) -> None:
     kind, inflict, table = DAMAGES[name]
     inflict(lake)

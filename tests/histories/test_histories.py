@@ -17,6 +17,7 @@ from tests.histories import workload
 from tests.histories.conftest import STORAGES, NewSetting
 from tests.histories.running import CREW, Outcome, Size, run
 from tests.histories.workload import BAG, CELLS
+from tests.support.sampling import sampled
 
 TRIED = int(os.environ.get("CONROI_HISTORY_TRIED", "2000"))
 SECONDS = float(os.environ.get("CONROI_HISTORY_SECONDS", "1500"))
@@ -34,7 +35,12 @@ def history(new_setting: NewSetting, storage: str, isolation: Isolation, size: S
 @pytest.mark.contract("H2", "H4")
 @pytest.mark.parametrize(
     ("storage", "isolation"),
-    [("local", "serializable"), ("seaweedfs", "snapshot"), ("sqlite", "serializable"), ("postgresql", "snapshot")],
+    sampled(
+        "short histories",
+        [("local", "serializable"), ("seaweedfs", "snapshot"), ("sqlite", "serializable"), ("postgresql", "snapshot")],
+        least=2,
+        covers=False,
+    ),
 )
 def test_a_short_history_has_no_anomaly(storage: str, isolation: Isolation, new_setting: NewSetting):
     outcome = history(new_setting, storage, isolation, SHORT)

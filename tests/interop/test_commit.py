@@ -17,6 +17,7 @@ from tests.interop.readers import assert_seen
 from tests.interop.tables import Kind, Stable, newest_manifest, two_kinds
 from tests.interop.verbs import VERBS, Verb
 from tests.support.parity import read_version
+from tests.support.sampling import sampled
 
 pytestmark = pytest.mark.contract("T5")
 
@@ -39,9 +40,13 @@ def transactions_after(root: Path, version: int) -> list[bytes]:
     return [(root / "_transactions" / name).read_bytes() for name in reversed(names)]
 
 
-@pytest.mark.parametrize("kind", two_kinds("pylance"), ids=str)
 @pytest.mark.parametrize(
-    "verb", [v for v in VERBS if v.theirs and v.name != "tag"], ids=lambda v: v.name.replace(" ", "-")
+    ("verb", "kind"),
+    sampled(
+        "transactions of pylance",
+        [(verb, kind) for verb in VERBS if verb.theirs and verb.name != "tag" for kind in two_kinds("pylance")],
+        label=lambda value: str(value).replace(" ", "-"),
+    ),
 )
 def test_a_transaction_of_pylance_committed_by_us_gives_the_table_that_pylance_made(
     tables: Stable, verb: Verb, kind: Kind

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,6 +16,7 @@ from conroi.storage import open_objects
 from tests.support.arrow import column_values
 from tests.support.instruments import CloudLike, table_on
 from tests.support.pylance import has_empty_vector_indices
+from tests.support.sampling import sampled
 
 pytestmark = pytest.mark.contract("T26")
 
@@ -69,8 +71,7 @@ def indexed(tmp_path: Path, kind: str, *, stable: bool) -> conroi.Table:
     return table.create_index(column, kind, name="i", options=options).append(rows(600, 640))
 
 
-@pytest.mark.parametrize("stable", [False, True])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "stable"), sampled("optimized indices", list(product(KINDS, (False, True)))))
 def test_appended_rows_get_into_the_index(tmp_path: Path, kind: str, stable: bool) -> None:
     table = indexed(tmp_path, kind, stable=stable)
     assert table.unindexed == {"i": 40}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import lance
@@ -15,6 +16,7 @@ from conroi.branches.results import LakeMerge
 from conroi.storage.objects import Objects
 from conroi.testing import Fault, FaultyObjects, NthRequest, connect_through, fail, lose_answer
 from tests.support.instruments import CloudLike
+from tests.support.sampling import sampled
 
 pytestmark = pytest.mark.contract("T19")
 
@@ -60,16 +62,18 @@ def ids(table: conroi.Table) -> list[int]:
     return sorted(found)
 
 
-@pytest.mark.parametrize("kind", [fail, lose_answer], ids=["no answer", "lost answer"])
-@pytest.mark.parametrize("name", VERBS)
-def test_a_fault_after_the_commit_is_no_refusal(name: str, kind: Callable[[], Fault], tmp_path: Path) -> None:
+FAULTS: dict[str, Callable[[], Fault]] = {"no answer": fail, "lost answer": lose_answer}
+
+
+@pytest.mark.parametrize(("name", "kind"), sampled("faults after the commit", list(product(VERBS, FAULTS))))
+def test_a_fault_after_the_commit_is_no_refusal(name: str, kind: str, tmp_path: Path) -> None:
     verb, landed = VERBS[name], 0
     for number in range(1, LONGEST):
         uri = tmp_path / str(number)
         conroi.connect(uri).create_table("t", ROWS)
         verb.prepare(conroi.connect(uri))
         lance.write_dataset(pa.table({"id": [7]}), uri / "found.lance")
-        chosen, wrapped = NthRequest(number, kind()), list[FaultyObjects]()
+        chosen, wrapped = NthRequest(number, FAULTS[kind]()), list[FaultyObjects]()
 
         def wrap(objects: Objects, chosen: NthRequest = chosen, wrapped: list[FaultyObjects] = wrapped) -> Objects:
             wrapped.append(FaultyObjects(CloudLike(objects), chosen))

@@ -83,7 +83,7 @@ def _is_lean(lake: conroi.Lake) -> bool:
 
 def test_readers_at_kept_versions_and_writers_go_on_beside_collection(tmp_path: Path) -> None:
     lake = make(str(tmp_path / "lake"))
-    diaries = run(lake.uri, 10)
+    diaries = run(lake.uri, 6)
     assert_no_failures(diaries)
     assert_nothing_is_lost(conroi.connect(lake.uri), diaries)
     assert_space_comes_back(conroi.connect(lake.uri), diaries)

@@ -20,7 +20,7 @@ from conroi.testing.simulation.__main__ import main
 from conroi.testing.simulation.pylance_files import PylanceFiles
 from conroi.testing.simulation.world import DataFiles, Process, World
 from tests.simulation.planted import PLANTED
-from tests.support.sampling import seeds_of_the_day
+from tests.support.sampling import sampled, seeds_of_the_day
 
 pytestmark = pytest.mark.contract("H5", "H6")
 
@@ -43,7 +43,9 @@ def requests(result: Result) -> list[str]:
     return [line for line in result.story if not line[13:].startswith("pylance")]
 
 
-@pytest.mark.parametrize("number", range(len(WORKLOADS)))
+@pytest.mark.parametrize(
+    "number", sampled("lanes", [(number,) for number in range(len(WORKLOADS))], least=8, covers=False)
+)
 def test_both_lanes_make_the_same_run(number: int) -> None:
     first = seeds_of_the_day("simulation with pylance", 2_000_000, len(WORKLOADS))[0]
     seed = first - first % len(WORKLOADS) + number
@@ -94,7 +96,9 @@ def _rows(seed: int, workload: str, data_files: DataFiles) -> dict[str, list[dic
     return found
 
 
-@pytest.mark.parametrize("workload", sorted(WORKLOADS))
+@pytest.mark.parametrize(
+    "workload", sampled("rows of one client", [(name,) for name in sorted(WORKLOADS)], least=8, covers=False)
+)
 def test_one_client_without_faults_leaves_the_same_rows(workload: str) -> None:
     imitated, real = (rows_in_the_end(workload, lane) for lane in LANES)
     assert real == imitated

@@ -131,7 +131,7 @@ VERBS: dict[str, Verb] = {
             *((verb, False) for verb in VERBS),
             *((verb, True) for verb in ("update", "update columns", "update keys", "compact")),
         ],
-        least=6,
+        least=4,
         covers=False,
     ),
 )

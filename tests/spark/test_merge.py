@@ -82,7 +82,7 @@ def rows(uri: str) -> list[dict[str, Any]]:
             *(("join", clauses) for clauses in CLAUSES),
             *(("probe", c) for c in ("upsert", "conditions", "not in source")),
         ],
-        least=5,
+        least=3,
         covers=False,
     ),
 )

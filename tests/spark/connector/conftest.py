@@ -1,4 +1,8 @@
-"""A lake as the catalog `lake`, one for each module of tests, in a session of its own on the shared Spark."""
+"""A lake as the catalog `lake` of a session for each module of tests, on the shared Spark.
+
+Modules share the lake, and with it one helper process, which takes a second to start. Those that look at all of a lake,
+or kill its helper, have one of their own.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from tests.spark.connector.conformance import Conformance
 from tests.spark.connector.support import BROADCAST
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> conroi.Lake:
     """The lake that `sql` has as its catalog."""
     return conroi.connect(tmp_path_factory.mktemp("connector") / "lake")
@@ -36,14 +40,16 @@ def slow(value: int, sought: int) -> bool:
     return True
 
 
-@pytest.fixture(scope="module")
-def conformance(sql: SparkSession, lake: conroi.Lake, tmp_path_factory: pytest.TempPathFactory) -> Conformance:
-    """Runs cases of conformance."""
+@pytest.fixture(scope="session")
+def conformance(spark: SparkSession, lake: conroi.Lake, tmp_path_factory: pytest.TempPathFactory) -> Conformance:
+    """Runs cases of conformance, in one session."""
     settings = {
+        **catalog_settings(lake.uri, is_local=True),
         "spark.sql.parquet.filterPushdown": "false",  # row groups of Parquet know no NaN
         "spark.sql.adaptive.enabled": "false",
         BROADCAST: "-1",  # Spark would evaluate the filters of small tables again, and hide a wrong one
     }
+    session = spark.newSession()
     for key, value in settings.items():
-        sql.conf.set(key, value)
-    return Conformance(sql, lake, tmp_path_factory.mktemp("parquet"))
+        session.conf.set(key, value)
+    return Conformance(session, lake, tmp_path_factory.mktemp("parquet"))

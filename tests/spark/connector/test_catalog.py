@@ -14,6 +14,12 @@ from tests.spark.connector.support import rows
 pytestmark = pytest.mark.contract("S16")
 
 
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> conroi.Lake:
+    """A lake for these tests alone."""
+    return conroi.connect(tmp_path_factory.mktemp("connector") / "lake")
+
+
 def test_namespaces_and_tables_are_listed(sql: SparkSession, lake: conroi.Lake):
     lake.create_table("listed.deep.one", pa.table({"id": [1]}))
     lake.create_table("listed.two", pa.table({"id": [1]}))

@@ -175,6 +175,6 @@ NESTED = [
 CASES: list[Case] = [*DELETES, *both_kinds([*EXISTING, *UPDATES, *CORRELATED]), *NESTED]
 
 
-@pytest.mark.parametrize("case", sample("changes", CASES, least=16))
+@pytest.mark.parametrize("case", sample("changes", CASES, least=8))
 def test_changes_as_spark_defines_them(conformance: Conformance, case: Case):
     conformance.check(case)

@@ -146,6 +146,6 @@ OVERWRITES = [
 CASES: list[Case] = [*POSITIONS, *CASTS, *OVERWRITES]
 
 
-@pytest.mark.parametrize("case", sample("inserts", CASES, least=12))
+@pytest.mark.parametrize("case", sample("inserts", CASES, least=6))
 def test_inserts_as_spark_defines_them(conformance: Conformance, case: Case):
     conformance.check(case)

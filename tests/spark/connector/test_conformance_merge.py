@@ -288,6 +288,6 @@ TYPED = [
 CASES: list[Case] = [*both_kinds([*CLAUSES, *SOURCES, *CONDITIONS]), *TYPED]
 
 
-@pytest.mark.parametrize("case", sample("merge", CASES, least=14))
+@pytest.mark.parametrize("case", sample("merge", CASES, least=7))
 def test_merge_as_spark_defines_it(conformance: Conformance, case: Case):
     conformance.check(case)

@@ -108,6 +108,6 @@ CASES: list[Case] = [
 ]
 
 
-@pytest.mark.parametrize("case", sample("names", CASES, least=8))
+@pytest.mark.parametrize("case", sample("names", CASES, least=4))
 def test_names_as_spark_reads_them(conformance: Conformance, case: Case):
     conformance.check(case)

@@ -166,6 +166,6 @@ PAST = [
 CASES: list[Case] = [*JOINS, *QUERIES, *VIEWS, *INTERVALS, *PAST]
 
 
-@pytest.mark.parametrize("case", sample("reads", CASES, least=12))
+@pytest.mark.parametrize("case", sample("reads", CASES, least=6))
 def test_queries_as_spark_answers_them(conformance: Conformance, case: Case):
     conformance.check(case)

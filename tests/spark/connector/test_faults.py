@@ -27,6 +27,12 @@ MANY = 60_000
 
 
 @pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> conroi.Lake:
+    """A lake for these tests alone."""
+    return conroi.connect(tmp_path_factory.mktemp("connector") / "lake")
+
+
+@pytest.fixture(scope="module")
 def many(lake: conroi.Lake) -> str:
     """A table with more rows than fit between a worker and its task."""
     lake.create_table("many", pa.table({"id": range(MANY), "text": ["x" * 50] * MANY}))

@@ -58,10 +58,10 @@ def test_a_duplicate_key_is_refused_with_its_type(sql: SparkSession, lake: conro
 
 
 def test_null_in_a_column_that_has_none_is_refused(sql: SparkSession, lake: conroi.Lake):
-    sql.sql("CREATE TABLE lake.strict (id BIGINT NOT NULL, v STRING)")
+    sql.sql("CREATE TABLE lake.not_null (id BIGINT NOT NULL, v STRING)")
     with pytest.raises(Exception, match="NOT_NULL_ASSERT_VIOLATION"):
-        sql.sql("INSERT INTO lake.strict SELECT nullif(id, 3), 'x' FROM range(5)")
-    assert lake["strict"].count_rows() == 0
+        sql.sql("INSERT INTO lake.not_null SELECT nullif(id, 3), 'x' FROM range(5)")
+    assert lake["not_null"].count_rows() == 0
 
 
 def test_overwrite_replaces_all_rows(sql: SparkSession, lake: conroi.Lake):
@@ -101,14 +101,14 @@ def test_truncate_and_delete_by_a_filter_run_no_job(sql: SparkSession, lake: con
 
 def test_a_table_is_created_with_its_rows_at_once(sql: SparkSession, lake: conroi.Lake):
     before = lake.version
-    sql.sql("CREATE TABLE lake.made.ctas TBLPROPERTIES ('key' = 'id') AS SELECT id, id * 2 AS v FROM range(10)")
+    sql.sql("CREATE TABLE lake.fresh.ctas TBLPROPERTIES ('key' = 'id') AS SELECT id, id * 2 AS v FROM range(10)")
     assert lake.version == before + 1
-    assert lake["made.ctas"].key == ("id",)
-    assert rows(sql, "SELECT sum(v) FROM lake.made.ctas") == [(90,)]
+    assert lake["fresh.ctas"].key == ("id",)
+    assert rows(sql, "SELECT sum(v) FROM lake.fresh.ctas") == [(90,)]
     with pytest.raises(AnalysisException, match="ALREADY_EXISTS"):
-        sql.sql("CREATE TABLE lake.made.ctas AS SELECT 1 AS id")
-    sql.range(3).writeTo("lake.made.other").create()
-    assert lake["made.other"].count_rows() == 3
+        sql.sql("CREATE TABLE lake.fresh.ctas AS SELECT 1 AS id")
+    sql.range(3).writeTo("lake.fresh.other").create()
+    assert lake["fresh.other"].count_rows() == 3
 
 
 def test_a_failing_query_creates_no_table(sql: SparkSession, lake: conroi.Lake):

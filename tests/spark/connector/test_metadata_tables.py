@@ -14,6 +14,12 @@ pytestmark = pytest.mark.contract("S16")
 
 
 @pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> conroi.Lake:
+    """A lake for these tests alone."""
+    return conroi.connect(tmp_path_factory.mktemp("connector") / "lake")
+
+
+@pytest.fixture(scope="module")
 def orders(lake: conroi.Lake) -> conroi.Table:
     """Three versions, two fragments, a tag, an index."""
     table = lake.create_table("sales.orders", pa.table({"id": [1, 2], "v": [1.5, 2.5]}), key="id", message="first")

@@ -70,12 +70,12 @@ def test_conflicts_are_typed_and_appends_are_rebased_over(plain: SparkSession, l
 
 
 def test_a_failing_job_leaves_nothing(plain: SparkSession, lake: conroi.Lake):
-    lake.create_table("failing", pa.table({"id": [1]}))
+    lake.create_table("spoiled_rows", pa.table({"id": [1]}))
     before = lake.version
     for statement in (
-        "INSERT INTO lake.failing SELECT if(id = 9, raise_error('spoiled'), id) FROM range(10)",
+        "INSERT INTO lake.spoiled_rows SELECT if(id = 9, raise_error('spoiled'), id) FROM range(10)",
         "CREATE TABLE lake.never AS SELECT raise_error('spoiled') AS v FROM range(10)",
-        "UPDATE lake.failing SET id = raise_error('spoiled')",
+        "UPDATE lake.spoiled_rows SET id = raise_error('spoiled')",
     ):
         with pytest.raises(Exception, match="spoiled"):
             plain.sql(statement)

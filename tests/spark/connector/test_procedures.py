@@ -16,6 +16,12 @@ from tests.support.source import REPOSITORY
 pytestmark = pytest.mark.contract("S16")
 
 
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> conroi.Lake:
+    """A lake for these tests alone."""
+    return conroi.connect(tmp_path_factory.mktemp("connector") / "lake")
+
+
 def _fragmented(lake: conroi.Lake, name: str) -> conroi.Table:
     table = lake.create_table(name, pa.table({"id": [3, 4]}))
     return table.append(pa.table({"id": [1, 2]})).append(pa.table({"id": [5]}))

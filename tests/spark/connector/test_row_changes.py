@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import lance
@@ -16,13 +17,15 @@ from conroi.spark.connector.errors import typed
 from conroi.spark.types import is_exact_in_spark, spark_type
 from tests.spark.connector.support import rows
 from tests.support.arrow_types import TYPES
+from tests.support.sampling import sampled
 
 pytestmark = pytest.mark.contract("S17")
 
 ROWS = pa.table({"id": [1, 2, 3, 4], "v": [1.0, 2.0, None, float("nan")], "s": ["a", "bb", None, "dddd"]})
+KINDS = ["plain", "keyed", "stable"]
 
 
-@pytest.fixture(params=["plain", "keyed", "stable"])
+@pytest.fixture(params=KINDS)
 def table(request: pytest.FixtureRequest, lake: conroi.Lake) -> conroi.Table:
     """A table without a key, with one, with stable row ids; in two fragments."""
     kind: str = request.param
@@ -43,19 +46,23 @@ def changed(sql: SparkSession, lake: conroi.Lake, table: conroi.Table, statement
     return found
 
 
+DELETES = [
+    ("length(s) > 1", [1, 3]),
+    ("id IN (SELECT id + 1 FROM {t} WHERE s = 'a')", [1, 3, 4]),
+    ("EXISTS (SELECT 1 FROM {t} o WHERE o.id = t.id + 1 AND o.s IS NULL)", [1, 3, 4]),
+    ("id = (SELECT max(id) FROM {t})", [1, 2, 3]),
+    ("v <=> NULL", [1, 2, 4]),
+    ("isnan(v) OR upper(s) = 'A'", [2, 3]),
+    ("NOT (length(s) > 1)", [2, 3, 4]),
+    ("_rowaddr = 1", [1, 3, 4]),
+    ("true", []),
+]
+
+
 @pytest.mark.parametrize(
-    ("where", "left"),
-    [
-        ("length(s) > 1", [1, 3]),
-        ("id IN (SELECT id + 1 FROM {t} WHERE s = 'a')", [1, 3, 4]),
-        ("EXISTS (SELECT 1 FROM {t} o WHERE o.id = t.id + 1 AND o.s IS NULL)", [1, 3, 4]),
-        ("id = (SELECT max(id) FROM {t})", [1, 2, 3]),
-        ("v <=> NULL", [1, 2, 4]),
-        ("isnan(v) OR upper(s) = 'A'", [2, 3]),
-        ("NOT (length(s) > 1)", [2, 3, 4]),
-        ("_rowaddr = 1", [1, 3, 4]),
-        ("true", []),
-    ],
+    ("table", "where", "left"),
+    sampled("deletes", [(kind, *case) for kind in KINDS for case in DELETES]),
+    indirect=["table"],
 )
 def test_delete(sql: SparkSession, lake: conroi.Lake, table: conroi.Table, where: str, left: list[int]):
     assert [row[0] for row in changed(sql, lake, table, f"DELETE FROM {{t}} t WHERE {where}")] == left
@@ -155,14 +162,13 @@ MERGES: list[tuple[str, str, list[tuple[int, float | None, str | None]]]] = [
 ]
 
 
-@pytest.mark.parametrize(("merge", "expected"), [case[1:] for case in MERGES], ids=[case[0] for case in MERGES])
-def test_merge(
-    sql: SparkSession,
-    lake: conroi.Lake,
-    table: conroi.Table,
-    merge: str,
-    expected: list[tuple[int, float | None, str | None]],
-):
+@pytest.mark.parametrize(
+    ("table", "name"),
+    sampled("merges", [(kind, case[0]) for kind in KINDS for case in MERGES]),
+    indirect=["table"],
+)
+def test_merge(sql: SparkSession, lake: conroi.Lake, table: conroi.Table, name: str):
+    merge, expected = {case[0]: case[1:] for case in MERGES}[name]
     assert str(changed(sql, lake, table, f"MERGE INTO {{t}} t {merge}")) == str(expected)
 
 
@@ -268,8 +274,7 @@ NANOSECONDS = {
 }
 
 
-@pytest.mark.parametrize("kind", NANOSECONDS)
-@pytest.mark.parametrize("statement", CHANGES, ids=["update", "merge"])
+@pytest.mark.parametrize(("statement", "kind"), sampled("nanoseconds", list(itertools.product(CHANGES, NANOSECONDS))))
 def test_an_update_never_cuts_nanoseconds_of_columns_that_it_does_not_name(
     sql: SparkSession, lake: conroi.Lake, statement: str, kind: str
 ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 import math
 import re
 import struct
@@ -19,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 import conroi
 from conroi.spark.connector.configuration import catalog_settings
 from tests.spark.connector.support import BROADCAST, plan, rows
+from tests.support.sampling import sampled
 
 pytestmark = pytest.mark.contract("S20")
 
@@ -114,7 +116,7 @@ def answers(session: SparkSession, queries: dict[str, str]) -> dict[str, list[st
     return {name: sorted(each, key=str) for name, each in found.items()}
 
 
-@pytest.mark.parametrize("part", range(6))
+@pytest.mark.parametrize("part", sampled("conditions", [(part,) for part in range(6)], least=2, covers=False))
 def test_a_condition_finds_the_rows_that_spark_finds(sql: SparkSession, values: str, part: int):
     ours, theirs = (
         answers(sql, {condition: f"SELECT id FROM {table} v WHERE {condition}" for condition in CONDITIONS[part::6]})
@@ -140,24 +142,24 @@ def test_one_dataframe_in_two_places_is_filtered_in_one_only(sql: SparkSession, 
     assert frame.where("id = 1").unionAll(frame).count() == 9
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
-        "SELECT id FROM {} WHERE int IS NOT NULL ORDER BY id",
-        "SELECT int, text FROM {} WHERE int IS NOT NULL AND text IS NOT NULL AND at IS NOT NULL ORDER BY id",
-        "SELECT id FROM {} WHERE flag IS NOT NULL AND int <> 5 ORDER BY id",
-        "SELECT id FROM {} WHERE list IS NOT NULL AND struct IS NOT NULL ORDER BY id",
-        "SELECT count(*), sum(id), max(text) FROM {} WHERE double IS NOT NULL",
-        "SELECT count(*) FROM {} WHERE text IS NOT NULL",
-        "SELECT id FROM {} WHERE day IS NOT NULL ORDER BY id DESC LIMIT 3",
-        "SELECT count(*) FROM (SELECT id FROM {} WHERE small IS NOT NULL LIMIT 3)",
-        "SELECT a.id, b.id FROM {} a JOIN {} b ON a.int = b.byte WHERE a.long > 0 ORDER BY 1, 2",
-        "SELECT count(*) FROM {} a JOIN {} b ON a.short = b.short",
-        "SELECT id FROM {} WHERE (int IS NOT NULL OR text = '') AND NOT (byte IS NULL) ORDER BY id",
-        "SELECT id FROM {} WHERE int IN (1, 5, NULL) AND int IS NOT NULL ORDER BY id",
-        "SELECT id FROM {} WHERE int IS NOT NULL AND long IS NULL",
-    ],
-)
+NULLS = [
+    "SELECT id FROM {} WHERE int IS NOT NULL ORDER BY id",
+    "SELECT int, text FROM {} WHERE int IS NOT NULL AND text IS NOT NULL AND at IS NOT NULL ORDER BY id",
+    "SELECT id FROM {} WHERE flag IS NOT NULL AND int <> 5 ORDER BY id",
+    "SELECT id FROM {} WHERE list IS NOT NULL AND struct IS NOT NULL ORDER BY id",
+    "SELECT count(*), sum(id), max(text) FROM {} WHERE double IS NOT NULL",
+    "SELECT count(*) FROM {} WHERE text IS NOT NULL",
+    "SELECT id FROM {} WHERE day IS NOT NULL ORDER BY id DESC LIMIT 3",
+    "SELECT count(*) FROM (SELECT id FROM {} WHERE small IS NOT NULL LIMIT 3)",
+    "SELECT a.id, b.id FROM {} a JOIN {} b ON a.int = b.byte WHERE a.long > 0 ORDER BY 1, 2",
+    "SELECT count(*) FROM {} a JOIN {} b ON a.short = b.short",
+    "SELECT id FROM {} WHERE (int IS NOT NULL OR text = '') AND NOT (byte IS NULL) ORDER BY id",
+    "SELECT id FROM {} WHERE int IN (1, 5, NULL) AND int IS NOT NULL ORDER BY id",
+    "SELECT id FROM {} WHERE int IS NOT NULL AND long IS NULL",
+]
+
+
+@pytest.mark.parametrize("query", sampled("nulls", [(query,) for query in NULLS], least=5, covers=False))
 def test_nulls_are_left_out_as_spark_does(sql: SparkSession, values: str, query: str):
     ours, theirs = (rows(sql, query.replace("{}", table)) for table in (values, "same"))
     assert ours == theirs
@@ -187,7 +189,10 @@ AGGREGATES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("where", ["", "WHERE int > 0", "WHERE id > 100", "WHERE upper(text) = 'A'"])
+FILTERS = ["", "WHERE int > 0", "WHERE id > 100", "WHERE upper(text) = 'A'"]
+
+
+@pytest.mark.parametrize("where", sampled("aggregates", [(where,) for where in FILTERS], least=2, covers=False))
 def test_an_aggregate_is_what_spark_computes(sql: SparkSession, values: str, where: str):
     ours, theirs = (
         answers(sql, {aggregate: f"SELECT {aggregate} FROM {table} {where}" for aggregate in AGGREGATES})
@@ -220,33 +225,33 @@ def test_an_aggregate_of_one_task_needs_no_second_stage(sql: SparkSession, value
     assert "Exchange" in plan(sql.sql(runs)), "a join has exchanges of its own"
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
-        "SELECT sum(int) FROM {} LIMIT 1",
-        "SELECT sum(int) FROM {} LIMIT 0",
-        "SELECT max(id), sum(double) FROM {} ORDER BY 1 LIMIT 1",
-        "SELECT max(id) FROM {} OFFSET 1",
-        "SELECT max(id) FROM {} LIMIT 3 OFFSET 1",
-        "SELECT s FROM (SELECT sum(int) AS s FROM {}) WHERE s > 5",
-        "SELECT s FROM (SELECT sum(int) AS s FROM {}) WHERE s IS NULL",
-        "SELECT sum(int) FROM {} HAVING count(*) > 100",
-        "SELECT sum(int) + 1, count(text) * max(id), sum(byte) FROM {} WHERE id > 1",
-        "SELECT try_sum(int), try_sum(id), sum(small) FROM {}",
-        "SELECT try_sum(long) FROM {} WHERE id < 3",
-        "SELECT id FROM {} WHERE id > (SELECT max(int) FROM {} WHERE int < 5)",
-        "SELECT sum(int) FROM {} UNION ALL SELECT min(short) FROM {}",
-        "SELECT a.m, b.m FROM (SELECT max(id) AS m FROM {}) a JOIN (SELECT max(short) AS m FROM {}) b ON a.m < b.m",
-        "SELECT max(id) OVER (), count(*) FROM {} GROUP BY id",
-        "SELECT max(id) FROM {} WHERE int IN (SELECT short FROM {} WHERE id > 1)",
-        "SELECT a.s, b.s FROM (SELECT sum(id) AS s FROM {}) a CROSS JOIN (SELECT sum(id) AS s FROM {} WHERE id < 3) b",
-        "SELECT count(*), max(id) FROM (SELECT id FROM {} UNION ALL SELECT int FROM {})",
-        "SELECT count(*), max(i) FROM (SELECT max(id) AS i FROM {} UNION ALL SELECT sum(int) FROM {})",
-        "SELECT count(*), sum(id) FROM (SELECT id FROM {} ORDER BY id LIMIT 3)",
-        "SELECT count(DISTINCT int), count(*), sum(DISTINCT id) FROM {}",
-        "SELECT percentile(id, 0.5), collect_set(flag) FROM {} WHERE id < 1",
-    ],
-)
+ABOVE = [
+    "SELECT sum(int) FROM {} LIMIT 1",
+    "SELECT sum(int) FROM {} LIMIT 0",
+    "SELECT max(id), sum(double) FROM {} ORDER BY 1 LIMIT 1",
+    "SELECT max(id) FROM {} OFFSET 1",
+    "SELECT max(id) FROM {} LIMIT 3 OFFSET 1",
+    "SELECT s FROM (SELECT sum(int) AS s FROM {}) WHERE s > 5",
+    "SELECT s FROM (SELECT sum(int) AS s FROM {}) WHERE s IS NULL",
+    "SELECT sum(int) FROM {} HAVING count(*) > 100",
+    "SELECT sum(int) + 1, count(text) * max(id), sum(byte) FROM {} WHERE id > 1",
+    "SELECT try_sum(int), try_sum(id), sum(small) FROM {}",
+    "SELECT try_sum(long) FROM {} WHERE id < 3",
+    "SELECT id FROM {} WHERE id > (SELECT max(int) FROM {} WHERE int < 5)",
+    "SELECT sum(int) FROM {} UNION ALL SELECT min(short) FROM {}",
+    "SELECT a.m, b.m FROM (SELECT max(id) AS m FROM {}) a JOIN (SELECT max(short) AS m FROM {}) b ON a.m < b.m",
+    "SELECT max(id) OVER (), count(*) FROM {} GROUP BY id",
+    "SELECT max(id) FROM {} WHERE int IN (SELECT short FROM {} WHERE id > 1)",
+    "SELECT a.s, b.s FROM (SELECT sum(id) AS s FROM {}) a CROSS JOIN (SELECT sum(id) AS s FROM {} WHERE id < 3) b",
+    "SELECT count(*), max(id) FROM (SELECT id FROM {} UNION ALL SELECT int FROM {})",
+    "SELECT count(*), max(i) FROM (SELECT max(id) AS i FROM {} UNION ALL SELECT sum(int) FROM {})",
+    "SELECT count(*), sum(id) FROM (SELECT id FROM {} ORDER BY id LIMIT 3)",
+    "SELECT count(DISTINCT int), count(*), sum(DISTINCT id) FROM {}",
+    "SELECT percentile(id, 0.5), collect_set(flag) FROM {} WHERE id < 1",
+]
+
+
+@pytest.mark.parametrize("query", sampled("above aggregates", [(query,) for query in ABOVE], least=8, covers=False))
 def test_what_is_above_an_aggregate_is_what_spark_computes(sql: SparkSession, values: str, query: str):
     ours, theirs = (sorted(map(repr, rows(sql, query.replace("{}", table)))) for table in (values, "same"))
     assert ours == theirs
@@ -323,14 +328,16 @@ def test_an_aggregate_of_an_empty_table(sql: SparkSession, lake: conroi.Lake):
     assert rows(sql, "SELECT * FROM lake.empty") == []
 
 
-@pytest.mark.parametrize(
-    "order",
-    [
+ORDERS = [
         "int", "int DESC", "int NULLS LAST", "int DESC NULLS FIRST", "text", "text DESC, id", "day DESC, id DESC", "id",
         "day NULLS LAST, text DESC NULLS LAST", "day, text DESC",
-    ],
-)  # fmt: skip
-@pytest.mark.parametrize("where", ["", "WHERE id > 1", "WHERE upper(text) <> 'A'"])
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("order", "where"),
+    sampled("first rows", list(itertools.product(ORDERS, ["", "WHERE id > 1", "WHERE upper(text) <> 'A'"]))),
+)
 def test_the_first_rows_of_an_order_are_those_of_spark(sql: SparkSession, values: str, order: str, where: str):
     ours, theirs = (
         [rows(sql, f"SELECT id, text FROM {table} {where} ORDER BY {order}, id LIMIT {count}") for count in (1, 3, 100)]
@@ -380,11 +387,11 @@ def test_a_join_with_a_small_table_reads_only_rows_that_it_may_match(sql: SparkS
 
 @pytest.mark.usefixtures("broadcasts")
 def test_a_join_with_many_values_is_not_filtered_by_them(sql: SparkSession, lake: conroi.Lake):
-    lake.create_table("wide", pa.table({"dim": list(range(5000))}))
+    lake.create_table("wide_dims", pa.table({"dim": list(range(5000))}))
     lake.create_table("keys", pa.table({"id": list(range(5000)), "even": [n % 2 == 0 for n in range(5000)]}))
-    frame = sql.sql("SELECT count(*), max(even) FROM lake.wide w JOIN lake.keys k ON w.dim = k.id WHERE k.even")
+    frame = sql.sql("SELECT count(*), max(even) FROM lake.wide_dims w JOIN lake.keys k ON w.dim = k.id WHERE k.even")
     assert [tuple(row) for row in frame.collect()] == [(2500, True)]
-    assert scanned_rows(frame)["lake.wide"] == 5000
+    assert scanned_rows(frame)["lake.wide_dims"] == 5000
 
 
 def scanned_rows(frame: DataFrame) -> dict[str, int]:

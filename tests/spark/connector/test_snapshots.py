@@ -21,6 +21,12 @@ from tests.spark.connector.support import rows
 pytestmark = pytest.mark.contract("S18")
 
 
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> conroi.Lake:
+    """A lake for these tests alone."""
+    return conroi.connect(tmp_path_factory.mktemp("connector") / "lake")
+
+
 def both(lake: conroi.Lake, number: int) -> None:
     with lake.begin() as tx:
         for name in ("left", "right"):
@@ -34,7 +40,7 @@ def writer(lake: conroi.Lake) -> Generator[None]:
 
     def work() -> None:
         number = 1
-        while not done.is_set():
+        while not done.wait(0.02):  # to commit without a pause takes a core
             both(lake, number)
             number += 1
 
@@ -65,7 +71,7 @@ QUERIES = [
 def test_all_tables_of_a_query_are_read_at_one_version(sql: SparkSession, lake: conroi.Lake):
     seen: set[int] = set()
     with writer(lake):
-        for _ in range(5):
+        for _ in range(2):
             for query in QUERIES:
                 (found,) = rows(sql, query)
                 assert found[0] == found[1], query
@@ -77,14 +83,14 @@ def test_all_tables_of_a_query_are_read_at_one_version(sql: SparkSession, lake: 
 def test_a_statement_that_writes_reads_all_its_tables_at_one_version(sql: SparkSession, lake: conroi.Lake):
     lake.create_table("seen", pa.schema({"l": pa.int64(), "r": pa.int64()}))
     with writer(lake):
-        for _ in range(4):
+        for _ in range(2):
             sql.sql("INSERT INTO lake.seen SELECT l.n, r.n FROM lake.left l CROSS JOIN lake.right r")
             sql.sql(
                 "MERGE INTO lake.seen t USING (SELECT l.n AS l, r.n AS r FROM lake.left l CROSS JOIN lake.right r) s "
                 "ON t.l = s.l WHEN MATCHED THEN UPDATE SET r = s.r WHEN NOT MATCHED THEN INSERT *"
             )
     found = lake["seen"].to_arrow()
-    assert found.num_rows >= 4
+    assert found.num_rows >= 2
     assert found["l"].equals(found["r"])
 
 

@@ -14,6 +14,12 @@ from tests.spark.connector.support import rows
 pytestmark = pytest.mark.contract("S19")
 
 
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> conroi.Lake:
+    """A lake for these tests alone."""
+    return conroi.connect(tmp_path_factory.mktemp("connector") / "lake")
+
+
 @pytest.fixture
 def accounts(sql: SparkSession, lake: conroi.Lake) -> conroi.Lake:
     """Two tables with the same rows at each beginning."""
