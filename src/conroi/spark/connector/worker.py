@@ -153,11 +153,26 @@ class Worker:
         with FileIO(self._source, closefd=False) as raw:
             buffered = BufferedReader(raw, _SOCKET_BUFFER)
             reader = pa.ipc.open_stream(pa.PythonFile(cast("Any", buffered), "r"))
-            part = task.write(reader)
+            part = task.write(aligned(reader))
             for _ in reader:  # after an error in the rows
                 pass
             buffered.detach()
         return {"part": part_to_text(Part() if part is None else part)}
+
+
+def aligned(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    """The rows, with decimals at multiples of 16 bytes: the Arrow of Java aligns to 8, and Lance refuses that."""
+    decimals = [number for number, field in enumerate(reader.schema) if _has_decimals(field.type)]
+    for batch in reader:
+        columns = batch.columns
+        for number in decimals:
+            columns[number] = pa.concat_arrays([columns[number], columns[number].slice(0, 0)])  # copies
+        yield pa.RecordBatch.from_arrays(columns, schema=batch.schema) if decimals else batch
+
+
+def _has_decimals(type_: pa.DataType) -> bool:
+    inside = [type_.field(number).type for number in range(type_.num_fields)]
+    return pa.types.is_decimal(type_) or any(map(_has_decimals, inside))
 
 
 # ---------------------------------------------------------------------------- rows of fragments
