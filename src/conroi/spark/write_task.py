@@ -172,17 +172,25 @@ class SparkRows(RemoteRows):
         return written
 
     def _run(self, task: WriteTask, writer: DataWriter) -> WrittenRemoteRows:
-        # One action and no other: every further one would write all files again.
-        parts = parts_of(self._frame.mapInArrow(task, PART_SCHEMA).toArrow())
+        parts = self._parts(task)
         keys = [keys for part in parts for keys in part.key_parts(writer.objects, task.key)] if task.key else []
         return WrittenRemoteRows(joined(parts), keys)
+
+    def _parts(self, task: WriteTask) -> list[Part]:
+        """Write all rows: by the connector, if the session has it."""
+        from conroi.spark.connector import driver  # tasks load this module, and do not need it
+
+        if driver.has_connector(self._frame.sparkSession):
+            return driver.written_parts(self._frame, task)
+        # One action and no other: every further one would write all files again.
+        return parts_of(self._frame.mapInArrow(task, PART_SCHEMA).toArrow())
 
     def in_pieces(self, writer: DataWriter, schema: pa.Schema, key: Sequence[str], rows: int) -> list[WrittenRows]:
         """Run the job, with files of at most so many rows; a piece is some files after each other."""
         begun_at = moment(writer.environment)
         task = WriteTask.of(replace(writer, rows_per_file=min(rows, writer.rows_per_file)), schema, key)
         pieces: list[list[Part]] = []
-        for part in parts_of(self._frame.mapInArrow(task, PART_SCHEMA).toArrow()):
+        for part in self._parts(task):
             for file in part.by_file():
                 if not pieces or sum(each.rows for each in pieces[-1]) + file.rows > rows:
                     pieces.append([])

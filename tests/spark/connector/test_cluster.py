@@ -254,6 +254,12 @@ def test_a_speculative_copy_of_a_task_writes_its_rows_once(running: Cluster, cli
     assert running.lake.version == before + 1
 
 
+def test_a_speculative_copy_of_a_verbs_task_writes_its_rows_once(running: Cluster):
+    """The first attempt of one task of the program's `create_table` never ended."""
+    assert running.rows("by_verb") == [(id,) for id in range(120_000)]
+    assert running.lake["by_verb"].version == 1
+
+
 def test_an_overwrite_that_a_client_interrupts_leaves_the_rows_as_they_were(
     running: Cluster, client: SparkSession, gate: Gate
 ):

@@ -64,6 +64,12 @@ HANDLERS: dict[str, Callable[[LakeSession, Request], Answer]] = {
     "delete": writes.delete,
 }
 
+FRAGMENTS: dict[str, Callable[[writes.FragmentWrite, Request], Answer]] = {
+    "plan_fragments": writes.plan_fragments,
+    "add_fragments": writes.add_fragments,
+}
+"""Requests of a job that only writes files."""
+
 
 def check_sources(compiled: str) -> None:
     """InvalidInputError if the jar was compiled from other sources than these."""
@@ -89,6 +95,10 @@ class Sessions(Protocol):
         """The version that a request brings along, with all that workers need."""
         ...
 
+    def fragments(self, request: Request) -> writes.FragmentWrite:
+        """The write of a verb that a request is about."""
+        ...
+
 
 class OneLake:
     """The lake of a helper process."""
@@ -106,6 +116,11 @@ class OneLake:
 
     def pin(self, text: str) -> str:
         return text
+
+    def fragments(self, request: Request) -> writes.FragmentWrite:
+        raise InvalidInputError(
+            f"There is no write {request['write']}.", hint="Verbs are executed by the process that has the table."
+        )
 
 
 class Helper:
@@ -146,6 +161,8 @@ class Helper:
                 pinned["pin"] = self._sessions.pin(pinned["pin"])
         if name in PLANNING:
             return PLANNING[name](request)
+        if name in FRAGMENTS:
+            return FRAGMENTS[name](self._sessions.fragments(request), request)
         session = self._sessions.of(request)
         if name == "add_parts":
             return writes.add_parts(session, request, data)

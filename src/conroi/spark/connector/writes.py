@@ -118,12 +118,36 @@ def plan_write(session: LakeSession, request: Request) -> dict[str, Any]:
     task = planned_task(cast("Any", table), schema, replaces_all=False) if schema.names else None
     planned = PlannedWrite(task, schema, moment(pinned.files.environment))
     session.transaction(request["transaction"]).writes[request["write"]] = planned
+    return {**_task_facts(task, arrow), "separate": pinned.manifest.has_stable_row_ids}
+
+
+def _task_facts(task: WriteTask | None, arrow: pa.Schema) -> dict[str, Any]:
+    """What the JVM hands to its tasks."""
     return {
         "task": "" if task is None else write_task_to_text(task),
         "arrow": schema_to_text(arrow),
         "batchRows": BATCH_ROWS,
-        "separate": pinned.manifest.has_stable_row_ids,
     }
+
+
+@dataclass(frozen=True)
+class FragmentWrite:
+    """The files of a DataFrame for a verb of this process, which commits them."""
+
+    task: WriteTask
+    written: list[str] = field(default_factory=list[str])
+    """What the tasks wrote, as they say it: the verb raises the errors in it."""
+
+
+def plan_fragments(write: FragmentWrite, request: Request) -> dict[str, Any]:
+    """How the tasks write the rows of a DataFrame."""
+    return _task_facts(write.task, arrow_schema(struct_from_text(request["schema"])))
+
+
+def add_fragments(write: FragmentWrite, request: Request) -> dict[str, Any]:
+    """What some tasks wrote; those without rows wrote nothing."""
+    write.written.extend(part["written"] for part in request["parts"] if "written" in part)
+    return {}
 
 
 def _refuse_inexact(table: TransactionTable) -> None:
