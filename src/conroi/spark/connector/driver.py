@@ -15,7 +15,6 @@ import socket
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -92,16 +91,14 @@ def _without_credentials(version: PinnedVersion) -> str:
         return version.to_text()
     key = hashlib.sha256(json.dumps(sorted(options.items())).encode()).hexdigest()
     _credentials[key] = options
-    place = replace(version.place, storage_options=StorageOptions({}))
-    return f"{key}:{replace(version, place=place).to_text()}"
+    return f"{key}:{version.with_storage_options(StorageOptions({})).to_text()}"
 
 
 def _with_credentials(text: str) -> str:
     key, _, bare = text.rpartition(":")
     if not key:
         return bare
-    version = PinnedVersion.from_text(bare)
-    return replace(version, place=replace(version.place, storage_options=_credentials[key])).to_text()
+    return PinnedVersion.from_text(bare).with_storage_options(_credentials[key]).to_text()
 
 
 @contextmanager

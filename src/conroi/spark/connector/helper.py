@@ -10,7 +10,17 @@ from functools import partial
 from typing import Any, Protocol
 
 from conroi.errors import ConroiError, InvalidInputError
-from conroi.spark.connector import definitions, jar, join_plans, metadata_tables, procedures, scans, search, writes
+from conroi.spark.connector import (
+    definitions,
+    jar,
+    join_plans,
+    metadata_tables,
+    procedures,
+    scans,
+    search,
+    streams,
+    writes,
+)
 from conroi.spark.connector.errors import facts_of
 from conroi.spark.connector.lake_session import LakeSession, opened_lake
 from conroi.spark.connector.wire import Frames, private_stdio
@@ -62,6 +72,16 @@ HANDLERS: dict[str, Callable[[LakeSession, Request], Answer]] = {
     "plan_write": writes.plan_write,
     "stage_write": writes.stage_write,
     "delete": writes.delete,
+    "begin_stream": streams.begin_stream,
+    "next_offset": streams.next_offset,
+    "newest_version": streams.newest_version,
+    "plan_batch": streams.plan_batch,
+    "end_batch": streams.end_batch,
+    "end_stream": streams.end_stream,
+    "plan_batch_write": streams.plan_batch_write,
+    "add_batch_parts": streams.add_batch_parts,
+    "commit_batch": streams.commit_batch,
+    "abort_batch": streams.abort_batch,
 }
 
 FRAGMENTS: dict[str, Callable[[writes.FragmentWrite, Request], Answer]] = {

@@ -6,6 +6,7 @@ import com.fasterxml.jackson.databind.node.ObjectNode
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.connector.expressions.filter.Predicate
 import org.apache.spark.sql.connector.write._
+import org.apache.spark.sql.connector.write.streaming.StreamingWrite
 import org.apache.spark.sql.types.StructType
 
 /** What one task wrote: parts are opaque, addresses are those of rows that it changed or deleted, updates their count. */
@@ -45,6 +46,7 @@ private[spark] final class LakeWriteBuilder(table: LakeTable, info: LogicalWrite
   override def build(): Write = new Write {
     override def description(): String = s"$mode ${table.shown}"
     override def toBatch: BatchWrite = new LakeBatchWrite(table, info.schema(), mode, filters)
+    override def toStreaming: StreamingWrite = new LakeBatch(table, info, mode)
   }
 }
 
