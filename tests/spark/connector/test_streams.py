@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import conroi
 import conroi.spark
 from conroi.format.on_disk import STREAM_BATCH_PROPERTY, STREAM_QUERY_PROPERTY
 from conroi.spark.connector.errors import typed
+from tests.spark.connector.processes import HELPER, WORKER, kill, processes, wait_until
 from tests.spark.connector.support import rows
 from tests.spark.support import SINCE_4_2, by_pylance
 from tests.spark.test_streaming_sink import Stream
@@ -117,6 +120,37 @@ def test_options_that_mean_nothing_to_a_sink_are_refused(stream: Stream, lake: c
     with pytest.raises(StreamingQueryException, match=r"(?i)cannot be given|Unknown option"):
         stream.run(lambda writing: writing.option(name, value).toTable("lake.options"))
     assert lake["options"].version == 1
+
+
+@pytest.mark.parametrize("module", [WORKER, HELPER])
+def test_a_process_that_dies_in_a_batch_doubles_nothing(
+    sql: SparkSession, stream: Stream, lake: conroi.Lake, module: str
+):
+    """A worker costs its task one attempt, the helper ends the query; started again, it goes on."""
+    name = "killed_" + module.rpartition(".")[2]
+    lake.create_table(name, SCHEMA, key="id")
+    rows(sql, f"SELECT * FROM lake.{name}")
+    stream.add(*range(1, 6))
+
+    def run(shape: str = "true") -> StreamingQuery:
+        return stream.run(lambda writing: writing.toTable(f"lake.{name}"), lambda frame: frame.where(shape))
+
+    jobs = set(sql.sparkContext.statusTracker().getActiveJobsIds())
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(run, "slow(id, 3)")
+        wait_until(lambda: set(sql.sparkContext.statusTracker().getActiveJobsIds()) - jobs)
+        wait_until(lambda: processes(sql, module))
+        time.sleep(1)  # until the task waits in the midst of its rows
+        kill(*processes(sql, module))
+        if module == HELPER:
+            with pytest.raises(StreamingQueryException) as refused:
+                done.result()
+            assert isinstance(typed(refused.value), conroi.ClosedError)
+            assert lake[name].version == 1
+            run()
+        else:
+            done.result()
+    assert (ids(lake[name]), lake[name].version) == ([1, 2, 3, 4, 5], 2)
 
 
 # ---------------------------------------------------------------------------- source
