@@ -19,7 +19,7 @@ from conroi.spark.connector.tasks import part_from_text, part_to_text, struct_fr
 from conroi.spark.connector.wire import Frames
 from conroi.spark.packets import Answer, Part, answers_of, encoded, error_from_text, error_to_text, packed, unpacked
 from conroi.spark.pins import PinnedVersion
-from conroi.spark.streaming_source import Offset
+from conroi.spark.table_stream import Offset
 from conroi.storage import open_objects
 from tests.fuzz.target import Target, text_of
 

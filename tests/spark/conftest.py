@@ -40,8 +40,14 @@ def uri(tmp_path: Path) -> str:
 
 
 @pytest.fixture(params=["connector", "python"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+def both(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """With the connector, and as in a session that started without its jar: results are the same."""
     if request.param == "python":
         without_connector(monkeypatch)
     return request.param
+
+
+@pytest.fixture
+def way(both: str) -> str:
+    """The same, for tests that have no other `way`."""
+    return both

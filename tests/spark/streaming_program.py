@@ -1,9 +1,11 @@
-"""Four streams that go on where they stopped; run as a program, which is killed.
+"""Six streams that go on where they stopped; run as a program, which is killed.
 
 `alone`   from JSON files, one for each batch, to a table without a lake          (the sink)
 `orders`  from the same to a table of a lake                                      (the sink)
 `both`    from the same to two tables of the lake                                 (foreachBatch)
 `copy`    from a table with a version for each batch to a table without a lake    (source and sink)
+`events`  from JSON files to a table of the lake as a catalog                     (the connector's sink)
+`mirror`  from a table of that catalog to another one, a version for each batch   (the connector's source and sink)
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ import conroi.spark
 from tests.support.arrow import column_values
 
 STARTED = "the streams have started"
-STREAMS = ("alone", "orders", "both", "copy")
+STREAMS = ("alone", "orders", "both", "copy", "events", "mirror")
 ROWS_PER_BATCH = 20
 KEYS = 7
 COLUMNS = pa.schema({"id": pa.int64(), "key": pa.int64()})
@@ -45,7 +47,11 @@ def prepare(folder: Path, batches: int) -> None:
         (folder / "files" / f"{batch:04}.json").write_text("\n".join(map(json.dumps, rows)))
         versions = versions.append(pa.Table.from_pylist(rows, COLUMNS))
     lake = conroi.connect(folder / "lake")
-    lake.create_table("orders", COLUMNS)
+    for name in ("orders", "events", "mirror"):
+        lake.create_table(name, COLUMNS)
+    source = lake.create_table("source", COLUMNS)
+    for batch in range(batches):
+        source = source.append(pa.Table.from_pylist(rows_of(batch), COLUMNS))
     lake.create_table("log", COLUMNS, key="id")
     lake.create_table("per_key", pa.schema({"key": pa.int64(), "n": pa.int64()}), key="key")
 
@@ -66,7 +72,11 @@ def start(spark: SparkSession, folder: Path, names: Sequence[str] = STREAMS) -> 
         return writing.trigger(availableNow=True)
 
     files = spark.readStream.schema("id long, key long").option("maxFilesPerTrigger", 1).json(str(folder / "files"))
-    following = spark.readStream.format("conroi").option("startingVersion", 1).option("maxVersionsPerTrigger", 1)
+
+    def options(reading: Any) -> Any:
+        return reading.option("startingVersion", 1).option("maxVersionsPerTrigger", 1)
+
+    following = options(spark.readStream.format("conroi"))
     lake = conroi.connect(folder / "lake")
     starting: dict[str, Callable[[], StreamingQuery]] = {
         "alone": lambda: begin("alone", files).format("conroi").start(str(folder / "alone.lance")),
@@ -77,6 +87,8 @@ def start(spark: SparkSession, folder: Path, names: Sequence[str] = STREAMS) -> 
             .format("conroi")
             .start(str(folder / "copy.lance"))
         ),
+        "events": lambda: begin("events", files).toTable("lake.events"),
+        "mirror": lambda: begin("mirror", options(spark.readStream).table("lake.source")).toTable("lake.mirror"),
     }
     return [starting[name]() for name in names]
 
@@ -86,7 +98,7 @@ def check(folder: Path, batches: int, streams: Sequence[str] = STREAMS) -> None:
     lake = conroi.connect(folder / "lake")
     every = [row for batch in range(batches) for row in rows_of(batch)]
     uris = {"alone": str(folder / "alone.lance"), "copy": str(folder / "copy.lance")}
-    uris |= {"orders": lake["orders"].uri, "both": lake["log"].uri}
+    uris |= {"both": lake["log"].uri, **{name: lake[name].uri for name in ("orders", "events", "mirror")}}
     for stream in streams:
         found = lance.dataset(uris[stream]).to_table().sort_by("id").to_pylist()
         assert found == every, f"{uris[stream]}: {len(found)} rows instead of {len(every)}"
@@ -111,7 +123,7 @@ if __name__ == "__main__":
     from tests.spark.support import FAST_START, quiet
 
     here = Path(sys.argv[1])
-    session = conroi.spark.session("streams", master="local[2,2]", memory="1g", config=FAST_START)
+    session = conroi.spark.session("streams", master="local[2,2]", memory="1g", config=FAST_START, lake=here / "lake")
     quiet(session)
     queries = start(session, here, sys.argv[2:])
     print(STARTED, flush=True)

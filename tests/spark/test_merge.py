@@ -73,6 +73,7 @@ def rows(uri: str) -> list[dict[str, Any]]:
     return sorted(by_pylance(uri).to_pylist(), key=lambda row: (row["id"] is None, row["id"], row["name"]))
 
 
+@pytest.mark.usefixtures("both")
 @pytest.mark.contract("S3")
 @pytest.mark.parametrize(
     ("way", "clauses"),
@@ -111,6 +112,7 @@ def test_an_upsert_by_join_does_what_pylance_does(spark: SparkSession, tmp_path:
     assert rows(ours.uri) == rows(str(tmp_path / "theirs.lance"))
 
 
+@pytest.mark.usefixtures("both")
 @pytest.mark.contract("S3")
 @pytest.mark.parametrize(("way", "clauses"), [("join", "upsert"), ("join", "conditions"), ("probe", "conditions")])
 def test_rows_keep_their_ids_and_versions(spark: SparkSession, tmp_path: Path, way: Way, clauses: str):
@@ -142,6 +144,7 @@ KEYS: dict[str, tuple[pa.DataType, list[Any]]] = {
 }
 
 
+@pytest.mark.usefixtures("both")
 @pytest.mark.contract("S3")
 @pytest.mark.parametrize("way", ON_EXECUTORS)
 def test_keys_of_every_type_are_compared_exactly(spark: SparkSession, tmp_path: Path, way: Way):
@@ -181,6 +184,7 @@ def test_keys_of_two_columns(spark: SparkSession, tmp_path: Path, way: Way):
 # ------------------------------------------------------------------------------ what is refused
 
 
+@pytest.mark.usefixtures("both")
 @pytest.mark.contract("S3")
 @pytest.mark.parametrize("way", WAYS)
 def test_a_key_twice_in_the_source_is_refused(spark: SparkSession, uri: str, way: Way):
@@ -222,6 +226,7 @@ def test_a_mistake_is_found_before_the_work_starts(spark: SparkSession, tmp_path
     assert (counting.started, len(manifests(uri))) == (0, 4)
 
 
+@pytest.mark.usefixtures("both")
 @pytest.mark.contract("S3")
 @pytest.mark.parametrize("way", ON_EXECUTORS)
 def test_what_does_not_fit_is_refused_in_our_words(spark: SparkSession, tmp_path: Path, uri: str, way: Way):
@@ -338,6 +343,7 @@ def test_a_concurrently_changed_row_is_merged_again(
 # ------------------------------------------------------------------------------ failing tasks
 
 
+@pytest.mark.usefixtures("both")
 @pytest.mark.contract("S3")
 @pytest.mark.parametrize(("way", "kill"), [("probe", False), ("join", False), ("join", True)])
 def test_a_task_of_the_source_that_fails_at_first_lands_once(
@@ -349,6 +355,7 @@ def test_a_task_of_the_source_that_fails_at_first_lands_once(
     assert (result.rows_updated, result.rows_inserted, len(rows(uri))) == (9, 11, 49)
 
 
+@pytest.mark.usefixtures("both")
 @pytest.mark.contract("S3")
 @pytest.mark.parametrize("way", ON_EXECUTORS)
 def test_a_job_that_fails_leaves_nothing_visible(spark: SparkSession, uri: str, tmp_path: Path, way: Way):
@@ -363,6 +370,7 @@ def test_a_job_that_fails_leaves_nothing_visible(spark: SparkSession, uri: str, 
 # ------------------------------------------------------------------------------ which way
 
 
+@pytest.mark.usefixtures("both")
 def test_explain_says_which_way_and_why(spark: SparkSession, uri: str, monkeypatch: pytest.MonkeyPatch):
     from conroi.merge import plan_choice
 
@@ -396,6 +404,7 @@ def test_explain_of_a_merge_without_spark(spark: SparkSession, uri: str):
     assert builder.execute(plan="probe", spark=spark).rows_inserted == 11  # rows from here, looked for by tasks
 
 
+@pytest.mark.usefixtures("both")
 @pytest.mark.parametrize("way", ON_EXECUTORS)
 def test_an_empty_table_and_an_empty_source(spark: SparkSession, uri: str, way: Way):
     table = conroi.create_table(uri, TARGET.schema, key="id")
@@ -409,6 +418,7 @@ def test_an_empty_table_and_an_empty_source(spark: SparkSession, uri: str, way: 
 # ------------------------------------------------------------------------------ transactions
 
 
+@pytest.mark.usefixtures("both")
 @pytest.mark.contract("S4")
 def test_a_transaction_mixes_spark_and_arrow_over_many_tables(spark: SparkSession, tmp_path: Path):
     lake = conroi.connect(tmp_path / "lake")
@@ -435,6 +445,7 @@ def test_a_transaction_mixes_spark_and_arrow_over_many_tables(spark: SparkSessio
     assert {row["text"] for row in by_pylance(lake["notes"].uri).to_pylist()} == {"first", "second"}
 
 
+@pytest.mark.usefixtures("both")
 @pytest.mark.contract("S3")
 @pytest.mark.parametrize("way", WAYS)
 def test_null_vectors_of_a_frame_come_in_by_expression(spark: SparkSession, tmp_path: Path, way: Way):

@@ -71,7 +71,7 @@ def run(folder: Path, streams: Sequence[str], steps: int | None = None, delay_s:
 @pytest.mark.parametrize(
     ("rounds", "batches", "all_streams"),
     [
-        pytest.param(1, 2, ("both", "copy"), id="one round", marks=pytest.mark.timeout(900)),
+        pytest.param(1, 2, ("both", "copy", "mirror"), id="one round", marks=pytest.mark.timeout(900)),
         pytest.param(50, 8, STREAMS, id="fifty rounds", marks=[pytest.mark.soak, pytest.mark.timeout(4 * 3600)]),
     ],
 )

@@ -24,6 +24,8 @@ from tests.spark.support import SPARK, Counting, by_pylance, manifests, numbers
 from tests.support.arrow import column_values
 from tests.support.arrow_types import TYPES
 
+pytestmark = pytest.mark.usefixtures("both")
+
 SCHEMA = pa.schema({"id": pa.int64(), "name": pa.string()})
 
 
@@ -99,9 +101,11 @@ class Dying(WriteTask):
 
 
 @pytest.mark.contract("S2")
+@pytest.mark.parametrize("both", ["python"], indirect=True)
 def test_a_worker_that_is_killed_after_writing_lands_once(
     spark: SparkSession, uri: str, monkeypatch: pytest.MonkeyPatch
 ):
+    """Those of the connector are killed in tests/spark/connector."""
     made = WriteTask.of
 
     def of(*arguments: Any) -> WriteTask:

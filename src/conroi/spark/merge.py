@@ -229,7 +229,7 @@ class SparkMerging:
     def __init__(
         self, source: SparkRows | pa.Table, request: Request, way: Way | None, spark: SparkSession | None
     ) -> None:
-        self._source = Gathered(source.frame) if isinstance(source, SparkRows) else source
+        self._source = Gathered.of(source.frame) if isinstance(source, SparkRows) else source
         self._request = request
         self._way: Way | None = way
         self._spark = self._source.session if isinstance(self._source, Gathered) else spark

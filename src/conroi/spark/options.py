@@ -89,13 +89,13 @@ CHECKPOINT = "checkpointLocation"
 PIN = "conroi.secretPin"
 """A version that was already chosen, as `to_spark` passes it; Spark redacts the value because of the name."""
 
-_OF_PLACE = {PATH, TABLE, STORE, STORE_URL, STORAGE, SECRET_STORAGE, BRANCH, PUT, BASES, PIN}
+OF_PLACE = {PATH, TABLE, STORE, STORE_URL, STORAGE, SECRET_STORAGE, BRANCH, PUT, BASES, PIN}
 _OF_READING = {VERSION, TAG, AS_OF, FILTER, COLUMNS, BYTES, FOLLOW}
 _OF_WRITING = {WHERE, MESSAGE, KEY, IF_MOVED}
 OF_STREAMS = {START, SKIP_CHANGES, MOST_ROWS, MOST_VERSIONS}
 NAMES_SHOWN = 10
 """Maximum number of tables of a lake in an error."""
-KNOWN = _OF_PLACE | _OF_READING | _OF_WRITING | OF_STREAMS | {CHECKPOINT}
+KNOWN = OF_PLACE | _OF_READING | _OF_WRITING | OF_STREAMS | {CHECKPOINT}
 
 
 class Options:
@@ -310,10 +310,15 @@ class Options:
         version = PinnedVersion.of(self.table().pinned) if pin is None else PinnedVersion.from_text(pin)
         columns = self.get(COLUMNS)
         wanted = None if columns is None else cast("Wanted", _json(COLUMNS, columns))
+        return Scan(version, wanted, checked_filter(self.get(FILTER), version.place.uri), self.bytes_per_task)
+
+    @property
+    def bytes_per_task(self) -> int:
+        """How much a task reads."""
         size = self.get(BYTES) or str(BYTES_PER_TASK)
         if not size.isdecimal() or not int(size):
             raise InvalidInputError(f"{BYTES}={size!r} is not a number of bytes.", hint="Such as 67108864.")
-        return Scan(version, wanted, checked_filter(self.get(FILTER), version.place.uri), int(size))
+        return int(size)
 
 
 def _json(name: str, text: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from conroi.data.admission import admit
@@ -71,6 +71,10 @@ class PinnedVersion:
             is_final=has_sections(pinned.files.objects, snapshot),
             is_private=snapshot.is_private,
         )
+
+    def with_storage_options(self, options: StorageOptions) -> PinnedVersion:
+        """The same, reached in another way: without credentials, or with them again."""
+        return replace(self, place=replace(self.place, storage_options=options))
 
     def opened(self) -> TableVersion:
         """The table at this version; opened once in a process."""

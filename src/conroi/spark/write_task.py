@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -172,17 +172,25 @@ class SparkRows(RemoteRows):
         return written
 
     def _run(self, task: WriteTask, writer: DataWriter) -> WrittenRemoteRows:
-        # One action and no other: every further one would write all files again.
-        parts = parts_of(self._frame.mapInArrow(task, PART_SCHEMA).toArrow())
+        parts = self._parts(task)
         keys = [keys for part in parts for keys in part.key_parts(writer.objects, task.key)] if task.key else []
         return WrittenRemoteRows(joined(parts), keys)
+
+    def _parts(self, task: WriteTask) -> list[Part]:
+        """Write all rows: by the connector, if the session has it."""
+        from conroi.spark.connector import driver  # tasks load this module, and do not need it
+
+        if driver.has_connector(self._frame.sparkSession):
+            return driver.written_parts(self._frame, task)
+        # One action and no other: every further one would write all files again.
+        return parts_of(self._frame.mapInArrow(task, PART_SCHEMA).toArrow())
 
     def in_pieces(self, writer: DataWriter, schema: pa.Schema, key: Sequence[str], rows: int) -> list[WrittenRows]:
         """Run the job, with files of at most so many rows; a piece is some files after each other."""
         begun_at = moment(writer.environment)
         task = WriteTask.of(replace(writer, rows_per_file=min(rows, writer.rows_per_file)), schema, key)
         pieces: list[list[Part]] = []
-        for part in parts_of(self._frame.mapInArrow(task, PART_SCHEMA).toArrow()):
+        for part in self._parts(task):
             for file in part.by_file():
                 if not pieces or sum(each.rows for each in pieces[-1]) + file.rows > rows:
                     pieces.append([])
@@ -219,6 +227,13 @@ def gather(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 class Gathered:
     """The rows of a DataFrame in packets; to be released when they are not needed any more."""
 
+    @staticmethod
+    def of(frame: DataFrame) -> Gathered:
+        """The rows, which the DataFrame computes once."""
+        from conroi.spark.connector import driver  # tasks load this module, and do not need it
+
+        return CachedRows(frame) if driver.has_connector(frame.sparkSession) else Gathered(frame)
+
     def __init__(self, frame: DataFrame) -> None:
         self.schema: pa.Schema = table_schema(frame.schema)
         self.session: SparkSession = frame.sparkSession
@@ -254,3 +269,37 @@ class Gathered:
     def release(self) -> None:
         """Free the memory on the executors."""
         self.packets.unpersist()
+
+
+class CachedRows(Gathered):
+    """The same in a session with the connector: Spark keeps the rows, and packets are made only to be shared out."""
+
+    def __init__(self, frame: DataFrame) -> None:
+        self._cached = frame.select("*").persist()  # a plan of our own: the user may have cached his
+        super().__init__(self._cached)
+
+    @cached_property
+    def rows(self) -> int:  # pyright: ignore[reportIncompatibleMethodOverride] (asked once)
+        """How many there are; asking for it does the work."""
+        return self._cached.count()
+
+    @cached_property
+    def bytes(self) -> int:  # pyright: ignore[reportIncompatibleMethodOverride] (asked once)
+        """How much memory they take, as Spark says of what it keeps."""
+        plan = cast("Any", self._cached)._jdf.queryExecution().optimizedPlan()  # noqa: SLF001 (PySpark has no name for it)
+        return 0 if self.rows == 0 else int(plan.stats().sizeInBytes())
+
+    def shared_out(self) -> DataFrame:
+        """The packets for tasks to work on; they are kept instead of the rows."""
+        shared = super().shared_out()
+        self._cached.unpersist()
+        return shared
+
+    def to_table(self) -> pa.Table:
+        """All rows in this process."""
+        return self._cached.toArrow().cast(self.schema)
+
+    def release(self) -> None:
+        """Free the memory on the executors."""
+        super().release()
+        self._cached.unpersist()

@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
+from pyspark import TaskContext
+
+import conroi
 import conroi.spark
 from tests.spark.connector.support import rows
 
 FAST = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+def hold_up(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows; the first attempt of one task never gives its last ones."""
+    context = TaskContext.get()
+    assert context is not None
+    yield from batches
+    if context.partitionId() == 1 and context.attemptNumber() == 0:
+        time.sleep(3600)
+
 
 if __name__ == "__main__":
     master, root, port = sys.argv[1:]
@@ -48,6 +64,8 @@ if __name__ == "__main__":
         "WHEN NOT MATCHED THEN INSERT (id, name, amount) VALUES (s.id, s.name, 0)"
     )
     spark.sql("DELETE FROM lake.orders WHERE id BETWEEN 10 AND 16 AND length(name) = 3")
+    held_up = spark.range(0, 120_000, numPartitions=2).mapInArrow(hold_up, "id long")
+    conroi.connect(f"{root}/lake").create_table("by_verb", held_up, key="id")
     Path(root, "joined.txt").write_text(repr(joined))
     print("ready", flush=True)
     sys.stdin.read()  # until the tests have ended

@@ -254,6 +254,24 @@ def test_a_speculative_copy_of_a_task_writes_its_rows_once(running: Cluster, cli
     assert running.lake.version == before + 1
 
 
+def test_a_client_of_connect_streams_by_name(running: Cluster, client: SparkSession):
+    client.sql("CREATE TABLE lake.arrived (id BIGINT)")
+    client.sql("CREATE TABLE lake.passed_on (id BIGINT)")
+    for wanted in (3, 7):
+        client.sql(f"INSERT INTO lake.arrived SELECT id FROM range({wanted - 3}, {wanted}, 1, 2)")
+        writing = client.readStream.table("lake.arrived").writeStream.trigger(availableNow=True)
+        query = writing.option("checkpointLocation", str(running.folder / "passed_on")).toTable("lake.passed_on")
+        assert query.awaitTermination(PATIENCE_S)
+    assert running.rows("passed_on") == [(id,) for id in (0, 1, 2, 4, 5, 6)]
+    assert running.lake["passed_on"].version == 3
+
+
+def test_a_speculative_copy_of_a_verbs_task_writes_its_rows_once(running: Cluster):
+    """The first attempt of one task of the program's `create_table` never ended."""
+    assert running.rows("by_verb") == [(id,) for id in range(120_000)]
+    assert running.lake["by_verb"].version == 1
+
+
 def test_an_overwrite_that_a_client_interrupts_leaves_the_rows_as_they_were(
     running: Cluster, client: SparkSession, gate: Gate
 ):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+from pathlib import Path
+
 import lance
 import pyarrow as pa
 import pytest
@@ -10,6 +13,7 @@ from pyspark.sql import SparkSession, functions
 
 import conroi
 from conroi.spark.connector.errors import typed
+from conroi.spark.connector.worker import aligned
 from tests.spark.connector.support import rows
 from tests.spark.connector.test_scans import VALUES
 from tests.support.arrow import column_values
@@ -23,6 +27,30 @@ def test_rows_of_every_type_are_written_as_they_are(sql: SparkSession, lake: con
     sql.sql("INSERT INTO lake.copied SELECT * FROM lake.types")
     assert str(lake["copied"].to_arrow().sort_by("id").to_pylist()) == str(VALUES.to_pylist())
     assert str(lance.dataset(lake["copied"].uri).to_table().sort_by("id").to_pylist()) == str(VALUES.to_pylist())
+
+
+def misaligned(batch: pa.RecordBatch) -> pa.RecordBatchReader:
+    """The batch in a message that begins 8 bytes after a multiple of 64."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    message = sink.getvalue().to_pybytes()
+    memory = bytearray(len(message) + 72)
+    start = -pa.py_buffer(memory).address % 64 + 8
+    memory[start : start + len(message)] = message
+    return pa.ipc.open_stream(pa.py_buffer(memoryview(memory)[start : start + len(message)]))
+
+
+def test_decimals_may_stand_anywhere_in_a_message(tmp_path: Path):
+    """Messages of Java align them to 8 bytes; pylance needs 16, and panics."""
+    decimals = pa.array([Decimal("1.5"), Decimal("2.5")], pa.decimal128(20, 1))
+    batch = pa.record_batch({"d": decimals, "s": pa.StructArray.from_arrays([decimals], ["d"])})
+    rows = misaligned(batch)
+    copied = pa.RecordBatchReader.from_batches(rows.schema, aligned(rows))
+    lance.write_dataset(copied, tmp_path / "copied.lance")
+    assert lance.dataset(tmp_path / "copied.lance").to_table().to_batches() == [batch]
+    with pytest.raises(BaseException, match="not aligned"):  # the control
+        lance.write_dataset(misaligned(batch), tmp_path / "as_it_is.lance")
 
 
 def test_an_insert_is_one_version(sql: SparkSession, lake: conroi.Lake):

@@ -206,7 +206,10 @@ def _config(properties: Mapping[str, str], name: str) -> dict[str, str]:
     provider = properties.get("provider", "conroi").lower()
     if provider != "conroi":
         raise UnsupportedError(
-            f"USING {provider} is not for tables of a lake.", table=name, hint="Leave it out, or write USING conroi."
+            f"USING {provider} is not for tables of a lake.",
+            table=name,
+            hint="Leave it out, or write USING conroi; for a stream, .format('conroi').toTable(…): without a format "
+            "Spark asks for its own default.",
         )
     if "location" in properties:
         raise UnsupportedError("The lake chooses where a table is.", table=name, hint="Leave out LOCATION.")

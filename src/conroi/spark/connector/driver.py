@@ -1,20 +1,20 @@
-"""The connector for DataFrames and transactions of this Python process: `to_spark`, `lake.sql`, `tx.sql`.
+"""The connector for DataFrames and transactions of this Python process: `to_spark`, `table.append(df)`, `lake.sql`.
 
 The JVM of a classic Spark session is a child of this process, and asks it over a Unix socket instead of starting a
-helper. So Spark reads versions that only this process knows, and its statements become part of transactions that this
-process has begun.
+helper. So Spark reads versions that only this process knows, its statements become part of transactions that this
+process has begun, and the verbs of this process commit what its tasks wrote.
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import socket
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,8 +30,13 @@ from conroi.spark.connector.configuration import PACKAGE
 from conroi.spark.connector.helper import Helper, Request
 from conroi.spark.connector.lake_session import LakeSession, RowCounts
 from conroi.spark.connector.tables import version_facts
+from conroi.spark.connector.tasks import part_from_text
 from conroi.spark.connector.wire import Frames
+from conroi.spark.connector.writes import FragmentWrite
+from conroi.spark.packets import Part
 from conroi.spark.pins import PinnedVersion
+from conroi.spark.transactions import typed_errors
+from conroi.spark.write_task import WriteTask
 from conroi.storage.cloud_options import StorageOptions
 from conroi.storage.memory import process_folder
 from conroi.storage.parallel import ProcessLock
@@ -41,6 +46,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _PINNED = f"{PACKAGE}.PinnedSource"
+_SINK = f"{PACKAGE}.FragmentSink"
 _CATALOG = f"{PACKAGE}.LakeCatalog"
 _JAR_SETTINGS = ("spark.jars", "spark.driver.extraClassPath")
 
@@ -59,6 +65,22 @@ def version_frame(pinned: TableVersion, spark: SparkSession, columns: pa.Schema,
     return (reader if where is None else reader.option("filter", f"({where})")).load()
 
 
+def written_parts(frame: DataFrame, task: WriteTask) -> list[Part]:
+    """Run the job of a DataFrame, whose tasks write files by the connector; raises the first error in the rows."""
+    identity = str(next(_numbers))
+    write = _writes[identity] = FragmentWrite(task)
+    try:
+        with typed_errors():
+            frame.write.format(_SINK).mode("append").options(write=identity, **_settings()).save()
+    finally:
+        del _writes[identity]
+    return [part_from_text(text) for text in write.written]
+
+
+_numbers = itertools.count(1)
+_writes: dict[str, FragmentWrite] = {}
+"""Under way, by their numbers."""
+
 _credentials: dict[str, StorageOptions] = {}
 """Storage options that a DataFrame refers to by their hash: options of a DataFrame are shown, and outlive it."""
 
@@ -69,16 +91,14 @@ def _without_credentials(version: PinnedVersion) -> str:
         return version.to_text()
     key = hashlib.sha256(json.dumps(sorted(options.items())).encode()).hexdigest()
     _credentials[key] = options
-    place = replace(version.place, storage_options=StorageOptions({}))
-    return f"{key}:{replace(version, place=place).to_text()}"
+    return f"{key}:{version.with_storage_options(StorageOptions({})).to_text()}"
 
 
 def _with_credentials(text: str) -> str:
     key, _, bare = text.rpartition(":")
     if not key:
         return bare
-    version = PinnedVersion.from_text(bare)
-    return replace(version, place=replace(version.place, storage_options=_credentials[key])).to_text()
+    return PinnedVersion.from_text(bare).with_storage_options(_credentials[key]).to_text()
 
 
 @contextmanager
@@ -145,6 +165,12 @@ class _Transactions:
 
     def pin(self, text: str) -> str:
         return _with_credentials(text)
+
+    def fragments(self, request: Request) -> FragmentWrite:
+        found = _writes.get(str(request["write"]))
+        if found is None:
+            raise ClosedError("The write has ended.", hint="Run the verb again.")
+        return found
 
 
 def _settings() -> dict[str, str]:

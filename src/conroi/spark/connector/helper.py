@@ -10,7 +10,17 @@ from functools import partial
 from typing import Any, Protocol
 
 from conroi.errors import ConroiError, InvalidInputError
-from conroi.spark.connector import definitions, jar, join_plans, metadata_tables, procedures, scans, search, writes
+from conroi.spark.connector import (
+    definitions,
+    jar,
+    join_plans,
+    metadata_tables,
+    procedures,
+    scans,
+    search,
+    streams,
+    writes,
+)
 from conroi.spark.connector.errors import facts_of
 from conroi.spark.connector.lake_session import LakeSession, opened_lake
 from conroi.spark.connector.wire import Frames, private_stdio
@@ -62,7 +72,23 @@ HANDLERS: dict[str, Callable[[LakeSession, Request], Answer]] = {
     "plan_write": writes.plan_write,
     "stage_write": writes.stage_write,
     "delete": writes.delete,
+    "begin_stream": streams.begin_stream,
+    "next_offset": streams.next_offset,
+    "newest_version": streams.newest_version,
+    "plan_batch": streams.plan_batch,
+    "end_batch": streams.end_batch,
+    "end_stream": streams.end_stream,
+    "plan_batch_write": streams.plan_batch_write,
+    "add_batch_parts": streams.add_batch_parts,
+    "commit_batch": streams.commit_batch,
+    "abort_batch": streams.abort_batch,
 }
+
+FRAGMENTS: dict[str, Callable[[writes.FragmentWrite, Request], Answer]] = {
+    "plan_fragments": writes.plan_fragments,
+    "add_fragments": writes.add_fragments,
+}
+"""Requests of a job that only writes files."""
 
 
 def check_sources(compiled: str) -> None:
@@ -89,6 +115,10 @@ class Sessions(Protocol):
         """The version that a request brings along, with all that workers need."""
         ...
 
+    def fragments(self, request: Request) -> writes.FragmentWrite:
+        """The write of a verb that a request is about."""
+        ...
+
 
 class OneLake:
     """The lake of a helper process."""
@@ -106,6 +136,11 @@ class OneLake:
 
     def pin(self, text: str) -> str:
         return text
+
+    def fragments(self, request: Request) -> writes.FragmentWrite:
+        raise InvalidInputError(
+            f"There is no write {request['write']}.", hint="Verbs are executed by the process that has the table."
+        )
 
 
 class Helper:
@@ -146,6 +181,8 @@ class Helper:
                 pinned["pin"] = self._sessions.pin(pinned["pin"])
         if name in PLANNING:
             return PLANNING[name](request)
+        if name in FRAGMENTS:
+            return FRAGMENTS[name](self._sessions.fragments(request), request)
         session = self._sessions.of(request)
         if name == "add_parts":
             return writes.add_parts(session, request, data)

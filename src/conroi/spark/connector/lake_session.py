@@ -141,6 +141,10 @@ class LakeSession:
         self._snapshots: OrderedDict[str, LakeSnapshot] = OrderedDict()
         self._transactions: OrderedDict[str, OpenTransaction] = OrderedDict()
         self._lock = threading.Lock()
+        self.streams: dict[str, Any] = {}
+        """Streaming queries that read a table, by their ids."""
+        self.batches: dict[str, Any] = {}
+        """Batches of streaming queries that are being written, by their ids."""
 
     # ------------------------------------------------------------------------ reading
 

@@ -36,7 +36,12 @@ METADATA = st.StructType(
         st.StructField(SCORE, st.FloatType(), True, {"comment": "for the words of a search; else null"}),
     ]
 )
-_WRITABLE = ("BATCH_READ", "BATCH_WRITE", "TRUNCATE", "OVERWRITE_BY_FILTER", "OVERWRITE_DYNAMIC")
+_READABLE = ("BATCH_READ",)
+_WRITABLE = (
+    *("BATCH_READ", "BATCH_WRITE", "TRUNCATE", "OVERWRITE_BY_FILTER", "OVERWRITE_DYNAMIC"),
+    *("MICRO_BATCH_READ", "STREAMING_WRITE"),
+)
+"""Capabilities, as Spark calls them. A past version does not change, so it is no stream."""
 _BRANCH, _TAG = "branch_", "tag_"
 COMMENT = "comment"
 """The entry of a column's metadata that is its comment, in Arrow as in Spark."""
@@ -150,7 +155,7 @@ def facts(session: LakeSession, name: Name, table: Reader, *, is_writable: bool)
         "target": {"name": name.table, "branch": name.branch},
         "metadata": METADATA.json(),
         "properties": _properties(table),
-        "capabilities": list(_WRITABLE if is_writable else _WRITABLE[:1]),
+        "capabilities": list(_WRITABLE if is_writable else _READABLE),
     }
 
 
@@ -168,7 +173,7 @@ def version_facts(name: str, pinned: TableVersion, columns: pa.Schema, pin: str)
         "widths": {field.name: row_width(pa.schema([field])) for field in schema},
         "filterable": [field.name for field in schema if is_ordered(field.type)],
         "properties": {},
-        "capabilities": list(_WRITABLE[:1]),
+        "capabilities": list(_READABLE),
     }
 
 

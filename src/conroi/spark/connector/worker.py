@@ -28,6 +28,7 @@ from conroi.spark.connector.wire import PROTOCOL, Frames, private_stdio, write_a
 from conroi.spark.packets import Part
 from conroi.spark.pins import PinnedVersion
 from conroi.spark.types import cast_for_spark
+from conroi.storage.cloud_options import StorageOptions
 
 Request = dict[str, Any]
 MEMORY = "CONROI_WORKER_MEMORY_MB"
@@ -153,29 +154,52 @@ class Worker:
         with FileIO(self._source, closefd=False) as raw:
             buffered = BufferedReader(raw, _SOCKET_BUFFER)
             reader = pa.ipc.open_stream(pa.PythonFile(cast("Any", buffered), "r"))
-            part = task.write(reader)
+            part = task.write(aligned(reader))
             for _ in reader:  # after an error in the rows
                 pass
             buffered.detach()
         return {"part": part_to_text(Part() if part is None else part)}
 
 
+def aligned(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    """The rows, with decimals at multiples of 16 bytes: the Arrow of Java aligns to 8, and Lance refuses that."""
+    decimals = [number for number, field in enumerate(reader.schema) if _has_decimals(field.type)]
+    for batch in reader:
+        columns = batch.columns
+        for number in decimals:
+            columns[number] = pa.concat_arrays([columns[number], columns[number].slice(0, 0)])  # copies
+        yield pa.RecordBatch.from_arrays(columns, schema=batch.schema) if decimals else batch
+
+
+def _has_decimals(type_: pa.DataType) -> bool:
+    inside = [type_.field(number).type for number in range(type_.num_fields)]
+    return pa.types.is_decimal(type_) or any(map(_has_decimals, inside))
+
+
 # ---------------------------------------------------------------------------- rows of fragments
 
 
 def _pinned(request: Request) -> TableVersion:
-    return PinnedVersion.from_text(request["pin"]).opened()
+    version = PinnedVersion.from_text(request["pin"])
+    options = request.get("storageOptions")
+    return (version if options is None else version.with_storage_options(StorageOptions(options))).opened()
 
 
 def scanned(request: Request, target: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows that a task reads, in Spark's types."""
+    """The rows that a task reads, in Spark's types. A task of a stream reads of several versions."""
+    for part in request.get("parts", [{}]):
+        yield from _scanned({**request, **part}, target)
+
+
+def _scanned(request: Request, target: pa.Schema) -> Iterator[pa.RecordBatch]:
     pinned = _pinned(request)
     batches = _batches(pinned, request, target.names)
     if request.get("top") is not None:
         batches = _top(batches, parse_json(request["top"], "The order"))
     elif request.get("filter") is not None:
         batches = _gathered(batches, request["batchRows"])
-    return (cast_for_spark(batch, target, pinned.root) for batch in batches)
+    for batch in batches:
+        yield cast_for_spark(batch, target, pinned.root)
 
 
 def _scanner(pinned: TableVersion, request: Request, **more: Any) -> Any:

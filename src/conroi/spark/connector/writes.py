@@ -56,6 +56,19 @@ class PlannedWrite:
     updates: list[int] = field(default_factory=list[int])
     """For each task, how many rows it updated."""
 
+    def add(self, parts: Sequence[Mapping[str, Any]], addresses: bytes = b"") -> None:
+        """Remember what some tasks wrote; raises the errors in their rows."""
+        numbers = np.frombuffer(addresses, ">u8").astype(np.uint64)
+        start = 0
+        for part in parts:
+            for found, text in ((self.written, part.get("written")), (self.updated, part.get("updated"))):
+                if text is not None:
+                    found.append(part_from_text(text))
+            self.updates.append(part["updates"])
+            for found, count in ((self.updated_rows, part["updatedRows"]), (self.deleted_rows, part["deletedRows"])):
+                found.append(numbers[start : start + count])
+                start += count
+
     def rows(self, parts: Sequence[Part]) -> WrittenRows:
         """What tasks wrote, as rows for a verb."""
         assert self.task is not None, "rows were written without a plan"
@@ -118,12 +131,36 @@ def plan_write(session: LakeSession, request: Request) -> dict[str, Any]:
     task = planned_task(cast("Any", table), schema, replaces_all=False) if schema.names else None
     planned = PlannedWrite(task, schema, moment(pinned.files.environment))
     session.transaction(request["transaction"]).writes[request["write"]] = planned
+    return {**task_facts(task, arrow), "separate": pinned.manifest.has_stable_row_ids}
+
+
+def task_facts(task: WriteTask | None, arrow: pa.Schema) -> dict[str, Any]:
+    """What the JVM hands to its tasks."""
     return {
         "task": "" if task is None else write_task_to_text(task),
         "arrow": schema_to_text(arrow),
         "batchRows": BATCH_ROWS,
-        "separate": pinned.manifest.has_stable_row_ids,
     }
+
+
+@dataclass(frozen=True)
+class FragmentWrite:
+    """The files of a DataFrame for a verb of this process, which commits them."""
+
+    task: WriteTask
+    written: list[str] = field(default_factory=list[str])
+    """What the tasks wrote, as they say it: the verb raises the errors in it."""
+
+
+def plan_fragments(write: FragmentWrite, request: Request) -> dict[str, Any]:
+    """How the tasks write the rows of a DataFrame."""
+    return task_facts(write.task, arrow_schema(struct_from_text(request["schema"])))
+
+
+def add_fragments(write: FragmentWrite, request: Request) -> dict[str, Any]:
+    """What some tasks wrote; those without rows wrote nothing."""
+    write.written.extend(part["written"] for part in request["parts"] if "written" in part)
+    return {}
 
 
 def _refuse_inexact(table: TransactionTable) -> None:
@@ -140,16 +177,7 @@ def _refuse_inexact(table: TransactionTable) -> None:
 def add_parts(session: LakeSession, request: Request, data: bytes) -> dict[str, Any]:
     """What some tasks wrote. The addresses of updated rows are in the order in which these were written."""
     planned: PlannedWrite = session.transaction(request["transaction"]).writes[request["write"]]
-    numbers = np.frombuffer(data, ">u8").astype(np.uint64)
-    start = 0
-    for part in request["parts"]:
-        for found, text in ((planned.written, part.get("written")), (planned.updated, part.get("updated"))):
-            if text is not None:
-                found.append(part_from_text(text))
-        planned.updates.append(part["updates"])
-        for found, count in ((planned.updated_rows, part["updatedRows"]), (planned.deleted_rows, part["deletedRows"])):
-            found.append(numbers[start : start + count])
-            start += count
+    planned.add(request["parts"], data)
     return {}
 
 

@@ -24,7 +24,7 @@ private[spark] final class LakeOperation(table: LakeTable, info: RowLevelOperati
   override def description(): String = s"${info.command()} ${table.shown}"
   override def rowId(): Array[NamedReference] = Array(SparkExpressions.column("_rowaddr"))
   override def representUpdateAsDeleteAndInsert(): Boolean = false
-  override def newScanBuilder(options: CaseInsensitiveStringMap): ScanBuilder = new LakeScanBuilder(target)
+  override def newScanBuilder(options: CaseInsensitiveStringMap): ScanBuilder = new LakeScanBuilder(target, options)
 
   override def newWriteBuilder(write: LogicalWriteInfo): DeltaWriteBuilder = new DeltaWriteBuilder {
     override def build(): DeltaWrite = {

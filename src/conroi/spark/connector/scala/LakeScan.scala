@@ -13,7 +13,9 @@ import org.apache.spark.sql.connector.expressions.aggregate.Aggregation
 import org.apache.spark.sql.connector.expressions.filter.Predicate
 import org.apache.spark.sql.connector.join.JoinType
 import org.apache.spark.sql.connector.read._
+import org.apache.spark.sql.connector.read.streaming.MicroBatchStream
 import org.apache.spark.sql.types.{DataType, StructType}
+import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
 /** A table of a join, and the filters on it. */
 private final case class Side(table: LakeTable, filters: Seq[String]) {
@@ -41,7 +43,7 @@ private final case class Wanted(
   private def where(filters: Seq[String]) = Option(filters.mkString(" AND ")).filter(_.nonEmpty).map(text => s"where $text")
 }
 
-private[spark] final class LakeScanBuilder(private val table: LakeTable)
+private[spark] final class LakeScanBuilder(private val table: LakeTable, options: CaseInsensitiveStringMap)
     extends ScanBuilder with SupportsPushDownRequiredColumns with SupportsPushDownV2Filters
     with SupportsPushDownLimit with SupportsPushDownTopN with SupportsPushDownAggregates with SupportsPushDownJoin {
   private var columns = table.schema()
@@ -149,7 +151,7 @@ private[spark] final class LakeScanBuilder(private val table: LakeTable)
     case Some(row) => new CountedScan(table, row, aggregates.get._2)
     case None =>
       val read = aggregates.map(_._2).getOrElse(columns)
-      new LakeScan(table, Wanted(read, filters, limit, top, aggregates.map(_._1), join, others))
+      new LakeScan(table, options, Wanted(read, filters, limit, top, aggregates.map(_._1), join, others))
   }
 }
 
@@ -172,12 +174,13 @@ private object LakeScan {
   }
 }
 
-private final class LakeScan(table: LakeTable, private val wanted: Wanted)
+private final class LakeScan(table: LakeTable, options: CaseInsensitiveStringMap, private val wanted: Wanted)
     extends Scan with Batch with SupportsReportStatistics with SupportsRuntimeV2Filtering {
   private var runtimeFilters = Seq.empty[String]
 
   override def readSchema(): StructType = wanted.columns
   override def toBatch: Batch = this
+  override def toMicroBatchStream(checkpoint: String): MicroBatchStream = new LakeStream(table, options, wanted.columns)
   override def description(): String = s"${table.shown} ${wanted.shown}"
   override def columnarSupportMode(): Scan.ColumnarSupportMode = Scan.ColumnarSupportMode.SUPPORTED
 

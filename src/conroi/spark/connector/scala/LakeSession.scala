@@ -64,6 +64,12 @@ private[spark] object LakeSession {
     if (mark == null) "" else try new String(mark.readAllBytes(), "UTF-8") finally mark.close()
   }
 
+  /** Of the Python process that makes a DataFrame, or runs a verb: it gives its socket in the options. */
+  def ofDriver(options: CaseInsensitiveStringMap): LakeSession = {
+    val settings = Seq("socket", "pythonPath").flatMap(name => Option(options.get(name)).map(name -> _)).toMap
+    of("conroi", new CaseInsensitiveStringMap(settings.asJava))
+  }
+
   def of(catalog: String, settings: CaseInsensitiveStringMap): LakeSession = {
     val conf = SparkSession.active.sparkContext.getConf
     val command = Option(settings.get("python")).orElse(conf.getOption("spark.pyspark.python"))

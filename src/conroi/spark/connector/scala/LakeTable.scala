@@ -51,7 +51,7 @@ private[spark] class LakeTable(val session: LakeSession, val facts: JsonNode, va
   }
 
   override def newScanBuilder(options: CaseInsensitiveStringMap): ScanBuilder =
-    if (options.containsKey("search")) new SearchScanBuilder(this, options) else new LakeScanBuilder(this)
+    if (options.containsKey("search")) new SearchScanBuilder(this, options) else new LakeScanBuilder(this, options)
   override def newWriteBuilder(info: LogicalWriteInfo): WriteBuilder = new LakeWriteBuilder(this, info)
   override def newRowLevelOperationBuilder(info: RowLevelOperationInfo): RowLevelOperationBuilder =
     () => new LakeOperation(this, info)

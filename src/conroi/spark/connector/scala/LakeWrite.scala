@@ -2,9 +2,11 @@ package conroi.spark
 
 import java.util.UUID
 
+import com.fasterxml.jackson.databind.node.ObjectNode
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.connector.expressions.filter.Predicate
 import org.apache.spark.sql.connector.write._
+import org.apache.spark.sql.connector.write.streaming.StreamingWrite
 import org.apache.spark.sql.types.StructType
 
 /** What one task wrote: parts are opaque, addresses are those of rows that it changed or deleted, updates their count. */
@@ -44,6 +46,7 @@ private[spark] final class LakeWriteBuilder(table: LakeTable, info: LogicalWrite
   override def build(): Write = new Write {
     override def description(): String = s"$mode ${table.shown}"
     override def toBatch: BatchWrite = new LakeBatchWrite(table, info.schema(), mode, filters)
+    override def toStreaming: StreamingWrite = new LakeBatch(table, info, mode)
   }
 }
 
@@ -55,8 +58,7 @@ private final class WriteJob(table: LakeTable, schema: StructType, mode: String,
   def plan(): WritePlan = {
     val answer = table.helper.ask("op" -> "plan_write", "transaction" -> now.transaction.get, "write" -> id,
       "target" -> table.target, "version" -> table.version(), "schema" -> schema.json, "mode" -> mode)
-    WritePlan(table.python, answer.get("task").asText(), answer.get("arrow").asText(),
-      answer.get("batchRows").asInt(), answer.get("separate").asBoolean())
+    WritePlan.of(table.python, answer)
   }
 
   def commit(messages: Array[WriterCommitMessage]): Unit = {
@@ -67,10 +69,8 @@ private final class WriteJob(table: LakeTable, schema: StructType, mode: String,
   }
 
   private def send(wrote: Seq[Wrote]): Unit = {
-    val parts = wrote.map(each => Json.obj("written" -> each.written, "updated" -> each.updated,
-      "updatedRows" -> each.updatedRows.length, "deletedRows" -> each.deletedRows.length, "updates" -> each.updates))
-    val request =
-      Json.obj("op" -> "add_parts", "transaction" -> now.transaction.get, "write" -> id, "parts" -> parts)
+    val request = Json.obj("op" -> "add_parts", "transaction" -> now.transaction.get, "write" -> id,
+      "parts" -> Portions.facts(wrote))
     table.helper.ask(request, Portions.addresses(wrote))
     ()
   }
@@ -98,6 +98,10 @@ private object Portions {
     if (portion.nonEmpty) portions += portion
     portions.result()
   }
+
+  def facts(wrote: Seq[Wrote]): Seq[ObjectNode] =
+    wrote.map(each => Json.obj("written" -> each.written, "updated" -> each.updated,
+      "updatedRows" -> each.updatedRows.length, "deletedRows" -> each.deletedRows.length, "updates" -> each.updates))
 
   def addresses(wrote: Seq[Wrote]): Array[Byte] = {
     val all = wrote.flatMap(each => Seq(each.updatedRows, each.deletedRows))

@@ -7,6 +7,7 @@ import scala.jdk.CollectionConverters._
 import com.fasterxml.jackson.databind.{JsonNode, ObjectMapper}
 import com.fasterxml.jackson.databind.node.ObjectNode
 import org.apache.spark.SparkThrowable
+import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
 /** JSON by Jackson, which Spark ships. */
 private[spark] object Json {
@@ -27,6 +28,8 @@ private[spark] object Json {
 
   def texts(node: JsonNode): Seq[String] =
     node.elements().asScala.map(item => if (item.isNull) null else item.asText()).toSeq
+
+  def options(given: CaseInsensitiveStringMap): ObjectNode = obj(given.asCaseSensitiveMap().asScala.toSeq: _*)
 
   def pairs(node: JsonNode): java.util.Map[String, String] = {
     val found = new java.util.LinkedHashMap[String, String]()

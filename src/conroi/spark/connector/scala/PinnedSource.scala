@@ -2,8 +2,6 @@ package conroi.spark
 
 import java.util
 
-import scala.jdk.CollectionConverters._
-
 import org.apache.spark.sql.connector.catalog.{Table, TableProvider}
 import org.apache.spark.sql.connector.expressions.Transform
 import org.apache.spark.sql.types.StructType
@@ -16,9 +14,6 @@ class PinnedSource extends TableProvider {
   override def getTable(schema: StructType, partitions: Array[Transform], options: util.Map[String, String]): Table =
     table(new CaseInsensitiveStringMap(options))
 
-  private def table(options: CaseInsensitiveStringMap): LakeTable = {
-    val settings = Seq("socket", "pythonPath").flatMap(name => Option(options.get(name)).map(name -> _)).toMap
-    val session = LakeSession.of("conroi", new CaseInsensitiveStringMap(settings.asJava))
-    new LakeTable(session, Json.mapper.readTree(options.get("facts")), Option(options.get("filter")))
-  }
+  private def table(options: CaseInsensitiveStringMap): LakeTable =
+    new LakeTable(LakeSession.ofDriver(options), Json.mapper.readTree(options.get("facts")), Option(options.get("filter")))
 }

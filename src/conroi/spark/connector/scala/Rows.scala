@@ -4,6 +4,7 @@ import java.io.{ByteArrayInputStream, IOException}
 import java.nio.channels.Channels
 import java.util.Base64
 
+import com.fasterxml.jackson.databind.JsonNode
 import org.apache.arrow.vector.VectorSchemaRoot
 import org.apache.arrow.vector.ipc.{ArrowStreamWriter, ReadChannel}
 import org.apache.arrow.vector.ipc.message.MessageSerializer
@@ -12,6 +13,11 @@ import org.apache.spark.sql.execution.arrow.ArrowWriter
 
 /** How tasks write, sent to the executors. `task` is opaque, and possibly has credentials. */
 private[spark] final case class WritePlan(python: Python, task: String, arrow: String, batchRows: Int, isSeparate: Boolean)
+
+private[spark] object WritePlan {
+  def of(python: Python, answer: JsonNode): WritePlan = WritePlan(python, answer.get("task").asText(),
+    answer.get("arrow").asText(), answer.get("batchRows").asInt(), answer.path("separate").asBoolean())
+}
 
 /** Rows on their way to a worker, which writes them into files. */
 private[spark] final class Rows(plan: WritePlan) {

@@ -1,7 +1,5 @@
 package conroi.spark
 
-import scala.jdk.CollectionConverters._
-
 import org.apache.spark.sql.connector.read._
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
@@ -20,7 +18,7 @@ private[spark] final class SearchScanBuilder(table: LakeTable, options: CaseInse
 private final class SearchScan(table: LakeTable, options: CaseInsensitiveStringMap, columns: StructType)
     extends Scan with Batch {
   private lazy val planned = table.helper.ask("op" -> "plan_search", "pin" -> table.pin, "schema" -> columns.json,
-    "options" -> options.asCaseSensitiveMap().asScala.toMap)
+    "options" -> Json.options(options))
 
   override def readSchema(): StructType = columns
   override def toBatch: Batch = this
