@@ -142,9 +142,9 @@ def _heads(commit: Commit[Done, object], *, is_first: bool) -> Done | None:
     commit.get_ready()
     places = turns.places_before(may_skip=commit.may_skip_turns and is_first and commit.is_local)
     done = _wait_for_turn(commit, places)
-    commit.token.give_way(turns.place_s())
+    has_waited = commit.token.give_way(turns.place_s()) or places > 0
     turns.is_awaited = False
-    return commit.heads() if done is None else done
+    return commit.heads() if done is None and has_waited else done
 
 
 def _wait_for_turn(commit: Commit[Done, object], places: int) -> Done | None:
