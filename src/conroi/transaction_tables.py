@@ -366,6 +366,7 @@ class TransactionTables:
                 plan,
                 statements.base,
                 uuid=uuid,
+                uuid_is_fresh=True,
                 base_is_fresh=statements.base is not None and not plan.has_reserved,
                 properties=properties,
                 begun_at=begun_at,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import lance
@@ -21,8 +22,10 @@ from conroi.data.table_version import TableVersion
 from conroi.format.manifest_file import decode_manifest_file, encode_manifest_file
 from conroi.format.naming import ManifestNaming
 from conroi.format.on_disk import BASE_PROPERTY
-from conroi.snapshots.snapshot import load_transaction
+from conroi.snapshots.snapshot import Snapshot, load_snapshot, load_transaction
+from conroi.storage.objects import Objects
 from conroi.verbs import Appending
+from conroi.versions.folder import ManifestRef
 from tests.support.arrow import column_values
 from tests.support.instruments import CloudLike, interrupted, table_on
 from tests.support.transactions import new_id
@@ -116,7 +119,29 @@ def test_versions_that_were_read_while_waiting_are_rebased_over_once(table: conr
         assert commit.seen is not None
         assert commit.seen.version == 1
     commit.get_ready()
-    assert (commit.rebased_over, commit.seen.version) == ([2, 3], 3)
+    assert (commit.rebased_over, commit.newest_read.version) == ([2, 3], 3)
+
+
+@pytest.mark.contract("T4")
+def test_of_the_commits_that_an_append_sees_only_the_newest_manifest_is_decoded(
+    table: conroi.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of all others, and of the newest one until our manifest is built on it, the transaction alone is read."""
+    decoded: list[int] = []
+
+    def counted(objects: Objects, located: ManifestRef) -> Snapshot:
+        decoded.append(located.version)
+        return load_snapshot(objects, located)
+
+    monkeypatch.setattr(import_module("conroi.commit.pending"), "load_snapshot", counted)
+    commit = FolderCommit(table._files, first_append(table), retries=0)
+    for number in range(2, 8):
+        add(table, number)
+        assert commit.heads() is None
+        commit.get_ready()
+    assert not decoded
+    built = commit.build_next()
+    assert (decoded, built.located.version, commit.rebased_over) == ([7], 8, [2, 3, 4, 5, 6, 7])
 
 
 def test_a_rebased_delete_says_on_which_version_it_was_made(table: conroi.Table) -> None:

@@ -375,25 +375,28 @@ class Participant:
 
     def published(self, attempts: int) -> CommitResult:
         """The result, once the lake has published it. It is finalized now, or in the background."""
-        pin, built = self._pin, self._built
-        staged = ManifestRef(pin.version, pin.manifest, built.located.naming)
-        snapshot = Snapshot(built.file.manifest, staged, built.file.transaction, is_final=False)
-        snapshot = self._catalog.keep(self.wanted.row, pin, snapshot)
-        if self._objects.is_local and self.finalize():
-            snapshot = replace(built.snapshot, home=snapshot.home)
+        snapshot = self._finalized() if self._objects.is_local else None
+        if snapshot is None:
+            pin, built = self._pin, self._built
+            staged = ManifestRef(pin.version, pin.manifest, built.located.naming)
+            snapshot = Snapshot(built.file.manifest, staged, built.file.transaction, is_final=False)
+            snapshot = self._catalog.keep(self.wanted.row, pin, snapshot)
         return self.pending.landed(snapshot, attempts)
 
     def finalize(self) -> bool:
         """Put the manifest under its final name; False if that is impossible, which the next writer detects."""
+        return self._finalized() is not None
+
+    def _finalized(self) -> Snapshot | None:
+        """The version under its final name; None if it cannot get that."""
         try:
             # After a while others may have made it final and collected it: the staged file says so by being gone.
             is_recent = is_recent_for_versions(self._catalog.environment, self._built_at)
             finalize(self._objects, self._pin, self._catalog.environment, self._built.data if is_recent else None)
         except ConroiError as error:
             _log.warning("version %d of %s is published but not final: %s", self._pin.version, self.name, error)
-            return False
-        self._catalog.keep(self.wanted.row, self._pin, self._built.snapshot)
-        return True
+            return None
+        return self._catalog.keep(self.wanted.row, self._pin, self._built.snapshot)
 
     @property
     def key(self) -> SnapshotKey:

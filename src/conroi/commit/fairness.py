@@ -69,6 +69,11 @@ class Turns:
             else:
                 self._seen_at[writer] = self._environment.monotonic()
 
+    def timed(self, version: int, timestamp_ns: int) -> None:
+        """Record the time of a commit that was observed before, by the clock of its writer."""
+        with self._lock:
+            self._times.append((version, timestamp_ns))
+
     def is_contended(self) -> bool:
         """Whether other writers were active recently, or one holds the priority token."""
         return self.is_awaited or bool(self._seen_at and self._others())
@@ -241,10 +246,10 @@ class PriorityToken:
         except StoreError:
             return False
 
-    def give_way(self, turn_s: float) -> None:
-        """Wait while another writer has the token; remove one that has expired."""
+    def give_way(self, turn_s: float) -> bool:
+        """Wait while another writer has the token; remove one that has expired. Whether there was one."""
         if self.is_mine:
-            return
+            return False
         give_up_at = self._environment.monotonic() + 2 * LONGEST_COURTESY_S
         waited_for, until = None, give_up_at
         try:
@@ -253,10 +258,11 @@ class PriorityToken:
                     waited_for, until = held, now + max(LONGEST_COURTESY_TURNS * turn_s, _asked_for(held))
                 elif now >= until:
                     self._objects.delete([TOKEN_PATH])
-                    return
+                    return True
                 self._environment.sleep(max(turn_s, SHORTEST_LOOK_S))
         except StoreError:
-            pass
+            return True
+        return waited_for is not None
 
     def _held(self) -> bytes | None:
         """The content of the token, if there is one."""

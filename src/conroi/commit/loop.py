@@ -160,10 +160,11 @@ def _in_turn(commit: Commit[Done, object], *, may_skip: bool) -> Done | None:
     commit.get_ready()
     places = turns.places_before(may_skip=may_skip)
     done = _wait_for_turn(commit, places)
+    has_waited = places > 0
     if commit.is_local or turns.is_awaited:  # elsewhere it is looked for while the commit is staged
-        commit.token.give_way(turns.place_s())
+        has_waited = commit.token.give_way(turns.place_s()) or has_waited
     turns.is_awaited = False
-    return commit.heads() if done is None and (places or commit.is_local) else done
+    return commit.heads() if done is None and has_waited else done
 
 
 def _wait_for_turn(commit: Commit[Done, object], places: int) -> Done | None:

@@ -32,6 +32,7 @@ from conroi.errors import (
 from conroi.format.fields import fields_by_path, never_null_and_missing
 from conroi.format.flags import require_writable
 from conroi.format.lance_pb2 import DataFragment
+from conroi.format.manifest import check_transaction_fits
 from conroi.format.manifest_file import ManifestFile, lay_out
 from conroi.format.naming import version_after
 from conroi.format.on_disk import BASE_PROPERTY, TRANSACTIONS_DIR, WRITER_PROPERTY
@@ -80,6 +81,8 @@ class Pending:
         self._winners: list[ConcurrentCommit] = []
         self._not_rebased_over: list[tuple[Snapshot, Transaction | None]] = []
         """Versions that were read, but not rebased over yet."""
+        self._passed: tuple[ManifestRef, Transaction] | None = None
+        """The newest version, if only its transaction was read: it is loaded when a manifest is built on it."""
         self._made: tuple[Operation, Transaction, bytes] | None = None
         """The transaction as last written, with its operation."""
         self._attempt_files: list[str] = []
@@ -99,9 +102,7 @@ class Pending:
 
     def read(self, newest: ManifestRef, known: Snapshot | None = None) -> Snapshot | None:
         """Read every version after `seen`; returns our own, if an earlier put of ours succeeded."""
-        last = self.newest_read
-        assert last is not None
-        new = range(last.version + 1, newest.version + 1)
+        new = range(self.newest_read.version + 1, newest.version + 1)
         for first in new[::READ_AT_ONCE]:
             some = [
                 newest if version == newest.version else self.located(version)
@@ -109,7 +110,7 @@ class Pending:
             ]
             loaded = self._loaded_together(some, known)
             for located in some:
-                if located not in loaded and located != newest and self._passes_over(located):
+                if located not in loaded and self._passes_over(located, is_newest=located == newest):
                     continue
                 snapshot = loaded.get(located) or self._load(located)
                 transaction = load_transaction(self.files.objects, snapshot)
@@ -118,6 +119,7 @@ class Pending:
                         return snapshot
                     self.turns.saw(snapshot.version, transaction, snapshot.timestamp_ns)
                 self._not_rebased_over.append((snapshot, transaction))
+                self._passed = None
         return None
 
     def check(self) -> None:
@@ -130,7 +132,7 @@ class Pending:
 
     def rebase(self) -> None:
         """Rebase over the versions that were read, oldest first, or raise the conflict."""
-        if not self._not_rebased_over:
+        if not self._not_rebased_over and self._passed is None:
             return
         assert self.seen is not None
         before = self.seen
@@ -176,8 +178,14 @@ class Pending:
             self._refuse_conflict(self._rebase.verdict, snapshot.version)
         self.seen = snapshot
 
-    def _passes_over(self, located: ManifestRef) -> bool:
-        """Whether this version, which is not the newest, is unrelated to our change, by its transaction alone."""
+    def _passes_over(self, located: ManifestRef, *, is_newest: bool) -> bool:
+        """Whether this version is unrelated to our change, by its transaction alone.
+
+        The newest one is wanted whole when our manifest is built, so it is passed over only on local disk: there a
+        second look is cheap, and of most versions that a writer sees before its turn nothing else is ever needed.
+        """
+        if is_newest and not self.files.objects.is_local:
+            return False
         if self.plan.guard is not None or self.change.once is not None or self._must_not_move:
             return False
         try:
@@ -190,7 +198,19 @@ class Pending:
             return False
         self.rebased_over.append(located.version)
         self.turns.saw(located.version, transaction)
+        if is_newest:
+            self._passed = located, transaction
         return True
+
+    def _load_passed(self) -> None:
+        """Load the newest version, if only its transaction was read."""
+        if self._passed is None:
+            return
+        located, transaction = self._passed
+        snapshot = self._load(located)
+        check_transaction_fits(snapshot.manifest, transaction)
+        self.turns.timed(snapshot.version, snapshot.timestamp_ns)
+        self.seen, self._passed = snapshot, None
 
     def _load(self, located: ManifestRef) -> Snapshot:
         try:
@@ -237,6 +257,7 @@ class Pending:
 
     def build_next(self) -> Built:
         """Check and build the version after `seen`; its transaction file is not written yet."""
+        self._load_passed()
         seen, staged = self.seen, self.plan.staged
         if self.change.is_detached:
             self._detached_version = detached_version(seen, self.files)
@@ -402,9 +423,13 @@ class Pending:
         return ManifestRef(version, naming.path(version), naming)
 
     @property
-    def newest_read(self) -> Snapshot | None:
+    def newest_read(self) -> ManifestRef:
         """The newest version that was read, rebased over or not."""
-        return self._not_rebased_over[-1][0] if self._not_rebased_over else self.seen
+        if self._passed is not None:
+            return self._passed[0]
+        newest = self._not_rebased_over[-1][0] if self._not_rebased_over else self.seen
+        assert newest is not None, "the first version of a table has nothing to catch up with"
+        return newest.located
 
     @property
     def next_version(self) -> int:

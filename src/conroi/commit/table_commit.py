@@ -73,9 +73,7 @@ class FolderCommit(Pending):
         self.rebase()
 
     def has_moved(self, versions: int) -> bool:
-        newest = self.newest_read
-        assert newest is not None
-        located = self.located(newest.version + versions)
+        located = self.located(self.newest_read.version + versions)
         return self.files.objects.head(located.path) is not None
 
     def build(self) -> list[Callable[[], object]]:
@@ -107,11 +105,10 @@ class FolderCommit(Pending):
         return 1
 
     def contention(self, budget: Budget) -> TooMuchContention:
-        seen = self.seen
         return TooMuchContention(
             f"{budget.attempts} attempts to commit lost to other writers; nothing was committed.",
             table=self.files.root,
-            version=None if seen is None else seen.version,
+            version=None if self.seen is None else self.newest_read.version,
             base_version=self.base_version,
             attempts=budget.attempts,
             hint="Allow more retries, write bigger batches, or use an insert lock.",

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from itertools import count
@@ -273,20 +272,26 @@ _PYLANCE = ProcessBound("read or written Lance data", "connects to a lake or ope
 """pylance is not fork-safe: a child of a process that used it was seen to crash and to hang, without conroi too."""
 
 
-@contextmanager
-def pylance_errors(table: str) -> Generator[None]:
-    """Map pylance's errors to typed errors; ours pass through."""
-    _PYLANCE.enter(table)
-    warn_if_untested()
-    try:
-        yield
-    except ConroiError as error:
-        error.table = error.table or table
-        raise
-    except BaseException as error:  # a panic in Rust is not an Exception
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
-            raise  # the process is to end, or the task
-        raise _typed(error, table) from error
+class pylance_errors:  # noqa: N801  (used like a function; a class costs a third of a generator, several times in each commit)
+    """Context manager that maps pylance's errors to typed errors; ours pass through."""
+
+    __slots__ = ("_table",)
+
+    def __init__(self, table: str) -> None:
+        self._table = table
+
+    def __enter__(self) -> None:
+        _PYLANCE.enter(self._table)
+        warn_if_untested()
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is None:
+            return
+        if isinstance(error, ConroiError):
+            error.table = error.table or self._table
+        # a panic in Rust is not an Exception; any other is that the process is to end, or the task
+        elif isinstance(error, Exception) or type(error).__name__ == "PanicException":
+            raise _typed(error, self._table) from error
 
 
 def _typed(error: BaseException, table: str) -> ConroiError:

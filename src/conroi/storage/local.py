@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import builtins
 import contextlib
-import itertools
 import os
-import secrets
 import stat
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 
@@ -21,9 +20,13 @@ from conroi.storage.local_folders import (
     changed_ns,
     create_name,
     irregular_kind,
+    refuse_taken,
+    rename_new,
     store_error,
+    temporary_name,
+    unlink,
 )
-from conroi.storage.objects import ObjectExists, ObjectInfo, Objects, Reach, own_reach, pieces, reach_of
+from conroi.storage.objects import ObjectInfo, Objects, Reach, own_reach, pieces, reach_of
 
 _PIECE_BYTES = 1024 * 1024
 
@@ -57,14 +60,24 @@ class LocalObjects:
         return f"LocalObjects({self.root!r}{', durable=True' if self.is_durable else ''})"
 
     def get(self, path: str) -> bytes:
-        with self._opened(path) as file:
+        file = self._open(path)
+        try:
             return read(file, 0, os.fstat(file).st_size)
+        except OSError as error:
+            raise store_error(error, "read", path, self.root) from error
+        finally:
+            os.close(file)
 
     def get_range(self, path: str, start: int, end: int) -> bytes:
         if not 0 <= start <= end:
             raise InvalidInputError(f"There are no bytes {start} to {end} in a file")
-        with self._opened(path) as file:
+        file = self._open(path)
+        try:
             return read(file, start, end - start)
+        except OSError as error:
+            raise store_error(error, "read", path, self.root) from error
+        finally:
+            os.close(file)
 
     def get_tail(self, path: str, length: int) -> tuple[bytes, int]:
         with self._opened(path) as file:
@@ -82,9 +95,27 @@ class LocalObjects:
             raise store_error(error, "look at", path, self.root) from error
         return None if found is None else ObjectInfo(path, found.st_size, changed_ns(found))
 
+    def run_of(self, folder: str, names: Iterable[str]) -> builtins.list[os.stat_result]:
+        """Facts about the files of these names in one folder, up to the first that is not there."""
+        try:
+            return self.folder.run_of(folder, names)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise store_error(error, "look at", folder, self.root) from error
+
     def put(self, path: str, data: bytes) -> None:
-        with self._temporary(path, [data]) as (temporary, name):
-            self._replace(temporary, name, path)
+        folder = self._open_folder_of(path)
+        try:
+            temporary = Name(folder, temporary_name())
+            self._write_new(temporary, path, (data,))
+            try:
+                self._replace(temporary, Name(folder, path.rpartition("/")[2]), path)
+            except BaseException:
+                unlink(temporary.name, folder)
+                raise
+        finally:
+            os.close(folder)
 
     def put_best_effort(self, path: str, data: bytes) -> None:
         # In place: replacing a file by rename makes ext4 write it out first, which costs more than the whole commit.
@@ -105,27 +136,46 @@ class LocalObjects:
         self.put(path, data)  # the file has another name too (a copy made of hard links), which keeps its content
 
     def put_unique(self, path: str, data: bytes) -> None:
-        with self._folder_of(path) as folder:
-            self._write_new(Name(folder, path.rpartition("/")[2]), path, [data])
+        folder = self._open_folder_of(path)
+        try:
+            self._write_new(Name(folder, path.rpartition("/")[2]), path, (data,))
+        finally:
+            os.close(folder)
         if self.is_durable:
             self._sync_folder(os.path.dirname(path))
 
     def put_if_absent(self, path: str, data: bytes) -> None:
-        with self._temporary(path, [data], must_be_free=True) as (temporary, name):
-            create_name(temporary, name, path, self.root)
+        folder = self._open_folder_of(path)
+        try:
+            name = Name(folder, path.rpartition("/")[2])
+            refuse_taken(name, path)
+            temporary = Name(folder, temporary_name())
+            self._write_new(temporary, path, (data,))
+            try:
+                create_name(temporary, name, path, self.root)
+            finally:
+                unlink(temporary.name, folder)
+        finally:
+            os.close(folder)
         if self.is_durable:
             self._sync_folder(os.path.dirname(path))
 
     def rename_if_absent(self, source: str, target: str) -> None:
-        with self._folder_of(target) as new_folder:
-            if self.head(source) is None:
-                raise self._not_found(source)
-            with self._folder_of(source) as old_folder:
-                old = Name(old_folder, source.rpartition("/")[2])
-                create_name(old, Name(new_folder, target.rpartition("/")[2]), target, self.root)
-                unlink(old.name, old.folder)
+        check_path(source)
+        old_folder, _, old_name = source.rpartition("/")
+        new_folder, _, new_name = target.rpartition("/")
+        new = self._open_folder_of(target)
+        try:
+            old = new if old_folder == new_folder else self._open_folder_of(source)
+            try:
+                rename_new(Name(old, old_name), Name(new, new_name), source, target, self.folder)
+            finally:
+                if old != new:
+                    os.close(old)
+        finally:
+            os.close(new)
         if self.is_durable:
-            self._sync_folder(os.path.dirname(target))
+            self._sync_folder(new_folder)
 
     def copy(self, source: str, target: str) -> None:
         self.copy_from(self, target, source)
@@ -204,15 +254,19 @@ class LocalObjects:
     def pylance_uri(self, path: str = "") -> str:
         return self._base + path if path else self.root
 
-    @contextlib.contextmanager
-    def _opened(self, path: str) -> Generator[int]:
+    def _open(self, path: str) -> int:
+        """A descriptor of a file that is to be read."""
         check_path(path)
         try:
-            file = self.folder.open_file(path, READ_ONLY)
+            return self.folder.open_file(path, READ_ONLY)
         except (FileNotFoundError, NotADirectoryError):
             raise self._not_found(path) from None
         except OSError as error:
             raise store_error(error, "read", path, self.root) from error
+
+    @contextlib.contextmanager
+    def _opened(self, path: str) -> Generator[int]:
+        file = self._open(path)
         try:
             yield file
         except OSError as error:
@@ -231,44 +285,35 @@ class LocalObjects:
     def _not_found(self, path: str) -> NotFoundError:
         return NotFoundError(f"There is no file {path}", table=self.root)
 
-    @contextlib.contextmanager
-    def _folder_of(self, path: str) -> Generator[int]:
-        """The open folder of a file, which is made if it is missing."""
+    def _open_folder_of(self, path: str) -> int:
+        """A descriptor of the folder of a file, which is made if it is missing."""
         check_path(path)
-        folder = os.path.dirname(path)
+        folder = path.rpartition("/")[0]
         try:
             try:
-                above = self.folder.open_folder(folder)
+                return self.folder.open_folder(folder)
             except FileNotFoundError:
                 self._make_folder(folder)
-                above = self.folder.open_folder(folder)
+                return self.folder.open_folder(folder)
         except OSError as error:
             raise store_error(error, "make the folder of", os.path.basename(path), self.root) from error
-        try:
-            yield above
-        finally:
-            os.close(above)
 
     @contextlib.contextmanager
-    def _temporary(
-        self, path: str, data: Iterable[bytes], *, must_be_free: bool = False
-    ) -> Generator[tuple[Name, Name]]:
+    def _temporary(self, path: str, data: Iterable[bytes]) -> Generator[tuple[Name, Name]]:
         """The written file under a name that is gone afterwards, and the name that it is for.
 
         The temporary name is one that no other writer has, and that no reader takes for a manifest.
         """
-        with self._folder_of(path) as folder:
-            name = Name(folder, path.rpartition("/")[2])
-            if must_be_free:  # before a file is written and removed again, which makes later ones slow on ext4
-                with contextlib.suppress(OSError):
-                    os.stat(name.name, dir_fd=folder, follow_symlinks=False)
-                    raise ObjectExists(path)
-            temporary = Name(folder, f".tmp_conroi_{_OURS}_{os.getpid()}_{next(_number)}")
+        folder = self._open_folder_of(path)
+        try:
+            temporary = Name(folder, temporary_name())
             self._write_new(temporary, path, data)
             try:
-                yield temporary, name
+                yield temporary, Name(folder, path.rpartition("/")[2])
             finally:
                 unlink(temporary.name, folder)
+        finally:
+            os.close(folder)
 
     def _write_new(self, new: Name, path: str, data: Iterable[bytes]) -> None:
         try:
@@ -372,10 +417,6 @@ def check_file(objects: Objects, path: str) -> None:
             local_folder(objects).stat(path)
 
 
-_OURS = secrets.token_hex(8)  # another host may have a process of the same number
-_number = itertools.count()
-
-
 def read(file: int, start: int, length: int) -> bytes:
     """Up to `length` bytes from `start`."""
     data = os.pread(file, length, start)
@@ -385,9 +426,3 @@ def read(file: int, start: int, length: int) -> bytes:
             break
         data += more
     return data
-
-
-def unlink(name: str, folder: int) -> None:
-    """Remove a file that may be gone already; a leftover is no failure."""
-    with contextlib.suppress(OSError):
-        os.unlink(name, dir_fd=folder)

@@ -6,9 +6,11 @@ import contextlib
 import ctypes
 import errno
 import functools
+import itertools
 import os
+import secrets
 import stat
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from conroi.errors import CorruptionError, InvalidInputError, NotFoundError, StoreError, StoreUnavailable
@@ -103,6 +105,24 @@ class LocalFolder:
         if stat.S_ISDIR(found.st_mode):
             return None
         raise self.refused(path, found.st_mode)
+
+    def run_of(self, path: str, names: Iterable[str]) -> list[os.stat_result]:
+        """Facts about the files of these names in one folder, up to the first that is not there."""
+        found: list[os.stat_result] = []
+        folder = self.open_folder(path)
+        try:
+            for name in names:
+                facts = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                if stat.S_ISDIR(facts.st_mode):
+                    break
+                if not stat.S_ISREG(facts.st_mode):
+                    raise self.refused(f"{path}/{name}", facts.st_mode)
+                found.append(facts)
+        except FileNotFoundError:
+            pass
+        finally:
+            os.close(folder)
+        return found
 
     def make_folder(self, path: str) -> list[str]:
         """Make a folder and those above it; the ones that were missing, as paths below this folder's root."""
@@ -223,6 +243,52 @@ def create_name(complete: Name, new: Name, path: str, root: str) -> None:
         if error.errno not in _NO_LINKS:
             raise store_error(error, "create", path, root) from error
         _rename_without_replacing(complete, new, path, root)
+
+
+def refuse_taken(name: Name, path: str) -> None:
+    """ObjectExists, before a file is written and removed again, which makes later ones slow on ext4."""
+    try:
+        os.stat(name.name, dir_fd=name.folder, follow_symlinks=False)
+    except OSError:
+        return
+    raise ObjectExists(path)
+
+
+def rename_new(old: Name, new: Name, source: str, target: str, folder: LocalFolder) -> None:
+    """Give a regular file a new name, or raise ObjectExists; both paths are for errors."""
+    try:
+        mode = os.stat(old.name, dir_fd=old.folder, follow_symlinks=False).st_mode
+    except FileNotFoundError:
+        raise _no_file(source, folder) from None
+    except OSError as error:
+        raise store_error(error, "look at", source, folder.folder) from error
+    if stat.S_ISDIR(mode):
+        raise _no_file(source, folder)
+    if not stat.S_ISREG(mode):
+        raise folder.refused(source, mode)
+    create_name(old, new, target, folder.folder)
+    unlink(old.name, old.folder)
+
+
+def _no_file(path: str, folder: LocalFolder) -> NotFoundError:
+    return NotFoundError(f"There is no file {path}", table=folder.folder)
+
+
+_OURS = secrets.token_hex(8)  # another host may have a process of the same number
+_number = itertools.count()
+
+
+def temporary_name() -> str:
+    """A name that no other writer has, and that no reader takes for a manifest."""
+    return f".tmp_conroi_{_OURS}_{os.getpid()}_{next(_number)}"
+
+
+def unlink(name: str, folder: int) -> None:
+    """Remove a file that may be gone already; a leftover is no failure."""
+    try:  # noqa: SIM105  (with every commit)
+        os.unlink(name, dir_fd=folder)
+    except OSError:
+        pass
 
 
 def store_error(error: OSError, verb: str, path: str, root: str) -> StoreError | InvalidInputError | NotFoundError:

@@ -18,6 +18,7 @@ from conroi.format.json import decode_document, encode_document
 from conroi.format.naming import ManifestNaming, is_detached, parse_manifest_name, staged_name
 from conroi.format.on_disk import VERSION_HINT_PATH, VERSIONS_DIR
 from conroi.storage.cloud import require_conditions
+from conroi.storage.local import LocalObjects
 from conroi.storage.objects import ObjectExists, Objects
 from conroi.versions.retention import Retention, VersionCollected, ages, is_recent_for_versions, retention_of, watermark
 
@@ -25,6 +26,8 @@ _log = logging.getLogger(__name__)
 
 STEPS_BEFORE_SEARCH = 4
 """Number of versions above the last known one that are probed one by one."""
+STEPS_ON_LOCAL_DISK = 32
+"""The same on local disk, where a probe is one system call."""
 STEPS_BEFORE_LISTING = 2
 """The same where one listing finds the newest version."""
 HINT_IS_GOOD_FOR_NS = 1_000_000_000
@@ -259,6 +262,10 @@ class FolderVersions:
         if start is None:
             return None
         top = start
+        if isinstance(self._objects, LocalObjects) and start.naming is ManifestNaming.V2:
+            top = _climbed(self._objects, start)
+            if top.version < start.version + STEPS_ON_LOCAL_DISK:
+                return top
         is_newest_first = self._objects.is_listing_ordered and start.naming is ManifestNaming.V2
         for _ in range(STEPS_BEFORE_LISTING if is_newest_first else STEPS_BEFORE_SEARCH):
             above = self._at(top, top.version + 1)
@@ -321,6 +328,16 @@ class FolderVersions:
             self._objects.put_best_effort(VERSION_HINT_PATH, encode_document({"version": version}))
         except ConroiError as error:
             _log.debug("version hint of %s not written: %s", self._objects.root, error)
+
+
+def _climbed(objects: LocalObjects, start: ManifestRef) -> ManifestRef:
+    """The newest version above this one, at most so many steps: their folder is opened once for all probes."""
+    naming, first = start.naming, start.version + 1
+    found = objects.run_of(VERSIONS_DIR, map(naming.file_name, range(first, first + STEPS_ON_LOCAL_DISK)))
+    if not found:
+        return start
+    version, facts = start.version + len(found), found[-1]
+    return ManifestRef(version, naming.path(version), naming, (facts.st_ino, facts.st_mtime_ns))
 
 
 # ---------------------------------------------------------------------------- put-if-absent strategies
