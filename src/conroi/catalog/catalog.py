@@ -7,11 +7,12 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from conroi.catalog.names import no_table, not_written, shown
 from conroi.catalog.rows import Line, Row, is_own, table_of
-from conroi.catalog.state import LakeState
+from conroi.catalog.state import LakeState, Member
 from conroi.catalog.store import CatalogStore, GroupStore, Published, Seen
 from conroi.commit.fairness import Reservations
 from conroi.environment import Environment
@@ -88,7 +89,7 @@ class Catalog:
         """Location of the lake, and its connection settings."""
         self._wrap = wrap
         self._state: LakeState | None = None
-        self._commits: OrderedDict[int, tuple[Published, ...]] = OrderedDict()
+        self._commits: OrderedDict[int, Callable[[], Sequence[Published]]] = OrderedDict()
         """The commits that were seen last, by version."""
         self._objects: dict[str, Objects] = {}
         """Folders of the lake that were opened."""
@@ -174,15 +175,18 @@ class Catalog:
         versions = range(known + 1, newest + 1)
         if newest < known or not all(version in self._commits for version in versions):
             return None
-        return [each for version in versions for each in self._commits[version]]
+        return [each for version in versions for each in self._commits[version]()]
 
-    def saw(self, state: LakeState, commits: Sequence[Published] = ()) -> None:
-        """Cache a state, if it is the newest, and the commits that led to it."""
+    def saw(self, state: LakeState, commits: Sequence[Published] = (), members: Sequence[Member] = ()) -> None:
+        """Cache a state, if it is the newest, and the commits that led to it, or those of its version."""
         with self._lock:
-            found: dict[int, tuple[Published, ...]] = {}
+            found: dict[int, list[Published]] = {}
             for each in commits:
-                found[each.version] = (*found.get(each.version, ()), each)
-            self._commits.update(found)
+                found.setdefault(each.version, []).append(each)
+            for version, some in found.items():
+                self._commits[version] = partial(list, some)
+            if members:
+                self._commits[state.version] = partial(_published, members, state)
             while len(self._commits) > MOST_COMMITS:
                 self._commits.popitem(last=False)
             if self._state is None or state.version > self._state.version:
@@ -437,3 +441,7 @@ def snapshot_key(row: Row, pin: Pin) -> SnapshotKey:
 def _is_looked_up(snapshot: Snapshot) -> bool:
     """Whether pylance reads the manifest file again: for indices, and for dictionary columns."""
     return bool(snapshot.indices) or has_dictionaries(snapshot.manifest.fields)
+
+
+def _published(members: Sequence[Member], state: LakeState) -> list[Published]:
+    return [Published.of(each, state) for each in members]

@@ -133,7 +133,7 @@ def _publish(catalog: Catalog, group: _Group) -> None:
         raise
     assert not isinstance(state, Published), "a put of __manifest knows its state"
     if state is not None:
-        catalog.saw(state, [Published.of(each, state) for each in group.commits])
+        catalog.saw(state, members=group.commits)
         group.settle()
     _answer(catalog, group.members, state)
 

@@ -220,7 +220,8 @@ class ManifestStore:
         uuid: str,
         dependencies: DependenciesOf,  # noqa: ARG002
     ) -> ManifestAttempt:
-        return self.build_group(base, [Member(uuid, notes, changes)])
+        head = self._snapshots.get(base.version) or self._remember(history.find(self._files, base.version))
+        return ManifestAttempt(self, self._files, head, base, [Member(uuid, notes, changes)])
 
     def build_group(self, base: LakeState, members: Sequence[Member]) -> ManifestAttempt:
         head = self._snapshots.get(base.version) or self._remember(history.find(self._files, base.version))
@@ -344,7 +345,7 @@ class ManifestAttempt:
             read_version=base.version,
             uuid=uuid,
             properties={
-                **encode_members(members),
+                **(members[0].notes.to_properties() if len(members) == 1 else encode_members(members)),
                 **encode_records(changes, self._layout.kind),
                 WRITER_PROPERTY: heads.turns.me,
             },

@@ -247,24 +247,21 @@ class Publishing:
         self.deferred = {}
         if is_shared:
             self.defer(self.appends())
-        tasks = self._stage_tables()
-        return tasks if is_shared else [*tasks, *self._stage_lake()]
+        return self._stage(with_lake=not is_shared)
 
-    def _stage_tables(self) -> list[Callable[[], object]]:
+    def _stage(self, *, with_lake: bool) -> list[Callable[[], object]]:
         tasks: list[Callable[[], object]] = []
         for participant in self._staged():
             participant.build()
             tasks += participant.tasks()
-        return tasks
-
-    def _stage_lake(self) -> list[Callable[[], object]]:
+        if not with_lake:
+            return tasks
         state, heads, key = self._state, self._catalog.heads, self.notes.idempotency_key
         self._attempt_on, self._changes = state, self.changes()
         self.attempt = heads.build(state, self._changes, self.notes, self.uuid, self.dependencies)
-        tasks = list[Callable[[], object]](self.attempt.tasks)
         if key is not None:
             tasks.append(lambda: heads.will_try(key, state.version + 1))
-        return tasks
+        return [*tasks, *self.attempt.tasks]
 
     def put(self) -> LakeState | Published | None:
         # A final name that is taken may be that of another thread's commit: then the group decides.
@@ -278,20 +275,17 @@ class Publishing:
 
     def _put(self) -> LakeState | Published | None:
         catalog = self._catalog
-        if catalog.group_store is None:
-            return self._put_alone()
-        if self._attempt_on is not catalog.known_state() or not catalog.publishers.try_alone():
+        is_grouped = catalog.group_store is not None
+        if is_grouped and (self._attempt_on is not catalog.known_state() or not catalog.publishers.try_alone()):
             return put_together(catalog, self)
-        try:
-            return self._put_alone()
-        finally:
-            catalog.publishers.end()
-
-    def _put_alone(self) -> LakeState | Published | None:
         assert self.attempt is not None, "build() comes first"
-        state = self.attempt.put()
+        try:
+            state = self.attempt.put()
+        finally:
+            if is_grouped:
+                catalog.publishers.end()
         if isinstance(state, LakeState):
-            self._catalog.saw(state, [Published.of(Member(self.uuid, self.notes, self._changes), state)])
+            catalog.saw(state, members=[Member(self.uuid, self.notes, self._changes)])
         return state
 
     def _staged(self) -> list[Participant | ExternalParticipant]:
@@ -340,7 +334,7 @@ class Publishing:
 
     def stage(self) -> list[Callable[[], object]]:
         self.deferred = {}
-        return [] if self._attempt_on is self._state else [*self._stage_tables(), *self._stage_lake()]
+        return [] if self._attempt_on is self._state else self._stage(with_lake=True)
 
     def join(self, appended: Mapping[str, Participant]) -> None:
         self._joined = dict(appended)

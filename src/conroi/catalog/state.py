@@ -141,9 +141,7 @@ class Member:
 
 
 def encode_members(members: Sequence[Member]) -> dict[str, str]:
-    """The properties of a version with these commits; those of the only one, if there is one."""
-    if len(members) == 1:
-        return members[0].notes.to_properties()
+    """The properties of a version that has several commits."""
     listed = [
         {"id": each.uuid, "properties": each.notes.to_properties(), "rows": sorted(each.changes)} for each in members
     ]

@@ -330,7 +330,7 @@ class ThreadQueue:
                         break
                     is_awake = self._signal.wait(self._longest_s)
             except BaseException:
-                self._leave(turn)
+                self._end(turn)
                 raise
             turn.is_waiting = False
 
@@ -346,12 +346,10 @@ class ThreadQueue:
         if self._process != _process:  # it was taken before the fork, and the child's queue is empty
             return
         with self._signal:
-            self._leave(turn)
-
-    def _leave(self, turn: _Turn) -> None:
-        if turn in self._turns:  # else it took too long, and others went ahead
-            self._turns.remove(turn)
-        self._signal.notify_all()
+            if turn in self._turns:  # else it took too long, and others went ahead
+                self._turns.remove(turn)
+            if self._turns:
+                self._signal.notify_all()
 
 
 class LeaderQueue(Generic[T]):
@@ -382,7 +380,8 @@ class LeaderQueue(Generic[T]):
         """The next one may lead."""
         with self._signal:
             self._is_led = False
-            self._signal.notify_all()
+            if self._queue:
+                self._signal.notify_all()
 
     def join(self, item: T, lead: Callable[[Sequence[T]], object]) -> None:
         """Return when the item is `done`; meanwhile this thread may lead, with all items that are in the queue."""
