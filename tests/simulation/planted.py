@@ -14,7 +14,7 @@ from typing import Any, cast
 import pytest
 from pyroaring import BitMap
 
-from conroi.catalog import manifest_store
+from conroi.catalog import group_commit, manifest_store
 from conroi.catalog.catalog import Catalog
 from conroi.catalog.manifest_store import ManifestAttempt, ManifestStore
 from conroi.catalog.participant import Participant, PublishResult
@@ -406,6 +406,31 @@ def grace_period_is_ignored(patch: Patch) -> None:
 def slow_writers_do_not_look(patch: Patch) -> None:
     """A commit that took long does not make sure that its files are still there."""
     patch.setattr(pending, "refuse_collected_files", lambda *_, **__: None)
+
+
+@planted("crowd")
+def members_are_not_compared(patch: Patch) -> None:
+    """A group takes members that change or compare the same rows of the lake."""
+    patch.setattr(group_commit._Group, "conflicts_with", lambda *_: False)
+
+
+@planted("crowd")
+def a_leader_trusts_what_was_checked(patch: Patch) -> None:
+    """A leader does not check its members on the state that it builds on."""
+    patch.setattr(group_commit, "_is_ready", lambda *_: True)
+
+
+@planted("crowd")
+def a_leader_joins_only_the_first_append(patch: Patch) -> None:
+    """The appends of a group to one table become one, without the rows of all but the first."""
+    of_appends = Participant.of_appends
+    patch.setattr(Participant, "of_appends", lambda catalog, state, appends: of_appends(catalog, state, appends[:1]))
+
+
+@planted("threaded_jobs")
+def keys_of_a_group_are_not_noted(patch: Patch) -> None:
+    """A group does not note the idempotency keys of its members."""
+    patch.setattr(ManifestStore, "will_try", lambda *_: None)
 
 
 @planted("lone_table")
