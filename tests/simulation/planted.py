@@ -14,7 +14,7 @@ from typing import Any, cast
 import pytest
 from pyroaring import BitMap
 
-from conroi.catalog import group_commit, manifest_store
+from conroi.catalog import group_commit, manifest_store, publication
 from conroi.catalog.catalog import Catalog
 from conroi.catalog.manifest_store import ManifestAttempt, ManifestStore
 from conroi.catalog.participant import Participant, PublishResult
@@ -185,13 +185,13 @@ def begins_with_what_it_saw_last(patch: Patch) -> None:
 @planted("names")
 def names_need_not_be_free(patch: Patch) -> None:
     """Two publications may add the same name."""
-    patch.setattr(Publishing, "_check_arriving", lambda *_: None)
+    patch.setattr(publication, "check_arriving", lambda *_: None)
 
 
 @planted("names")
 def names_need_not_be_there(patch: Patch) -> None:
     """A name that is dropped or renamed may have become another table."""
-    patch.setattr(Publishing, "_check_leaving", lambda *_: None)
+    patch.setattr(publication, "check_leaving", lambda *_: None)
 
 
 @planted("names")
