@@ -18,7 +18,7 @@ from tests.support.sampling import seeds_of_the_day
 
 pytestmark = pytest.mark.contract("H5", "H6")
 
-BATCHES, SEEDS = 8, 10
+BATCHES, SEEDS = 10, 20
 TRACES = "import sys; from conroi.testing.simulation import run\nfor seed in range(7, 11): print(run(seed).trace)"
 
 
