@@ -27,7 +27,7 @@ from conroi.format.fields import key_columns
 from conroi.format.naming import ManifestNaming, is_detached
 from conroi.snapshots.snapshot import Snapshot, TableStorage, version_in_use
 from conroi.snapshots.tags import TagsAtBeginning
-from conroi.storage.parallel import ProcessLock
+from conroi.storage.parallel import ProcessLock, Running
 from conroi.verbs import Appending
 from conroi.versions.folder import ManifestRef, VersionStore
 from conroi.versions.retention import Lease
@@ -130,6 +130,8 @@ class Handle:
         self.is_version_read = False
         """Whether anything was read that a compaction or a new index changes as well."""
         self._pinned_at: tuple[Snapshot, TableVersion] | None = None
+        self._closing: list[Running[None]] = []
+        """Data files of appends that are being completed in the background."""
         self._lock = ProcessLock()
 
     @cached_property
@@ -147,6 +149,7 @@ class Handle:
     def pinned(self) -> TableVersion:
         """What the next statement sees."""
         with self._lock:
+            self._complete()
             current = self.statements.current
             if self._pinned_at is None or self._pinned_at[0] is not current:
                 self._pinned_at = (current, TableVersion(self.files, current, private=self.statements.session))
@@ -176,9 +179,12 @@ class Handle:
         meanwhile.
         """
         at = self.statements
-        return version_in_use(
-            self.files.objects, at.base, is_base=True, staged=lambda: at.current if at.plans else None
-        )
+
+        def staged() -> Snapshot | None:
+            self._complete()
+            return at.current if at.plans else None
+
+        return version_in_use(self.files.objects, at.base, is_base=True, staged=staged)
 
     def _pinned_for_append(self, statements: Statements) -> TableVersion:
         """The columns that an append needs: those of the base, while only rows have changed."""
@@ -186,8 +192,16 @@ class Handle:
             return self.pinned()
         pinned_at = self._pinned_at
         if pinned_at is None or pinned_at[0] is not statements.base:
-            pinned_at = self._pinned_at = (statements.base, TableVersion(self.files, statements.base))
+            version = TableVersion(self.files, statements.base, closing=self._closing)
+            pinned_at = self._pinned_at = (statements.base, version)
         return pinned_at[1]
+
+    def _complete(self) -> None:
+        """Wait for the files that are being completed; raises what went wrong with one, whenever it is asked."""
+        with self._lock:
+            while self._closing:
+                self._closing[0].result()
+                self._closing.pop(0)
 
     def _add(self, plan: Plan | None) -> Plan | None:
         self.life.check_open()
@@ -212,6 +226,7 @@ class Handle:
     def close(self) -> Statements:
         """All statements, at the end of the transaction: no more can be added."""
         with self._lock:
+            self._complete()
             return self.statements
 
 

@@ -21,6 +21,7 @@ from conroi.format.manifest import Manifest
 from conroi.format.schema import schema_from_fields
 from conroi.operations import Operation
 from conroi.snapshots.snapshot import Snapshot, TableStorage
+from conroi.storage.parallel import Running
 
 if TYPE_CHECKING:
     import lance
@@ -36,6 +37,8 @@ class TableVersion:
     """The same table at an earlier version: results for unchanged parts are reused."""
     private: PrivateSession | None = None
     """Inside a transaction: pylance's session for all private versions of the table."""
+    closing: list[Running[None]] | None = None
+    """Inside a transaction, for appends that nothing reads before the commit: files that are being completed."""
     is_contended: bool = False
     """Other writers are active, so work that depends on the newest version is best left to the commit."""
 
@@ -92,6 +95,7 @@ class TableVersion:
             environment=self.files.environment,
             fields=self.manifest.fields if fields is None else fields,
             data_format=self.manifest.head.data_format.version or "2.0",
+            closing=self.closing,
         )
 
     def staged(

@@ -6,6 +6,7 @@ import operator
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, cast
 
 import pyarrow as pa
@@ -21,6 +22,7 @@ from conroi.format.naming import data_file_name
 from conroi.format.on_disk import DATA_DIR
 from conroi.storage.local import check_folders
 from conroi.storage.objects import Objects
+from conroi.storage.parallel import Running, aside
 
 ROWS_PER_FILE = 1_048_576
 """As many rows as pylance puts into one fragment."""
@@ -43,11 +45,19 @@ class WrittenFiles:
     """Of the files that we wrote ourselves."""
 
     def add(self, file: OpenFile, progress: Progress | None) -> None:
-        """One fragment more: the end of this file."""
-        data_file, rows = file.end()
-        self.fragments.append(pb.DataFragment(files=[data_file], physical_rows=rows))
+        """One fragment more: the end of this file; where that takes a request it is done in the background, if the
+        writer has a list for what is under way.
+        """
+        closing = file.of.closing
+        fragment = pb.DataFragment(files=[file.described()], physical_rows=file.rows)
+        data_file = fragment.files[0]
+        if closing is None or file.of.objects.is_local:
+            file.end_into(data_file)
+        else:
+            closing.append(aside(partial(file.end_into, data_file)))
+        self.fragments.append(fragment)
         self.paths.append(f"{DATA_DIR}/{data_file.path}")
-        self.rows += rows
+        self.rows += file.rows
         if progress is not None:
             progress(self.rows)
 
@@ -63,6 +73,8 @@ class DataWriter:
     data_format: str
     """The version of the file format, such as `2.2`: a table has only one."""
     rows_per_file: int = ROWS_PER_FILE
+    closing: list[Running[None]] | None = None
+    """Files whose last request is under way. Until it is over their sizes are not known, and nothing can read them."""
 
     def write(self, batches: pa.RecordBatchReader, progress: Progress | None = None) -> WrittenFiles:
         """Write all batches; their schema is that of some or all columns of the table."""
@@ -172,19 +184,27 @@ class OpenFile:
 
     def end(self) -> tuple[pb.DataFile, int]:
         """What the manifest says of the file, and how many rows it has."""
+        data_file = self.described()
+        self.end_into(data_file)
+        return data_file, self.rows
+
+    def end_into(self, data_file: pb.DataFile) -> None:
+        """Close the file, and complete what the manifest says of it."""
         with pylance_errors(self.of.objects.root):
-            rows = self.writer.close()
+            self.writer.close()
+        data_file.file_size_bytes = self.writer.size_bytes or 0
+
+    def described(self) -> pb.DataFile:
+        """What the manifest says of the file, but for its size."""
         stored = file_field_ids(self.of.fields, list(self.columns), self.of.data_format)
         major, _, minor = self.of.data_format.partition(".")
-        data_file = pb.DataFile(
+        return pb.DataFile(
             path=self.name,
             fields=stored,
             column_indices=range(len(stored)),
             file_major_version=int(major),
             file_minor_version=int(minor),
-            file_size_bytes=self.writer.size_bytes or 0,
         )
-        return data_file, rows or 0
 
 
 def _subtree(top: int, by_id: Mapping[int, pb.Field]) -> Iterator[int]:
