@@ -117,7 +117,7 @@ def run(commit: Commit[Done, Result_co]) -> Result_co:
                 done = _heads(commit) if budget is None else _heads_again(commit, has_paused=has_paused)
                 attempt_started = monotonic()
                 if done is None:
-                    done = _attempt(commit)
+                    done = _attempt(commit, 0 if budget is None else budget.attempts)
                     commit.turns.took(monotonic() - attempt_started)
             if done is None:
                 attempt_s = monotonic() - attempt_started
@@ -192,14 +192,19 @@ def _wait_for_turn(commit: Commit[Done, object], places: int) -> Done | None:
     return None
 
 
-def _attempt(commit: Commit[Done, object]) -> Done | None:
-    """Check, rebase, build and put on the newest state seen; None if a concurrent commit was faster."""
+def _attempt(commit: Commit[Done, object], lost: int) -> Done | None:
+    """Check, rebase, build and put on the newest state seen; None if a concurrent commit was faster.
+
+    Elsewhere than on local disk the priority token is asked for in the same wave, so a loss earlier than there.
+    """
     try:
         commit.check()
         commit.rebase()
         tasks = commit.build()
         if commit.turns.is_look_due(is_free=not commit.is_local):
             tasks.append(lambda: commit.turns.look(commit.token))
+        if lost and not commit.is_local:
+            tasks.append(lambda: _ask(commit, lost + 1, commit.turns.turn_s()))
         together(tasks, is_local=commit.is_local)
         return commit.put()
     except VersionExpired as error:
@@ -222,9 +227,13 @@ def _catch_up(commit: Commit[Done, object]) -> Done | None:
 
 def _back_off(commit: Commit[Any, object], lost: int, attempt_s: float, round_s: float) -> bool:
     """After several lost races ask for the priority token; without it, pause for a random time. Whether it paused."""
-    turns, environment = commit.turns, commit.environment
-    commit.token.ask(turns.losses(lost), NEEDED_ROUNDS * round_s, turns.place_s())
-    pause = 0.0 if commit.token.is_mine else pause_s(environment, lost, attempt_s)
+    if commit.is_local:
+        _ask(commit, lost, round_s)
+    pause = 0.0 if commit.token.is_mine else pause_s(commit.environment, lost, attempt_s)
     if pause:
-        environment.sleep(pause)
+        commit.environment.sleep(pause)
     return pause > 0.0
+
+
+def _ask(commit: Commit[Any, object], lost: int, round_s: float) -> None:
+    commit.token.ask(commit.turns.losses(lost), NEEDED_ROUNDS * round_s, commit.turns.place_s())
