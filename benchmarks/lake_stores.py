@@ -34,6 +34,8 @@ HEADER = (
 NO_SLOWER_THAN = {SQLITE: 1.17, POSTGRES: 0.92}
 """What lakes in these stores reached beside a `__manifest` when each of them compared the head."""
 THREADS = 10
+LEAST_SECONDS = 5.0
+"""Windows of a hundred writers: one step of a process is ten commits."""
 RETRIES = "retries"
 
 
@@ -86,18 +88,21 @@ def measure(report: Report, workspace: Workspace, server: PostgresServer, option
             contenders = {name: _window(crew, workspace, server, name, 0, options.seconds) for name in STORES}
             series = take_turns(workspace, contenders, turns=options.turns)
         who = "1 writer" if writers == 1 else f"{writers} writers"
-        _tell(report, f"100 rows into each of the same 3 tables of a lake, {who}", series, options)
+        what = f"100 rows into each of the same 3 tables of a lake, {who}"
+        _tell(report, what, series, options.seconds, options.turns)
         for name, limit in NO_SLOWER_THAN.items():
             ratio = series[name].ratio_to(series[MANIFEST], rate)
             report.bars.append(Bar(f"lake in {name} ÷ lake with __manifest, {who}", ratio, limit))
+    seconds = max(options.seconds, LEAST_SECONDS)
     with Crew(THREADS) as crew:
         for threads in (1, THREADS):
             contenders = {
-                name: _window(crew, workspace, server, name, threads, options.seconds) for name in (MANIFEST, POSTGRES)
+                name: _window(crew, workspace, server, name, threads, seconds) for name in (MANIFEST, POSTGRES)
             }
             series = take_turns(workspace, contenders, turns=options.turns)
             who = f"{THREADS * threads} writers of different tables"
-            _tell(report, f"100 rows into a table of their own, {who}; a step is {threads} commits", series, options)
+            what = f"100 rows into a table of their own, {who}; a step is {threads} commits"
+            _tell(report, what, series, seconds, options.turns)
             retries = sum(turn.duplicates for turn in series[POSTGRES].turns)
             report.bars += [
                 Bar(f"retries in PostgreSQL, {who}", retries, 0, at_least=False),
@@ -139,8 +144,8 @@ def _checked(found: CrewTurn, folder: Path, store: str, names: Sequence[str], pe
     return found
 
 
-def _tell(report: Report, title: str, series: Mapping[str, Series[CrewTurn]], options: argparse.Namespace) -> None:
-    windows = f"windows of {options.seconds:g} s, median of {options.turns} turns"
+def _tell(report: Report, title: str, series: Mapping[str, Series[CrewTurn]], seconds: float, turns: int) -> None:
+    windows = f"windows of {seconds:g} s, median of {turns} turns"
     plain = series[MANIFEST]
     report.add(f"{title}, {windows}", HEADER, [_row(name, found, plain) for name, found in series.items()])
     tell_errors(report, {name: [t for turn in found.turns for t in turn.errors] for name, found in series.items()})
@@ -151,7 +156,7 @@ def _row(name: str, found: Series[CrewTurn], plain: Series[CrewTurn]) -> tuple[s
     return (
         name,
         f"{found.median(rate):.0f}",
-        f"{found.ratio_to(plain, rate):.2f}",
+        f"{found.ratio_to(plain, rate):.2f}" if all(map(rate, plain.turns)) else "",
         milliseconds(found.median(lambda turn: turn.percentile_s(50))),
         milliseconds(found.median(p99)),
         milliseconds(found.median(lambda turn: turn.cpu_s)),

@@ -56,6 +56,8 @@ class PostgresDatabase:
         self._connection: psycopg.Connection[Row] | None = None
         self._owner = 0
         self._is_in_transaction = False
+        self._unread: psycopg.Connection[Row] | None = None
+        """The connection on which a statement was sent whose answer was not read yet."""
 
     def __repr__(self) -> str:
         return f"PostgresDatabase({self.place!r})"
@@ -86,6 +88,34 @@ class PostgresDatabase:
                     raise
             _log.info("the connection to %s broke: asking again on a new one", self.place)
             return self.run(self.connection(), sql, parameters)
+
+    def send(self, sql: str, parameters: Sequence[str]) -> None:
+        """One statement, with `$1` for its first parameter, whose answer is read before the next one is sent.
+
+        It costs its caller no round trip. Whether it was executed stays unknown.
+        """
+        with self._lock:
+            connection = self._unread = self.connection()
+            try:
+                self._guarded("ask", lambda: _send(connection, sql, parameters))
+            except BaseException:
+                connection.close()
+                raise
+
+    def _read_answer(self) -> None:
+        """Read what was not read yet. A failure closes the connection, and is nobody's error."""
+        connection, self._unread = self._unread, None
+        if connection is None or connection.closed or self._owner != os.getpid():
+            return
+        try:
+            with PATIENCE.at_most(self.timeout_s + _GRACE_S, lambda: _cut(connection)):
+                self._guarded("ask", lambda: _read_results(connection))
+        except ConroiError as error:
+            _log.info("a statement to %s may not have been executed: %s", self.place, error.message)
+            connection.close()
+        except BaseException:
+            connection.close()
+            raise
 
     @contextlib.contextmanager
     def transaction(self) -> Generator[Callable[[str, Parameters], list[Row]]]:
@@ -133,6 +163,8 @@ class PostgresDatabase:
 
     def connection(self) -> psycopg.Connection[Row]:
         """The shared connection, opened if need be; never one from before a fork, or that an interrupt left busy."""
+        if self._unread is not None:
+            self._read_answer()
         mine = self._connection if self._owner == os.getpid() else None
         if mine is not None and not mine.closed and not self._is_in_transaction and mine.info.transaction_status:
             mine.close()
@@ -207,6 +239,28 @@ def is_ended(connection: psycopg.Connection[Row]) -> bool:
         return bool(selector.select(0))
 
 
+def _send(connection: psycopg.Connection[Row], sql: str, parameters: Sequence[str]) -> None:
+    connection.pgconn.send_query_params(sql.encode(), [parameter.encode() for parameter in parameters])
+    connection.pgconn.flush()
+
+
+def _read_results(connection: psycopg.Connection[Row]) -> None:
+    """All results of a statement that was sent. The wait ends with the answer, an interrupt or the connection."""
+    line = connection.pgconn
+    with selectors.DefaultSelector() as selector:
+        selector.register(line.socket, selectors.EVENT_READ)
+        while True:
+            while line.is_busy():
+                line.flush()
+                selector.select(_LOOK_EVERY_S)
+                line.consume_input()
+            result = line.get_result()
+            if result is None:
+                return
+            if result.error_message:
+                _log.info("a statement was refused: %s", result.error_message.decode(errors="replace"))
+
+
 def _rows(cursor: psycopg.Cursor[Row]) -> list[Row]:
     return cursor.fetchall() if cursor.description else []
 
@@ -268,7 +322,8 @@ class Patience:
         self._start()
         key = object()
         self._watched[key] = (time.monotonic() + seconds, give_up)
-        self._has_work.set()
+        if not self._has_work.is_set():
+            self._has_work.set()
         try:
             yield
         finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from dataclasses import dataclass
 
@@ -27,7 +28,7 @@ from conroi.format.on_disk import VERSIONS_DIR
 from conroi.format.transaction import decode_transaction
 from conroi.storage.objects import ObjectExists, Objects, UnsupportedByStorage
 from conroi.versions.folder import FolderVersions, ManifestRef, PutNew
-from conroi.versions.records import Record, RecordStore, RecordTaken
+from conroi.versions.records import Record, RecordStore, RecordTaken, SendsPointers
 
 _log = logging.getLogger(__name__)
 
@@ -222,7 +223,9 @@ class ExternalVersions:
         if theirs is not None and not is_same_commit(data, theirs):
             self._give_way(record, final, theirs)
             return False
-        if self._point(record, final, len(data)) and not is_renamed:
+        if is_renamed:
+            self._send_pointer(record, final, len(data))
+        elif self._point(record, final, len(data)):
             self._discard(record.path)
         if not self._objects.is_listing_ordered:
             self._folder.write_hint(record.version)
@@ -276,6 +279,14 @@ class ExternalVersions:
         except ConroiError as error:
             _log.info("the record of version %d of %s was not updated: %s", record.version, self._key, error)
             return False
+
+    def _send_pointer(self, record: Record, final: str, size: int) -> None:
+        """No staged file waits for it to be deleted, so nothing depends on the answer."""
+        if not isinstance(self._records, SendsPointers):
+            self._point(record, final, size)
+            return
+        with contextlib.suppress(ConroiError):
+            self._records.send_pointer(self._key, record.version, final, size)
 
     def adopt(self, known: int) -> ManifestRef | None:
         """Record the newest version in the folder, which is newer than the store's newest."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from conroi.errors import ExpectedVersionMismatch, InvalidInputError
 from conroi.format.naming import is_detached
@@ -77,6 +77,15 @@ class RecordStore(Protocol):
 
     def close(self) -> None:
         """Close connections; the next call opens them again."""
+        ...
+
+
+@runtime_checkable
+class SendsPointers(Protocol):
+    """A store that can change the file of a record without a round trip, where nothing depends on the answer."""
+
+    def send_pointer(self, table: str, version: int, path: str, size: int) -> None:
+        """Change the file of a record, sooner or later; or not, if the connection breaks."""
         ...
 
 

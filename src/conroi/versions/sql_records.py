@@ -173,6 +173,7 @@ _POINT = (
     "UPDATE conroi_records SET path = %s, size = %s FROM quick "
     "WHERE table_key = %s AND version = %s AND quick.set IS NOT NULL RETURNING 1"
 )
+_POINT_BY_NUMBER = _POINT % ("$1::text", "$2::bigint", "$3::text", "$4::bigint")
 _COLUMNS = "SELECT table_key, version, path, size FROM conroi_records WHERE table_key = %s"
 
 
@@ -222,6 +223,10 @@ class PostgresRecords:
     def point(self, table: str, version: int, path: str, size: int) -> bool:
         return bool(self._call(_POINT, (path, size, table, version)))
 
+    def send_pointer(self, table: str, version: int, path: str, size: int) -> None:
+        """The same, without waiting for the answer."""
+        self._ready().send(_POINT_BY_NUMBER, (path, str(size), table, str(version)))
+
     def forget(self, table: str, versions: Sequence[int]) -> None:
         delete = "DELETE FROM conroi_records WHERE table_key = %s AND version = ANY (%s)"
         self._call(delete, (table, list(versions)))
@@ -234,8 +239,11 @@ class PostgresRecords:
         return Record(*found[0]) if found else None
 
     def _call(self, sql: str, parameters: Sequence[object]) -> list[Row]:
+        return self._ready().call(sql, parameters)
+
+    def _ready(self) -> PostgresDatabase:
         if not self._is_ready:
             with self._ensuring:
                 self._database.ensure(SCHEMA)
                 self._is_ready = True
-        return self._database.call(sql, parameters)
+        return self._database
