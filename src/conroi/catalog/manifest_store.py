@@ -7,7 +7,7 @@ at each attempt. Its conditional put succeeds only if there was no concurrent pu
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from itertools import takewhile
@@ -157,14 +157,15 @@ class ManifestStore:
         if transaction is None:
             return None
         self.turns.saw(snapshot.version, transaction, snapshot.timestamp_ns)
-        records = decode_records(transaction.properties)
+        properties = transaction.properties
+        records = decode_records(properties)
         if records is None or transaction.read_version != state.version:
             return None
         changes, kind = records
         layout = lay_out_rows(state, changes, kind)
         fragment = snapshot.manifest.head.max_fragment_id
         following = state.following(snapshot.version, snapshot.timestamp_ns, changes, layout, fragment)
-        return following, _published(snapshot, transaction)
+        return following, _published(snapshot, transaction, properties, changes)
 
     def _load_newest(self) -> LakeState:
         self._looked_at = moment(self._files.environment)
@@ -231,7 +232,7 @@ class ManifestStore:
 
     def history(self, newest: int, limit: int | None) -> Iterator[Published]:
         for snapshot in history.snapshots(self._files, limit, newest):
-            yield _published(snapshot, load_transaction(self._files.objects, snapshot))
+            yield _published_by(snapshot, load_transaction(self._files.objects, snapshot))
 
     # ------------------------------------------------------------------------ idempotency keys
 
@@ -243,7 +244,7 @@ class ManifestStore:
             if located is None:
                 continue
             snapshot = load_snapshot(self._files.objects, located)
-            published = _published(snapshot, load_transaction(self._files.objects, snapshot))
+            published = _published_by(snapshot, load_transaction(self._files.objects, snapshot))
             if published.notes.idempotency_key == key:
                 return published
         return None
@@ -256,15 +257,21 @@ def _key_folder(key: str) -> str:
     return f"{IDEMPOTENCY_DIR}/{hashlib.sha256(key.encode()).hexdigest()[:40]}"
 
 
-def _published(snapshot: Snapshot, transaction: Transaction | None) -> Published:
+def _published_by(snapshot: Snapshot, transaction: Transaction | None) -> Published:
     properties = {} if transaction is None else transaction.properties
     records = decode_records(properties)
+    return _published(snapshot, transaction, properties, None if records is None else records[0])
+
+
+def _published(
+    snapshot: Snapshot, transaction: Transaction | None, properties: Mapping[str, str], changes: Changes | None
+) -> Published:
     return Published(
         version=snapshot.version,
         timestamp=utc_time(snapshot.timestamp_ns),
         notes=CommitMetadata.of(properties),
         uuid=None if transaction is None else transaction.uuid,
-        changes=None if records is None else records[0],
+        changes=changes,
         operation="Unknown" if transaction is None else transaction.operation_name,
     )
 
