@@ -12,7 +12,19 @@ from benchmarks.harness import Workspace
 from benchmarks.report import Report
 
 PROJECT = Path(__file__).parents[1]
-BENCHMARKS = ("append", "contention", "rows", "merging", "compaction", "lake", "stores", "threads", "locks", "spark", "connector")
+BENCHMARKS = (
+    "append",
+    "contention",
+    "rows",
+    "merging",
+    "compaction",
+    "lake",
+    "stores",
+    "threads",
+    "locks",
+    "spark",
+    "connector",
+)
 
 
 def main() -> int:

@@ -21,7 +21,17 @@ from tests.support.servers import S3Server, seaweedfs
 REQUEST_S = 0.06
 LEAST = {1: 3.5, 10: 25.0, 100: 60.0}
 """Transactions a second, by number of threads."""
-HEADER = ("threads", "tables", "transactions/s", "versions/s", "p50 ms", "p99 ms", "slowest ÷ fastest", "CPU ms", "errors")
+HEADER = (
+    "threads",
+    "tables",
+    "transactions/s",
+    "versions/s",
+    "p50 ms",
+    "p99 ms",
+    "slowest ÷ fastest",
+    "CPU ms",
+    "errors",
+)
 
 
 @dataclass

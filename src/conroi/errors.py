@@ -100,8 +100,6 @@ def _made_again(kind: type[ConroiError], message: str) -> ConroiError:
 class about:  # noqa: N801  (used like a function; a class costs a third of a generator, several times in each commit)
     """Context manager that adds the table to errors that do not name one."""
 
-    __slots__ = ("_table",)
-
     def __init__(self, table: str) -> None:
         self._table = table
 

@@ -35,7 +35,7 @@ EXCEPTIONS: dict[str, tuple[set[str], str]] = {
     ),
     "conroi.testing.faults": ({"Random", "getpid"}, "draws faults from a seed; kills its own process"),
     "conroi.catalog.manifest_rows": ({"getpid"}, "a scratch folder belongs to one process"),
-    "conroi.storage.local": ({"getpid"}, "temporary names of one process"),
+    "conroi.storage.local_folders": ({"getpid"}, "temporary names of one process"),
     "conroi.versions.retention": ({"getpid"}, "says in the lease who holds it"),
     "conroi.storage.memory": ({"getpid"}, "a forked child must not delete its parent's files"),
     "conroi.locks.file": ({"getpid"}, "says in the lock file who holds it"),

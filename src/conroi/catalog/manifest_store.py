@@ -7,7 +7,7 @@ at each attempt. Its conditional put succeeds only if there was no concurrent pu
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from itertools import takewhile
@@ -180,14 +180,15 @@ class ManifestStore:
         if transaction is None:
             return None
         self.turns.saw(snapshot.version, transaction, snapshot.timestamp_ns)
-        records = decode_records(transaction.properties)
+        properties = transaction.properties
+        records = decode_records(properties)
         if records is None or transaction.read_version != state.version:
             return None
         changes, kind = records
         layout = lay_out_rows(state, changes, kind)
         fragment = snapshot.manifest.head.max_fragment_id
         following = state.following(snapshot.version, snapshot.timestamp_ns, changes, layout, fragment)
-        return following, _published(snapshot, transaction)
+        return following, _published(snapshot, transaction, properties, changes)
 
     def _load_newest(self) -> LakeState:
         self._looked_at = moment(self._files.environment)
@@ -270,7 +271,7 @@ class ManifestStore:
     def history(self, newest: int, limit: int | None) -> Iterator[Published]:
         left = limit
         for snapshot in history.snapshots(self._files, limit, newest):
-            found = _published(snapshot, load_transaction(self._files.objects, snapshot))
+            found = _published_by(snapshot, load_transaction(self._files.objects, snapshot))
             yield from found[::-1][:left]
             left = None if left is None else left - len(found)
             if left is not None and left <= 0:
@@ -286,7 +287,7 @@ class ManifestStore:
             if located is None:
                 continue
             snapshot = load_snapshot(self._files.objects, located)
-            for published in _published(snapshot, load_transaction(self._files.objects, snapshot)):
+            for published in _published_by(snapshot, load_transaction(self._files.objects, snapshot)):
                 if published.notes.idempotency_key == key:
                     return published
         return None
@@ -299,11 +300,16 @@ def _key_folder(key: str) -> str:
     return f"{IDEMPOTENCY_DIR}/{hashlib.sha256(key.encode()).hexdigest()[:40]}"
 
 
-def _published(snapshot: Snapshot, transaction: Transaction | None) -> list[Published]:
-    """The commits of a version, in their order: one, unless it was a group commit."""
+def _published_by(snapshot: Snapshot, transaction: Transaction | None) -> list[Published]:
     properties = {} if transaction is None else transaction.properties
     records = decode_records(properties)
-    changes = None if records is None else records[0]
+    return _published(snapshot, transaction, properties, None if records is None else records[0])
+
+
+def _published(
+    snapshot: Snapshot, transaction: Transaction | None, properties: Mapping[str, str], changes: Changes | None
+) -> list[Published]:
+    """The commits of a version, in their order: one, unless it was a group commit."""
     timestamp = utc_time(snapshot.timestamp_ns)
     operation = "Unknown" if transaction is None else transaction.operation_name
     members = decode_members(properties, changes)

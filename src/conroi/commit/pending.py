@@ -202,11 +202,8 @@ class Pending:
             self._passed = located, transaction
         return True
 
-    def _load_passed(self) -> None:
-        """Load the newest version, if only its transaction was read."""
-        if self._passed is None:
-            return
-        located, transaction = self._passed
+    def _load_passed(self, located: ManifestRef, transaction: Transaction) -> None:
+        """Load the newest version, of which only this transaction was read."""
         snapshot = self._load(located)
         check_transaction_fits(snapshot.manifest, transaction)
         self.turns.timed(snapshot.version, snapshot.timestamp_ns)
@@ -257,7 +254,8 @@ class Pending:
 
     def build_next(self) -> Built:
         """Check and build the version after `seen`; its transaction file is not written yet."""
-        self._load_passed()
+        if self._passed is not None:
+            self._load_passed(*self._passed)
         seen, staged = self.seen, self.plan.staged
         if self.change.is_detached:
             self._detached_version = detached_version(seen, self.files)

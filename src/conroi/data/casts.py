@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard, cast
@@ -12,9 +13,21 @@ from conroi.data.arrow_types import cast_array, metadata_of
 from conroi.errors import InvalidInputError
 from conroi.format.fields import BLOB_EXTENSION
 
+_FITTING: deque[tuple[pa.Schema, pa.Schema, pa.Schema]] = deque(maxlen=16)
+"""Schemas of data and tables that fit, and the columns to be written: a writer appends the same columns every time."""
+
 
 def checked_columns(source: pa.Schema, target: pa.Schema, *, table: str) -> pa.Schema:
     """The fields of the target that the source has; InvalidInputError if the two do not fit."""
+    for known, there, present in tuple(_FITTING):
+        if there.equals(target, check_metadata=True) and known.equals(source, check_metadata=True):
+            return present
+    present = _checked_columns(source, target, table)
+    _FITTING.append((source, target, present))
+    return present
+
+
+def _checked_columns(source: pa.Schema, target: pa.Schema, table: str) -> pa.Schema:
     unknown = [name for name in source.names if name not in target.names]
     if unknown:
         raise InvalidInputError(

@@ -272,10 +272,8 @@ _PYLANCE = ProcessBound("read or written Lance data", "connects to a lake or ope
 """pylance is not fork-safe: a child of a process that used it was seen to crash and to hang, without conroi too."""
 
 
-class pylance_errors:  # noqa: N801  (used like a function; a class costs a third of a generator, several times in each commit)
+class pylance_errors:  # noqa: N801
     """Context manager that maps pylance's errors to typed errors; ours pass through."""
-
-    __slots__ = ("_table",)
 
     def __init__(self, table: str) -> None:
         self._table = table
@@ -285,12 +283,10 @@ class pylance_errors:  # noqa: N801  (used like a function; a class costs a thir
         warn_if_untested()
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if error is None:
-            return
         if isinstance(error, ConroiError):
             error.table = error.table or self._table
-        # a panic in Rust is not an Exception; any other is that the process is to end, or the task
-        elif isinstance(error, Exception) or type(error).__name__ == "PanicException":
+        # A panic in Rust is no Exception. Others that are none end the process, or the task.
+        elif error is not None and (isinstance(error, Exception) or type(error).__name__ == "PanicException"):
             raise _typed(error, self._table) from error
 
 

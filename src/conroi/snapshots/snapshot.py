@@ -6,7 +6,8 @@ version store and its environment.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, TypeVar
@@ -290,41 +291,34 @@ class TableStorage:
             self._kept[Snapshot] = snapshot
 
 
-class version_in_use:  # noqa: N801  (used like a function; a class costs a third of a generator)
+@contextmanager
+def version_in_use(
+    objects: Objects,
+    snapshot: Snapshot | None,
+    *,
+    is_base: bool = False,
+    staged: Callable[[], Snapshot | None] = lambda: None,
+) -> Generator[None]:
     """Context manager around reads of a version: VersionExpired if the version was collected meanwhile.
 
     `is_base`: a transaction or a verb started from it, so the work can be done again on a newer version. `staged` is
     what a transaction has made of it: RetryableConflict if files of that were collected.
     """
-
-    def __init__(
-        self,
-        objects: Objects,
-        snapshot: Snapshot | None,
-        *,
-        is_base: bool = False,
-        staged: Callable[[], Snapshot | None] = lambda: None,
-    ) -> None:
-        self._objects = objects
-        self._snapshot = snapshot
-        self._is_base = is_base
-        self._staged = staged
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if error is None or isinstance(error, BaseVersionExpired):
-            return
-        objects, snapshot = self._objects, self._snapshot
-        if isinstance(error, VersionExpired):
-            if self._is_base:
-                raise expired(objects, error.version, is_base=True, table=error.table) from error
-        elif isinstance(error, CorruptionError | NotFoundError):
-            if snapshot is not None and not snapshot.is_private and not is_there(objects, snapshot):
-                raise expired(objects, snapshot.version, is_base=self._is_base, table=error.table) from error
-            path = _missing(objects, snapshot, self._staged())
-            if path is not None:
-                raise took_too_long(objects, path) from error
+    try:
+        yield
+    except BaseVersionExpired:
+        raise
+    except VersionExpired as error:
+        if not is_base:
+            raise
+        raise expired(objects, error.version, is_base=True, table=error.table) from error
+    except (CorruptionError, NotFoundError) as error:
+        if snapshot is not None and not snapshot.is_private and not is_there(objects, snapshot):
+            raise expired(objects, snapshot.version, is_base=is_base, table=error.table) from error
+        path = _missing(objects, snapshot, staged())
+        if path is not None:
+            raise took_too_long(objects, path) from error
+        raise
 
 
 def _missing(objects: Objects, base: Snapshot | None, staged: Snapshot | None) -> str | None:

@@ -20,13 +20,12 @@ from conroi.storage.local_folders import (
     changed_ns,
     create_name,
     irregular_kind,
-    refuse_taken,
     rename_new,
     store_error,
     temporary_name,
     unlink,
 )
-from conroi.storage.objects import ObjectInfo, Objects, Reach, own_reach, pieces, reach_of
+from conroi.storage.objects import ObjectExists, ObjectInfo, Objects, Reach, own_reach, pieces, reach_of
 
 _PIECE_BYTES = 1024 * 1024
 
@@ -148,7 +147,11 @@ class LocalObjects:
         folder = self._open_folder_of(path)
         try:
             name = Name(folder, path.rpartition("/")[2])
-            refuse_taken(name, path)
+            with contextlib.suppress(
+                OSError
+            ):  # before a file is written and removed, which makes later ones slow on ext4
+                os.stat(name.name, dir_fd=folder, follow_symlinks=False)
+                raise ObjectExists(path)
             temporary = Name(folder, temporary_name())
             self._write_new(temporary, path, (data,))
             try:

@@ -245,15 +245,6 @@ def create_name(complete: Name, new: Name, path: str, root: str) -> None:
         _rename_without_replacing(complete, new, path, root)
 
 
-def refuse_taken(name: Name, path: str) -> None:
-    """ObjectExists, before a file is written and removed again, which makes later ones slow on ext4."""
-    try:
-        os.stat(name.name, dir_fd=name.folder, follow_symlinks=False)
-    except OSError:
-        return
-    raise ObjectExists(path)
-
-
 def rename_new(old: Name, new: Name, source: str, target: str, folder: LocalFolder) -> None:
     """Give a regular file a new name, or raise ObjectExists; both paths are for errors."""
     try:
