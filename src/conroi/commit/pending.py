@@ -18,7 +18,16 @@ from conroi.commit.gc_safety import (
     refuse_collected_files,
     refuse_unless_retained,
 )
-from conroi.conflicts import ConcurrentCommit, Outcome, Reason, Rebase, Verdict, are_unrelated, vector_key
+from conroi.conflicts import (
+    ConcurrentCommit,
+    Outcome,
+    Reason,
+    Rebase,
+    Verdict,
+    are_unrelated,
+    new_fragments,
+    vector_key,
+)
 from conroi.environment import moment
 from conroi.errors import (
     ConflictError,
@@ -296,7 +305,7 @@ class Pending:
         base = self.change.base
         if base is None or base.manifest.fields == seen.manifest.fields:
             return
-        fragments = _new_fragments(self.plan.staged.operation)
+        fragments = new_fragments(self.plan.staged.operation)
         written = {number for fragment in fragments for file in fragment.files for number in file.fields}
         before, now = fields_by_path(base.manifest.fields), fields_by_path(seen.manifest.fields)
         kept = {field.id for field in now.values()}
@@ -317,7 +326,7 @@ class Pending:
         require_writable(seen.manifest.head)
         if seen is not self.change.base:
             self._refuse_changed_columns(seen)
-        return _new_fragments(self.plan.staged.operation)
+        return new_fragments(self.plan.staged.operation)
 
     def write_first_transaction(self) -> None:
         """Write the transaction file early, as it is without concurrent commits, so that the put need not wait for it.
@@ -448,10 +457,3 @@ class Pending:
             transaction = found
         self.turns.saw(snapshot.version, transaction, snapshot.timestamp_ns)
         return CommitResult(snapshot, transaction, attempts, tuple(sorted(self.rebased_over)), tuple(self._orphans))
-
-
-def _new_fragments(operation: Operation) -> Sequence[DataFragment]:
-    """The fragments that an operation adds."""
-    if isinstance(operation, operations.Append):
-        return operation.fragments
-    return operation.new_fragments if isinstance(operation, operations.Update) else ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyroaring import BitMap
@@ -11,6 +11,7 @@ from conroi.format import lance_pb2 as pb
 from conroi.format.manifest import Manifest
 from conroi.format.roaring import decode_bitmap
 from conroi.operations import (
+    Append,
     CreateIndex,
     DataOverlay,
     DataReplacement,
@@ -53,6 +54,13 @@ def updated_fragments(operation: Operation) -> dict[int, pb.DataFragment]:
     if isinstance(operation, Delete | Update):
         return {fragment.id: fragment for fragment in operation.updated_fragments}
     return {}
+
+
+def new_fragments(operation: Operation) -> Sequence[pb.DataFragment]:
+    """The fragments that an append or an update adds."""
+    if isinstance(operation, Append):
+        return operation.fragments
+    return operation.new_fragments if isinstance(operation, Update) else ()
 
 
 def removed_fragments(operation: Operation) -> frozenset[int]:
