@@ -13,21 +13,9 @@ from functools import partial
 from conroi import operations
 from conroi.commit.change import Change, CommitResult, detached_version
 from conroi.commit.fairness import Turns
-from conroi.commit.gc_safety import (
-    refuse_collected_between,
-    refuse_collected_files,
-    refuse_unless_retained,
-)
-from conroi.conflicts import (
-    ConcurrentCommit,
-    Outcome,
-    Reason,
-    Rebase,
-    Verdict,
-    are_unrelated,
-    new_fragments,
-    vector_key,
-)
+from conroi.commit.gc_safety import refuse_collected_between, refuse_collected_files, refuse_unless_retained
+from conroi.conflicts import ConcurrentCommit, Outcome, Reason, Rebase, Verdict, are_unrelated, vector_key
+from conroi.conflicts.facts import new_fragments
 from conroi.environment import moment
 from conroi.errors import (
     ConflictError,
