@@ -1,4 +1,4 @@
-"""Threads of one process that commit to one lake on an S3 server, at 60 ms a request: whole transactions, closed loop."""
+"""Threads of one process that commit to one lake on an S3 server at 60 ms a request: transactions in a closed loop."""
 
 from __future__ import annotations
 
