@@ -15,7 +15,7 @@ from conroi.snapshots.snapshot import Snapshot, TableStorage, expired, load_snap
 from conroi.snapshots.tags import Tags
 from conroi.storage.objects import Objects
 from conroi.versions.folder import ManifestRef
-from conroi.versions.retention import Retention, retention_of
+from conroi.versions.retention import Retention, is_left_over, retention_of
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -105,7 +105,7 @@ def _by_number(files: TableStorage, version: int) -> Snapshot:
     if located is None and retention_of(files.objects, version) is not Retention.RETAINED:
         raise expired(files.objects, version)
     if located is not None and files.objects.is_local:  # there it costs no request
-        refuse_reused(files, version)
+        refuse_reused(files, located)
     if located is None:
         raise NotFoundError(
             f"There is no version {version}.",
@@ -116,10 +116,10 @@ def _by_number(files: TableStorage, version: int) -> Snapshot:
     return load_snapshot(files.objects, located)
 
 
-def refuse_reused(files: TableStorage, version: int) -> None:
+def refuse_reused(files: TableStorage, located: ManifestRef) -> None:
     """VersionExpired if the version was collected, and a paused writer put a manifest under its name and died."""
-    if retention_of(files.objects, version) is Retention.COLLECTED:
-        raise expired(files.objects, version)
+    if is_left_over(files.objects, located.version, located.path):
+        raise expired(files.objects, located.version)
 
 
 def moment_ns(as_of: datetime | str, table: str) -> int:

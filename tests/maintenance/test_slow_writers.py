@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,14 @@ import lance
 import pytest
 
 import conroi
+from conroi.format.naming import ManifestNaming
 from conroi.maintenance import lake_collection
 from conroi.snapshots.snapshot import TableStorage
 from conroi.storage import open_objects
 from conroi.table import Table
 from conroi.testing import FaultyObjects, Gate, SeededEnvironment, call_before, connect_through
 from conroi.versions.folder import FolderVersions
+from conroi.versions.retention import Forgetting
 from tests.maintenance.conftest import numbers
 from tests.support.aging import files_below, make_older
 
@@ -440,3 +443,38 @@ def test_a_tag_that_comes_in_time_holds_its_version(lake: conroi.Lake, monkeypat
     assert lake.expire("1d", keep=1, dry_run=False).kept == (3, 6)
     assert numbers(conroi.connect(lake.uri).at(tag="in-time")["t"]) == [1, 2]
     assert files_below(lake.uri)
+
+
+@pytest.mark.contract("M3")
+def test_a_version_that_was_put_under_a_number_of_a_dead_collector_is_none(lake: conroi.Lake) -> None:
+    """Found by a simulation (ownership, seed 40007321): the collector died between deleting and noting that it had."""
+    at_the_time = lake.at(4)["t"].to_arrow()
+    manifest = Path(lake.uri, "__manifest", ManifestNaming.V2.path(3))
+    collected = manifest.read_bytes()
+    objects = open_objects(f"{lake.uri}/__manifest")
+    Forgetting(objects, [3, 4], "7a9c0f3e-0000-4000-8000-000000000000")  # and then it dies: 3 is deleted, 4 is not
+    manifest.unlink()
+    with pytest.raises(conroi.VersionExpired):
+        lake.at(3)
+    time.sleep(0.02)
+    manifest.write_bytes(collected)  # what a writer does that had been paused before its put
+    with pytest.raises(conroi.VersionExpired):
+        lake.at(3)
+    assert lake.at(4)["t"].to_arrow() == at_the_time, "one that is only announced can still be read"
+
+
+@pytest.mark.contract("M3")
+def test_a_version_left_over_without_its_files_is_expired_and_not_damaged(table: conroi.Table) -> None:
+    """Found by a simulation (lone_table, seed 40073797)."""
+    old = table.at(2)
+    objects = open_objects(table.uri)
+    manifest = Path(table.uri, ManifestNaming.V2.path(2))
+    collected = manifest.read_bytes()
+    Forgetting(objects, [2], "7a9c0f3e-0000-4000-8000-000000000000")
+    manifest.unlink()
+    time.sleep(0.02)
+    manifest.write_bytes(collected)
+    for file in Path(table.uri, "data").iterdir():
+        file.unlink()
+    with pytest.raises(conroi.VersionExpired):
+        old.to_arrow()

@@ -247,7 +247,7 @@ class ManifestStore:
     def at(self, version: int) -> LakeState:
         try:
             found = history.find(self._files, version)
-            history.refuse_reused(self._files, version)
+            history.refuse_reused(self._files, found.located)
             return self._state(found)
         except VersionExpired:
             raise

@@ -43,7 +43,7 @@ from conroi.storage.cache import BoundedCache
 from conroi.storage.objects import Objects
 from conroi.version import WRITER
 from conroi.versions.folder import ManifestRef, VersionStore
-from conroi.versions.retention import collected_at_ns
+from conroi.versions.retention import collected_at_ns, is_left_over
 
 FRONT_BYTES = 8192
 """Number of bytes at the front of a manifest that are read for the transaction alone, where a second read is cheap."""
@@ -313,7 +313,7 @@ def version_in_use(
             raise
         raise expired(objects, error.version, is_base=True, table=error.table) from error
     except (CorruptionError, NotFoundError) as error:
-        if snapshot is not None and not snapshot.is_private and not is_there(objects, snapshot):
+        if snapshot is not None and not snapshot.is_private and _is_collected(objects, snapshot):
             raise expired(objects, snapshot.version, is_base=is_base, table=error.table) from error
         path = _missing(objects, snapshot, staged())
         if path is not None:
@@ -336,6 +336,12 @@ def took_too_long(objects: Objects, path: str) -> RetryableConflict:
         table=objects.root,
         hint="Run the work again, in less time; or let gc() spare younger files: a larger min_age.",
     )
+
+
+def _is_collected(objects: Objects, snapshot: Snapshot) -> bool:
+    """Whether the version was collected; a paused writer may have put a manifest under its number since."""
+    located = snapshot.located
+    return not is_there(objects, snapshot) or is_left_over(objects, located.version, located.path)
 
 
 def is_there(objects: Objects, snapshot: Snapshot) -> bool:

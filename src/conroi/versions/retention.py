@@ -66,6 +66,33 @@ def retention_of(objects: Objects, version: int) -> Retention:
     return found
 
 
+def is_left_over(objects: Objects, version: int, manifest: str) -> bool:
+    """Whether the manifest is no version: a paused writer put it under a number that was collected before.
+
+    The collector may have died with some versions deleted and others only announced. A manifest that is younger than
+    the announcement was not there when that was made: all that is announced is older.
+    """
+    announced_ns = _announced_at_ns(objects, version)
+    if announced_ns is None:
+        return retention_of(objects, version) is Retention.COLLECTED
+    found = objects.head(manifest)
+    return found is not None and found.modified_ns > announced_ns
+
+
+def _announced_at_ns(objects: Objects, version: int) -> int | None:
+    """When a collector that is running, or died, announced that it deletes the version; None if none did, or if it was
+    collected.
+    """
+    announced: list[int] = []
+    for newest, path in _notes(objects):
+        if version <= newest and _has(_read_if_there(objects, path), version):
+            info = objects.head(path)
+            if not is_running(path):
+                return None
+            announced += [] if info is None else [info.modified_ns]
+    return min(announced, default=None)
+
+
 def collected_at_ns(objects: Objects, version: int) -> int | None:
     """When the version was collected at the latest, by the storage's clock; None if no record says so."""
     found: list[int] = []

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Literal
 import pyarrow as pa
 
 from conroi.errors import CommitStateUnknown, ConflictError, ConroiError, NotFoundError, StoreError, VersionExpired
+from conroi.format.naming import ManifestNaming
 from conroi.format.on_disk import LAKE_MANIFEST
 from conroi.lake import Lake
 from conroi.storage import open_objects
@@ -24,7 +25,7 @@ from conroi.table import Table
 from conroi.testing.simulation.database import SimulatedDatabase
 from conroi.testing.simulation.locks import LockServer
 from conroi.testing.simulation.world import Process, Script, World
-from conroi.versions.retention import Retention, retention_of
+from conroi.versions.retention import is_left_over
 
 Outcome = Literal["ok", "fail", "info"]
 EXPECTED = (ConflictError, CommitStateUnknown, StoreError, VersionExpired)
@@ -189,6 +190,8 @@ class Workload:
         newer: datetime | None = None
         for _, members in groupby(lake.history(), lambda commit: commit.version):
             commit = next(members)  # a group commit has several, next to each other
+            if self._is_left_over(commit.version):
+                continue
             if newer is not None and commit.timestamp > newer:
                 self.problem(f"version {commit.version} of the lake is younger than the one after it")
             newer = commit.timestamp
@@ -209,7 +212,7 @@ class Workload:
         the outcome, history() lists it, and it cannot be read.
         """
         manifests = open_objects(f"{self.world.uri}/{LAKE_MANIFEST}")
-        return not self.uses_database and retention_of(manifests, version) is Retention.COLLECTED
+        return not self.uses_database and is_left_over(manifests, version, ManifestNaming.V2.path(version))
 
     def check_tables(self, lake: Lake) -> None:
         """Row ids are unique; a table that is read by its path has no gap, and nothing prevents the next commit."""

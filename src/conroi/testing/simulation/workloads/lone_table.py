@@ -8,13 +8,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from conroi.errors import NotFoundError
+from conroi.errors import NotFoundError, VersionExpired
+from conroi.format.naming import ManifestNaming
 from conroi.lake import Lake
 from conroi.opening import create_table, open_table
+from conroi.storage import open_objects
 from conroi.table import Table
 from conroi.testing.simulation.workloads.base import EXPECTED
 from conroi.testing.simulation.workloads.registers import NUMBERS, Opener, Registers
 from conroi.testing.simulation.world import Process, Script
+from conroi.versions.retention import is_left_over
 
 CELLS = pa.schema([pa.field("reg", pa.int64(), nullable=False), pa.field("items", pa.string())])
 
@@ -102,7 +105,12 @@ class LoneTable(Registers):
         if len(set(versions)) != len(versions):
             self.problem(f"a version is there twice: {versions}")
         for version in versions[-4:]:
-            table.at(version).to_arrow()
+            try:
+                table.at(version).to_arrow()
+            except VersionExpired:
+                # A put that landed late may leave a manifest under a collected number; its writer knows no outcome.
+                if not is_left_over(open_objects(self._uri), version, ManifestNaming.V2.path(version)):
+                    raise
 
     def schemas(self) -> list[str]:
         return ["cells"]
