@@ -18,7 +18,7 @@ import pytest
 import conroi
 from conroi.format.naming import ManifestNaming
 from conroi.maintenance import lake_collection
-from conroi.snapshots.snapshot import TableStorage
+from conroi.snapshots.snapshot import Snapshot, TableStorage
 from conroi.storage import open_objects
 from conroi.table import Table
 from conroi.testing import FaultyObjects, Gate, SeededEnvironment, call_before, connect_through
@@ -26,6 +26,7 @@ from conroi.versions.folder import FolderVersions
 from conroi.versions.retention import Forgetting
 from tests.maintenance.conftest import numbers
 from tests.support.aging import files_below, make_older
+from tests.support.lakes import faulty
 
 pytestmark = pytest.mark.contract("M2", "M3")
 
@@ -478,3 +479,31 @@ def test_a_version_left_over_without_its_files_is_expired_and_not_damaged(table:
         file.unlink()
     with pytest.raises(conroi.VersionExpired):
         old.to_arrow()
+
+
+@pytest.mark.contract("M2", "W1")
+def test_a_look_that_failed_does_not_count_as_one(
+    lake: conroi.Lake, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by a simulation (registers, seed 50000570): a transaction began with a state that was hours old.
+
+    The version after the known one is collected, which only a look at the newest version tells.
+    """
+    slow = faulty(lake.uri, [], is_cloud=True, environment=world)
+    known = slow.version
+    for number in (6, 7, 8):
+        lake["t"].append([{"n": number}])
+    world.sleep(5 * 3600)
+    make_older(lake.uri, hours=5)
+    lake.expire("1h", keep=1, dry_run=False)
+    lake["t"].append([{"n": 9}])
+    assert known + 1 not in {commit.version for commit in lake.history()}, "it is collected"
+
+    def no_answer(_: TableStorage) -> Snapshot:
+        raise conroi.StoreUnavailable("no answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TableStorage, "head", no_answer)
+        with pytest.raises(conroi.StoreUnavailable):
+            slow.begin()
+    assert numbers(slow["t"])[-4:] == [6, 7, 8, 9]

@@ -191,8 +191,10 @@ class ManifestStore:
         return following, _published(snapshot, transaction, properties, changes)
 
     def _load_newest(self) -> LakeState:
-        self._looked_at = moment(self._files.environment)
-        return self._state(self._files.head())
+        asked_at = moment(self._files.environment)
+        state = self._state(self._files.head())
+        self._looked_at = asked_at
+        return state
 
     def _state(self, snapshot: Snapshot) -> LakeState:
         """The state by reading all rows."""
