@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 import pyarrow as pa
 
-from conroi.data.scans import DuckDBSource, Scan, missing_duckdb
+from conroi.data.scans import Scan, duckdb_source, missing_duckdb
 from conroi.errors import ClosedError, ConroiError, InvalidInputError
 from conroi.storage.parallel import stays_in_process
 
@@ -150,7 +150,7 @@ def query(source: Tables, text: str, params: QueryParams | None = None) -> Query
         for number, name in enumerate(_used(connection, source, text)):
             scan = source[name].scan
             scans.append(scan)
-            _add_view(connection, f"__conroi_scan_{number}", name, DuckDBSource(scan))
+            _add_view(connection, f"__conroi_scan_{number}", name, duckdb_source(scan))
         connection.execute("SET lock_configuration = true")
         values: Any = params if params is None or isinstance(params, Mapping) else list(params)
         answer = connection.execute(text) if values is None else connection.execute(text, values)
@@ -226,7 +226,7 @@ def _parts(name: str) -> list[str]:
     return [quoted.replace('""', '"') if quoted else plain for quoted, plain in _PARTS.findall(found.group())]
 
 
-def _add_view(connection: duckdb.DuckDBPyConnection, scan: str, name: str, rows: DuckDBSource) -> None:
+def _add_view(connection: duckdb.DuckDBPyConnection, scan: str, name: str, rows: object) -> None:
     """The table under its name: as `namespace.table`, and whole in quotes."""
     connection.register(scan, rows)
     select = f"SELECT * FROM {scan}"  # noqa: S608 (a name of our own)

@@ -17,13 +17,13 @@ from conroi.data.incoming import in_spark
 from conroi.data.lookup import Query, Search, checked_count, random_positions, take
 from conroi.data.predicates import Predicate, checked_predicate
 from conroi.data.pylance import pylance_errors
-from conroi.data.rows import count_rows
 from conroi.data.scans import Scan
 from conroi.data.sql import Params, bound, expression
 from conroi.data.table_version import TableVersion
 from conroi.display import Listing, to_html
 from conroi.display.pages import table_facts, table_history_page, table_page
 from conroi.errors import InvalidInputError, about
+from conroi.format.manifest import count_rows
 from conroi.format.naming import ManifestNaming
 from conroi.inserts.fence import unfinished
 from conroi.maintenance.expiry import live_leases

@@ -33,8 +33,11 @@ LAZY = {
 }
 """Parts that may import inside functions, with the reason; others may do so for packages of optional extras only."""
 EXTRAS = {"boto3", "botocore", "duckdb", "polars", "psycopg"}
-SLOW = {"lance", "difflib"}
-"""Loaded where they are used: pylance takes half a second, and a connection that only lists tables does not need it."""
+SLOW = {"lance", "difflib", "pyarrow.dataset"}
+"""Loaded where they are used: pylance takes half a second, and a connection that only lists tables does not need it.
+
+The datasets of pyarrow import pandas.
+"""
 
 
 def single_importers() -> list[str]:
@@ -74,7 +77,7 @@ def hidden_imports(module: Module) -> list[str]:
         for node in ast.walk(function)
         if isinstance(node, ast.Import | ast.ImportFrom)
         for name in _imported(node)
-        if name.partition(".")[0] not in EXTRAS | SLOW
+        if not {name, name.partition(".")[0]} & (EXTRAS | SLOW)
     ]
 
 

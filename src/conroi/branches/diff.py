@@ -11,11 +11,11 @@ from conroi.branches.columns import Carry, columns_of
 from conroi.branches.lake_ref import LakeRef, Side, TableAtState
 from conroi.branches.row_differences import Comparison, key_ids, keyed_changes
 from conroi.catalog.names import shown
-from conroi.data.rows import count_rows
 from conroi.data.table_version import TableVersion
 from conroi.display import to_html
 from conroi.display.pages import diff_details, diff_page
 from conroi.format.fields import key_columns
+from conroi.format.manifest import count_rows
 
 MOST_KEYS = 100
 """Maximum number of keys of each kind in to_dict()."""

@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from conroi.data.predicates import Predicate, checked_predicate
-from conroi.data.rows import count_rows
 from conroi.data.table_version import TableVersion, unknown_column
 from conroi.environment import Environment
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
+from conroi.format.manifest import count_rows
 
 Query: TypeAlias = "str | Sequence[float] | pa.Array[Any] | pa.Scalar[Any] | Any"
 """A text, or a vector as a list, a numpy array or a pyarrow array."""

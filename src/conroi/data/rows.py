@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,8 +86,3 @@ def with_deletions(fragment: pb.DataFragment, file: pb.DeletionFile) -> pb.DataF
     changed.CopyFrom(fragment)
     changed.deletion_file.CopyFrom(file)
     return changed
-
-
-def count_rows(fragments: Iterable[pb.DataFragment]) -> int:
-    """Live rows, from metadata alone."""
-    return sum(f.physical_rows - f.deletion_file.num_deleted_rows for f in fragments)

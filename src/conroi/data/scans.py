@@ -9,10 +9,10 @@ import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 
 from conroi.data.casts import cast_batch
 from conroi.data.pylance import pylance_errors
@@ -94,7 +94,7 @@ class Scan:
         except ImportError as error:
             raise missing_duckdb() from error
         at: Any = duckdb if connection is None else connection
-        return at.from_arrow(DuckDBSource(self))
+        return at.from_arrow(duckdb_source(self))
 
     def to_polars_lazy(self) -> pl.LazyFrame:
         """The rows as a lazy frame of polars, which asks for the columns and rows that a query needs."""
@@ -134,10 +134,34 @@ class Scan:
         return self.reader(limit=0).read_all()
 
 
-class DuckDBSource(ds.Dataset):
+def duckdb_source(scan: Scan) -> Any:
     """A scan in the form in which DuckDB pushes columns and filters down: it takes what is a pyarrow dataset."""
+    return _as_dataset()(_Source(scan))
 
-    def __init__(self, scan: Scan) -> None:  # the base class has no state that DuckDB looks at
+
+@cache
+def _as_dataset() -> Any:
+    """A class of pyarrow datasets. They come with pandas, which takes longer to import than conroi."""
+    import pyarrow.dataset as ds
+
+    class ScannedDataset(ds.Dataset):
+        def __init__(self, source: _Source) -> None:  # the base class has no state that DuckDB looks at
+            self._source = source
+
+        @property
+        def schema(self) -> pa.Schema:
+            return self._source.schema
+
+        def scanner(self, columns: Sequence[str] | None = None, filter: Any = None, **_: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+            return self._source.scanner(columns, filter)
+
+    return ScannedDataset
+
+
+class _Source:
+    """What DuckDB asks a dataset for."""
+
+    def __init__(self, scan: Scan) -> None:
         self._scan = scan
         self._schema = scan.reader(limit=0).schema
 
@@ -145,8 +169,10 @@ class DuckDBSource(ds.Dataset):
     def schema(self) -> pa.Schema:
         return self._schema
 
-    def scanner(self, columns: Sequence[str] | None = None, filter: Any = None, **_: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def scanner(self, columns: Sequence[str] | None, filter: Any) -> Any:
         """A scan of these columns, of the rows for which the filter holds by pyarrow's rules, which DuckDB knows."""
+        import pyarrow.dataset as ds
+
         if filter is None:
             return _Once(self._scan.reader(None if columns is None else list(columns)))
         named = _named(filter, self._schema)

@@ -13,7 +13,6 @@ from pyroaring import BitMap
 
 from conroi.data.keys import repeated, scan_keys, shown_keys
 from conroi.data.pylance import file_session, pylance_errors, rows_in_file
-from conroi.data.rows import count_rows
 from conroi.data.table_version import TableVersion
 from conroi.doctor.contents import Contents, is_still_there
 from conroi.doctor.subject import Place, Subject, base_of
@@ -22,7 +21,7 @@ from conroi.errors import ConroiError, NotFoundError, UnsupportedError
 from conroi.format import lance_pb2 as pb
 from conroi.format.deletions import decode_deletions
 from conroi.format.fields import key_columns
-from conroi.format.manifest import manifest_problems
+from conroi.format.manifest import count_rows, manifest_problems
 from conroi.format.naming import check_relative_path, deletion_path
 from conroi.format.on_disk import DATA_DIR
 from conroi.format.row_ids import U64Array, decode_row_ids, without

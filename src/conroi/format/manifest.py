@@ -145,6 +145,11 @@ class Manifest:
         return _parse(pb.Manifest, self.message)
 
 
+def count_rows(fragments: Iterable[pb.DataFragment]) -> int:
+    """Live rows, from metadata alone."""
+    return sum(f.physical_rows - f.deletion_file.num_deleted_rows for f in fragments)
+
+
 def _around_run(head: pb.ManifestHead) -> tuple[bytes, bytes]:
     """What stands before the fragments in an encoded manifest, and what after them."""
     before = pb.ManifestHead(fields=head.fields)

@@ -35,6 +35,7 @@ __all__ = [
     "match_fields",
     "max_field_id",
     "schema_from_fields",
+    "stored_as_read",
 ]
 
 EXTENSION_NAME = "ARROW:extension:name"
@@ -204,6 +205,17 @@ def schema_from_fields(fields: Sequence[pb.Field], metadata: Mapping[str, bytes]
             f"The manifest has a column that contradicts itself: {error}.",
             hint="The manifest is damaged, or its writer is broken; open another version.",
         ) from error
+
+
+def stored_as_read(fields: Sequence[pb.Field]) -> bool:
+    """Whether pylance gives all columns in the types of `schema_from_fields`; it converts some when it reads."""
+    return not any(
+        field.extension_name
+        or field.logical_type.startswith(("blob", "dict:", "json"))
+        or _BLOB_KEY in field.metadata
+        or EXTENSION_NAME in field.metadata
+        for field in fields
+    )
 
 
 def _arrow_field(field: pb.Field, children: Mapping[int, Sequence[pb.Field]]) -> pa.Field[Any]:

@@ -9,9 +9,9 @@ from typing import Literal, TypeAlias, get_args
 import pyarrow as pa
 
 from conroi.data.arrow_types import row_width
-from conroi.data.rows import count_rows
 from conroi.data.table_version import TableVersion
 from conroi.errors import InvalidInputError
+from conroi.format.manifest import count_rows
 from conroi.merge.request import Action, Request, RowKind
 
 Way: TypeAlias = Literal["process", "probe", "join"]

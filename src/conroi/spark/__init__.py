@@ -4,13 +4,20 @@
 known to any session; `ship(spark)` sends conroi to executors that lack it; `each_batch(lake, work)` makes each
 micro-batch of a stream one transaction. Everything else is on the tables themselves: `table.to_spark(spark)`, and verbs
 that take DataFrames.
+
+These names are loaded when they are asked for: a process in which Spark plans a read imports this package, and needs
+none of them.
 """
 
-from conroi.spark.scan import Statistics, statistics
-from conroi.spark.sessions import session, ship
-from conroi.spark.source import register
-from conroi.spark.streaming_sink import each_batch
-from conroi.spark.transactions import SparkTransaction, transaction
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from conroi.spark.scan import Statistics, statistics
+    from conroi.spark.sessions import session, ship
+    from conroi.spark.source import register
+    from conroi.spark.streaming_sink import each_batch
+    from conroi.spark.transactions import SparkTransaction, transaction
 
 __all__ = [
     "SparkTransaction",
@@ -22,3 +29,21 @@ __all__ = [
     "statistics",
     "transaction",
 ]
+
+_HOMES = {
+    "SparkTransaction": "transactions",
+    "Statistics": "scan",
+    "each_batch": "streaming_sink",
+    "register": "source",
+    "session": "sessions",
+    "ship": "sessions",
+    "statistics": "scan",
+    "transaction": "transactions",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'conroi.spark' has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(f"conroi.spark.{_HOMES[name]}"), name)
+    return found

@@ -14,9 +14,10 @@ import pyarrow as pa
 from conroi.commit.change import Plan
 from conroi.data.arrow_types import positions, row_width
 from conroi.data.keys import key_columns_of, scan_keys
-from conroi.data.rows import addresses_in, addresses_of, count_rows, offsets_by_fragment
+from conroi.data.rows import addresses_in, addresses_of, offsets_by_fragment
 from conroi.data.table_version import TableVersion
 from conroi.errors import InvalidInputError
+from conroi.format.manifest import count_rows
 from conroi.merge.matching import Addresses, Match, match, match_keys, others, refuse_doubled
 from conroi.merge.outcome import Decision, try_out
 from conroi.merge.plan_choice import MergePlan, SourceSize, Way, choose

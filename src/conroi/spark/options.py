@@ -7,14 +7,10 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
-from conroi.catalog.folders import content_of, created_in
-from conroi.catalog.names import shown
 from conroi.errors import CorruptionError, InvalidInputError, NotFoundError
 from conroi.format.json import parse_json
 from conroi.spark.pins import PinnedVersion
 from conroi.spark.scan import BYTES_PER_TASK, Scan, Wanted, checked_filter
-from conroi.storage import open_objects
-from conroi.table_location import NOT_SECRET
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -71,6 +67,8 @@ def _has_password(address: str) -> bool:
 
 
 def _holds_secrets(text: str) -> bool:
+    from conroi.table_location import NOT_SECRET
+
     try:
         given = parse_json(text, "The option storageOptions")
     except CorruptionError:
@@ -195,6 +193,8 @@ class Options:
 
     def in_lake(self) -> tuple[Lake, str] | None:
         """The lake, and the name that the table has in it or would get; None for a table that stands alone."""
+        from conroi.catalog.folders import created_in
+        from conroi.catalog.names import shown
         from conroi.lake import Lake
         from conroi.table_location import lake_around, table_storage
 
@@ -245,7 +245,9 @@ class Options:
 
     def _refuse_lake(self) -> None:
         """InvalidInputError if the path is that of a lake, and no table was named."""
+        from conroi.catalog.folders import content_of
         from conroi.opening import connect
+        from conroi.storage import open_objects
 
         storage = self.storage_options
         if content_of(open_objects(self.path, storage)) != "a lake":

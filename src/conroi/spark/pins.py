@@ -7,20 +7,17 @@ import json
 import zlib
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-from conroi.data.admission import admit
-from conroi.data.pylance import has_sections, rows_in_file
-from conroi.data.table_version import TableVersion
-from conroi.environment import SYSTEM
 from conroi.errors import CorruptionError, InvalidInputError
 from conroi.format.json import parse_object
 from conroi.format.manifest import Manifest
 from conroi.format.naming import ManifestNaming
-from conroi.snapshots.snapshot import Snapshot, TableStorage
-from conroi.storage import open_objects
 from conroi.storage.cloud_options import StorageOptions
-from conroi.storage.objects import Objects, Reach, reach_of
-from conroi.versions.folder import FolderVersions, ManifestRef
+
+if TYPE_CHECKING:
+    from conroi.data.table_version import TableVersion
+    from conroi.storage.objects import Objects
 
 
 @dataclass(frozen=True)
@@ -36,6 +33,8 @@ class Place:
     @staticmethod
     def of(objects: Objects) -> Place:
         """Where these files are."""
+        from conroi.storage.objects import reach_of
+
         options = StorageOptions(objects.storage_options)
         reach = reach_of(objects)
         durable = bool(getattr(objects, "is_durable", False))
@@ -43,6 +42,9 @@ class Place:
 
     def objects(self) -> Objects:
         """The files themselves."""
+        from conroi.storage import open_objects
+        from conroi.storage.objects import Reach
+
         reach = Reach(self.reach[0], set(self.reach[1:])) if self.reach else None
         return open_objects(self.uri, self.storage_options, durable=self.durable, reach=reach)
 
@@ -61,7 +63,11 @@ class PinnedVersion:
     @staticmethod
     def of(pinned: TableVersion) -> PinnedVersion:
         """The version that this table is pinned at."""
+        from conroi.data.admission import admit
+        from conroi.data.pylance import has_sections, require_known_flags, rows_in_file
+
         snapshot = pinned.snapshot
+        require_known_flags(snapshot.manifest.head, pinned.root)
         admit(pinned.files.objects, snapshot, rows_in_file)
         return PinnedVersion(
             place=Place.of(pinned.files.objects),
@@ -79,6 +85,10 @@ class PinnedVersion:
     def opened(self) -> TableVersion:
         """The table at this version; opened once in a process."""
         return _opened(self)
+
+    def contents(self) -> Manifest:
+        """Its columns and fragments: all that planning needs, without the storage and without pylance."""
+        return Manifest(self.manifest)
 
     def __hash__(self) -> int:
         return hash((self.place.uri, self.path, self.manifest))
@@ -127,6 +137,11 @@ class PinnedVersion:
 
 @lru_cache(maxsize=8)  # a long-lived process sees many versions
 def _opened(version: PinnedVersion) -> TableVersion:
+    from conroi.data.table_version import TableVersion
+    from conroi.environment import SYSTEM
+    from conroi.snapshots.snapshot import Snapshot, TableStorage
+    from conroi.versions.folder import FolderVersions, ManifestRef
+
     objects = version.place.objects()
     naming = ManifestNaming[version.naming]
     manifest = Manifest(version.manifest)

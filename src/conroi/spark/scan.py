@@ -10,11 +10,10 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from conroi.data.arrow_types import row_width
-from conroi.data.predicates import checked_predicate
-from conroi.data.pylance import pylance_errors
-from conroi.data.rows import count_rows
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
+from conroi.format.manifest import count_rows
+from conroi.format.schema import schema_from_fields, stored_as_read
 from conroi.spark.pins import PinnedVersion
 from conroi.spark.types import arrow_schema, cast_for_spark, spark_schema
 
@@ -96,7 +95,18 @@ class Scan:
         return spark_schema(self.arrow_schema(), table=self.version.place.uri)
 
     def arrow_schema(self) -> pa.Schema:
-        """The columns, as the scan gives them."""
+        """The columns, as the scan gives them: by the manifest, or where it does not tell, by pylance."""
+        fields = self.version.contents().head.fields
+        if not isinstance(self.columns, Mapping) and stored_as_read(fields):
+            stored = schema_from_fields(fields)
+            wanted = list(self.columns or stored.names)
+            if len(set(wanted)) == len(wanted) and set(wanted) <= set(stored.names):
+                return pa.schema([stored.field(name) for name in wanted])
+        return self._projected()
+
+    def _projected(self) -> pa.Schema:
+        from conroi.data.pylance import pylance_errors
+
         with pylance_errors(self.version.place.uri):
             return self.scanner(self.columns, None).projected_schema
 
@@ -108,6 +118,8 @@ class Scan:
         batch_size: int | None = None,
     ) -> lance.LanceScanner:
         """A scan of these fragments, or of all."""
+        from conroi.data.pylance import pylance_errors
+
         pinned = self.version.opened()
         with pylance_errors(pinned.root):
             chosen = None if ids is None else [pinned.dataset.get_fragment(number) for number in ids]
@@ -135,8 +147,8 @@ class ConroiReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """The tasks: fragments that are neighbours, together about as big as one task should be."""
-        version = self._scan.version.opened()
-        chosen = shared_out(version.manifest.fragments, self._target, self._scan.bytes_per_task)
+        fragments = self._scan.version.contents().fragments
+        chosen = shared_out(fragments, self._target, self._scan.bytes_per_task)
         return [Fragments(ids) for ids in chosen]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -179,13 +191,15 @@ def check_columns(scan: Scan, target: pa.Schema) -> None:
         raise InvalidInputError(
             f"The table has no column {', '.join(missing)}.",
             table=scan.version.place.uri,
-            version=scan.version.opened().version,
+            version=scan.version.contents().version,
             hint=f"It has {', '.join(stored)}.",
         )
 
 
 def read_rows(scan: Scan, target: pa.Schema, ids: Sequence[int] | None) -> Iterator[pa.RecordBatch]:
     """The rows of some fragments, or of all, in exactly these types."""
+    from conroi.data.pylance import pylance_errors
+
     table = scan.version.place.uri
     scanner = scan.scanner(_columns(scan.columns, target), scan.filter, ids, batch_rows(target))
     with pylance_errors(table):
@@ -202,6 +216,8 @@ def checked_filter(where: object, table: str) -> str | None:
     """The condition, which must be text to travel."""
     if where is None:
         return None
+    from conroi.data.predicates import checked_predicate
+
     predicate = checked_predicate(where, table=table)
     if not isinstance(predicate, str):
         raise InvalidInputError(

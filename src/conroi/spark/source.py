@@ -18,7 +18,6 @@ from pyspark.sql.datasource import (
 )
 
 from conroi.data.sql import expression
-from conroi.data.table_version import TableVersion
 from conroi.errors import InvalidInputError, NotFoundError, UnsupportedError
 from conroi.spark.options import CHECKPOINT, COLUMNS, FILTER, OF_STREAMS, PATH, PIN, Options, redact
 from conroi.spark.pins import PinnedVersion
@@ -27,6 +26,8 @@ from conroi.spark.scan import Scan, Wanted, checked_filter
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
+
+    from conroi.data.table_version import TableVersion
 
 
 class ConroiDataSource(DataSource):

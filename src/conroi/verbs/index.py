@@ -12,7 +12,6 @@ from pyroaring import BitMap
 from conroi.commit.change import Plan
 from conroi.data.arrow_types import index_from_pylance
 from conroi.data.pylance import has_sections, pylance_errors
-from conroi.data.rows import count_rows
 from conroi.data.table_version import TableVersion, path_of, paths_of_fields
 from conroi.errors import (
     AlreadyExistsError,
@@ -24,6 +23,7 @@ from conroi.errors import (
 )
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import fields_by_path
+from conroi.format.manifest import count_rows
 from conroi.format.naming import index_dir
 from conroi.operations import CreateIndex
 from conroi.operations.indices import covered_fragments, unindexed, with_coverage_of_today

@@ -14,12 +14,13 @@ from conroi.data.casts import checked_columns
 from conroi.data.incoming import KeysSeen, carries_metadata, opened, write_rows
 from conroi.data.predicates import Predicate, checked_predicate
 from conroi.data.pylance import open_dataset, pylance_errors
-from conroi.data.rows import addresses_of, count_rows, offsets_by_fragment, take_out
+from conroi.data.rows import addresses_of, offsets_by_fragment, take_out
 from conroi.data.table_version import TableVersion
 from conroi.data.writer import Progress
 from conroi.errors import InvalidInputError
 from conroi.format import lance_pb2 as pb
 from conroi.format.fields import key_columns
+from conroi.format.manifest import count_rows
 from conroi.operations import Overwrite, Update
 from conroi.verbs.create import checked_fields
 from conroi.verbs.key_check import checked_new_keys, key_stays, only, refuse_repeated

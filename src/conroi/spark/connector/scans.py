@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from conroi.data.arrow_types import row_width
-from conroi.data.rows import count_rows
 from conroi.format.json import parse_json
+from conroi.format.manifest import count_rows
 from conroi.spark.connector import join_plans
 from conroi.spark.connector.predicates import (
     ALWAYS,

@@ -12,9 +12,9 @@ import pyarrow as pa
 from pyspark.sql import types as st
 
 from conroi.data.arrow_types import row_width
-from conroi.data.rows import count_rows
 from conroi.data.table_version import TableVersion
 from conroi.errors import InvalidInputError, NotFoundError
+from conroi.format.manifest import count_rows
 from conroi.lake_snapshot import LakeReader
 from conroi.reader import Reader
 from conroi.spark.connector.lake_session import LakeSession
