@@ -130,6 +130,8 @@ class Handle:
         self.is_version_read = False
         """Whether anything was read that a compaction or a new index changes as well."""
         self._pinned_at: tuple[Snapshot, TableVersion] | None = None
+        self._for_append: tuple[Snapshot, TableVersion] | None = None
+        """The base as appends have it, whose files may be completed in the background."""
         self._closing: list[Running[None]] = []
         """Data files of appends that are being completed in the background."""
         self._lock = ProcessLock()
@@ -190,11 +192,10 @@ class Handle:
         """The columns that an append needs: those of the base, while only rows have changed."""
         if statements.base is None or not statements.has_fields_of_base:
             return self.pinned()
-        pinned_at = self._pinned_at
-        if pinned_at is None or pinned_at[0] is not statements.base:
+        if self._for_append is None or self._for_append[0] is not statements.base:
             version = TableVersion(self.files, statements.base, closing=self._closing)
-            pinned_at = self._pinned_at = (statements.base, version)
-        return pinned_at[1]
+            self._for_append = (statements.base, version)
+        return self._for_append[1]
 
     def _complete(self) -> None:
         """Wait for the files that are being completed; raises what went wrong with one, whenever it is asked."""

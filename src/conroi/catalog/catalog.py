@@ -186,7 +186,7 @@ class Catalog:
             for version, some in found.items():
                 self._commits[version] = partial(list, some)
             if members:
-                self._commits[state.version] = partial(_published, members, state)
+                self._commits[state.version] = partial(_published, members, state.version, state.timestamp_ns)
             while len(self._commits) > MOST_COMMITS:
                 self._commits.popitem(last=False)
             if self._state is None or state.version > self._state.version:
@@ -443,5 +443,5 @@ def _is_looked_up(snapshot: Snapshot) -> bool:
     return bool(snapshot.indices) or has_dictionaries(snapshot.manifest.fields)
 
 
-def _published(members: Sequence[Member], state: LakeState) -> list[Published]:
-    return [Published.of(each, state) for each in members]
+def _published(members: Sequence[Member], version: int, timestamp_ns: int) -> list[Published]:
+    return [Published.of(each, version, timestamp_ns) for each in members]

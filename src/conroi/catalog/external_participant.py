@@ -174,6 +174,10 @@ class ExternalParticipant:
         snapshot = self._foreign.final_snapshot if self.finalize() else self._foreign.snapshot
         return CommitResult(snapshot, self._foreign.transaction, attempts, ())
 
+    def recovered(self, row: Row | None, attempts: int) -> CommitResult:  # noqa: ARG002
+        """The result of a publication that was found in the history: the manifest was built by others."""
+        return self.published(attempts)
+
     def finalize(self) -> bool:
         if self._is_final:
             return True

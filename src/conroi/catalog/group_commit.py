@@ -22,7 +22,7 @@ from conroi.catalog.participant import Participant
 from conroi.catalog.rows import Row
 from conroi.catalog.state import MOST_RECORDS, CommitMetadata, LakeState, Member
 from conroi.catalog.store import Attempt, Dependencies, Published, Task
-from conroi.errors import CommitStateUnknown, ConroiError, StoreError
+from conroi.errors import CommitStateUnknown, ConroiError
 from conroi.storage.parallel import together
 
 MOST_MEMBERS = 256
@@ -66,6 +66,19 @@ class Publication(Protocol):
         """The rows that it changes, but for deferred appends."""
         ...
 
+    @property
+    def goes_alone(self) -> bool:
+        """Whether a group with it has failed, so that it finds out by itself why."""
+        ...
+
+    def note_failure(self) -> None:
+        """A group with it failed before its put."""
+        ...
+
+    def probes(self) -> list[Task]:
+        """What is to be looked at again of what it has staged."""
+        ...
+
     def stage(self) -> list[Task]:
         """Build what is deferred, and the next version of the lake, for this publication alone, unless it is built."""
         ...
@@ -98,16 +111,18 @@ def _lead(catalog: Catalog, queued: Sequence[Waiting]) -> None:
     group = _Group(catalog, catalog.known_state())
     tables = Counter(table for waiting in queued for table in waiting.publication.appends())
     several = {table for table, count in tables.items() if count > 1}
-    for waiting in queued if several else ():
-        waiting.publication.defer(several)
     for waiting in queued:
-        if group.is_full:
-            break
-        if group.conflicts_with(waiting.publication):
-            continue  # it stays in the queue, for the next version
-        if _is_ready(waiting.publication, group.state):
-            group.add(waiting)
-        else:
+        try:
+            waiting.publication.defer(several)
+            if not group.has_room_for(waiting.publication):
+                continue  # it stays in the queue, for the next version
+            is_ready = _is_ready(waiting.publication, group.state)
+            if is_ready:
+                group.add(waiting)
+        except ConroiError as error:
+            _answer(catalog, [waiting], error=error)
+            continue
+        if not is_ready:
             _answer(catalog, [waiting])
     if group.members:
         _publish(catalog, group)
@@ -116,12 +131,14 @@ def _lead(catalog: Catalog, queued: Sequence[Waiting]) -> None:
 def _publish(catalog: Catalog, group: _Group) -> None:
     try:
         attempt = group.alone() if len(group.members) == 1 else group.build()
-        if attempt is None:
-            _answer(catalog, group.members)
-            return
     except ConroiError as error:
-        is_own = len(group.members) == 1 or isinstance(error, StoreError)
-        _answer(catalog, group.members, error=error if is_own else None)  # else each finds out by itself whose it is
+        is_own = len(group.members) == 1
+        for each in group.members:  # of one of them, so each finds out by itself, alone
+            each.publication.note_failure()
+        _answer(catalog, group.members, error=error if is_own else None)
+        return
+    if attempt is None:
+        _answer(catalog, group.members)
         return
     try:
         state = attempt.put()
@@ -132,10 +149,12 @@ def _publish(catalog: Catalog, group: _Group) -> None:
         _answer(catalog, group.members, error=_interrupted(catalog))
         raise
     assert not isinstance(state, Published), "a put of __manifest knows its state"
-    if state is not None:
-        catalog.saw(state, members=group.commits)
-        group.settle()
-    _answer(catalog, group.members, state)
+    try:
+        if state is not None:
+            group.settle(state)
+            catalog.saw(state, members=group.commits)
+    finally:
+        _answer(catalog, group.members, state)
 
 
 def _answer(
@@ -162,22 +181,23 @@ class _Group:
     _keys: set[str] = field(default_factory=set[str])
     _folded: dict[str, Participant] = field(default_factory=dict[str, Participant])
 
-    @property
-    def is_full(self) -> bool:
-        return len(self.members) >= MOST_MEMBERS or len(self._changed) + len(self._appended) >= MOST_RECORDS // 2
-
-    def conflicts_with(self, publication: Publication) -> bool:
-        """Whether an earlier member changes what it depends on."""
+    def has_room_for(self, publication: Publication) -> bool:
+        """Whether no earlier member changes what it depends on, and the version does not get too large."""
         if not self.members:
+            return True
+        if publication.goes_alone or self.members[0].publication.goes_alone or len(self.members) >= MOST_MEMBERS:
             return False
-        needs, appended = publication.dependencies(), self._appended.keys()
+        changes, needs, appended = publication.changes(), publication.dependencies(), self._appended.keys()
         objects = needs.objects - publication.deferred.keys()
+        is_apart = objects.isdisjoint(self._changed) and objects.isdisjoint(appended)
+        rows = self._changed | changes.keys() | appended | publication.deferred.keys()
         return (
-            needs.everything
-            or (needs.listing and self._changes_names)
-            or publication.notes.idempotency_key in self._keys
-            or not (objects.isdisjoint(self._changed) and objects.isdisjoint(appended))
-            or not self._changed.isdisjoint(publication.deferred)
+            is_apart
+            and not needs.everything
+            and not (needs.listing and self._changes_names)
+            and publication.notes.idempotency_key not in self._keys
+            and self._changed.isdisjoint(publication.deferred)
+            and len(rows) <= MOST_RECORDS
         )
 
     def add(self, waiting: Waiting) -> None:
@@ -200,7 +220,11 @@ class _Group:
         return publication.attempt if not tasks or publication.confirm_staged() else None
 
     def build(self) -> Attempt | None:
-        """The next version, with all of them; None if one of the tables was written out of band."""
+        """The next version, with all of them; None if one of the tables was written out of band.
+
+        What members have staged is looked at again, in the same wave: while they waited their final names may have been
+        taken, or their files collected.
+        """
         store = self.catalog.group_store
         assert store is not None
         tasks: list[Task] = []
@@ -210,6 +234,7 @@ class _Group:
         rows = {object_id: participant.pinned_row() for object_id, participant in self._folded.items()}
         for waiting, changes in zip(self.members, self._changes, strict=True):
             publication = waiting.publication
+            tasks += publication.probes()
             own = {**changes, **{key: rows[key] for key in publication.deferred}}
             self.commits.append(Member(publication.uuid, publication.notes, own))
         attempt = store.build_group(self.state, self.commits)
@@ -217,15 +242,23 @@ class _Group:
         for key in self._keys:
             tasks.append(partial(store.will_try, key, self.state.version + 1))
         together(tasks, is_local=self.catalog.root.is_local)
+        return attempt if self._is_confirmed() else None
+
+    def _is_confirmed(self) -> bool:
         for participant in self._folded.values():
             participant.staged()
-        return None if any(participant.is_taken for participant in self._folded.values()) else attempt
+        for waiting in self.members:
+            if any(self._folded[key].is_taken for key in waiting.publication.deferred):
+                waiting.publication.note_failure()  # it stages its append itself, and adopts what was written
+        is_free = not any(participant.is_taken for participant in self._folded.values())
+        return all([waiting.publication.confirm_staged() for waiting in self.members]) and is_free
 
-    def settle(self) -> None:
-        """It is published: tell each member of which appends its own have become a part."""
+    def settle(self, state: LakeState) -> None:
+        """It is published: tell each member, and of which appends its own have become a part."""
         for waiting in self.members:
             publication = waiting.publication
             publication.join({key: self._folded[key] for key in publication.deferred if key in self._folded})
+            waiting.state = state
 
 
 def _is_ready(publication: Publication, state: LakeState) -> bool:

@@ -316,7 +316,8 @@ def _published(
     operation = "Unknown" if transaction is None else transaction.operation_name
     members = decode_members(properties, changes)
     if members is not None:
-        return [Published(snapshot.version, timestamp, m.notes, m.uuid, m.changes, operation) for m in members]
+        found = [(each.uuid, each.notes, None if changes is None else each.changes) for each in members]
+        return [Published(snapshot.version, timestamp, notes, uuid, own, operation) for uuid, notes, own in found]
     uuid = None if transaction is None else transaction.uuid
     return [Published(snapshot.version, timestamp, CommitMetadata.of(properties), uuid, changes, operation)]
 

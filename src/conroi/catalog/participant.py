@@ -29,7 +29,7 @@ from conroi.operations import Append
 from conroi.retry_policy import PUBLICATION_RETRIES, PUBLICATION_TIMEOUT_S
 from conroi.snapshots.external_manifest import ExternalManifest
 from conroi.snapshots.pin import Pin, finalize, forked, refuse_cleanup, staged_pin
-from conroi.snapshots.snapshot import Snapshot, TableStorage
+from conroi.snapshots.snapshot import Snapshot, TableStorage, load_transaction
 from conroi.storage.parallel import ProcessLock, later
 from conroi.versions.folder import ManifestRef
 from conroi.versions.retention import is_recent_for_files, is_recent_for_versions
@@ -176,6 +176,7 @@ class Participant:
         """Whether the next final name was found to exist already."""
         self.moved = False
         """Whether a concurrent commit changed this table."""
+        self._new_lock: int | None = None
         self._shared: CommitResult | None = None
         self._sharing = ProcessLock()
 
@@ -305,6 +306,12 @@ class Participant:
         rebased_over = tuple(sorted(self.pending.rebased_over))
         return replace(result, attempts=attempts, rebased_over=rebased_over, is_shared=not is_first)
 
+    def recovered(self, row: Row | None, attempts: int) -> CommitResult:
+        """The result of a publication that was found in the history."""
+        if row is None or row.pin is None or ("_pin" in self.__dict__ and row.pin == self._pin):
+            return self.published(attempts)
+        return recovered(self._catalog, row, attempts, tuple(sorted(self.pending.rebased_over)))
+
     def published_once(self, attempts: int) -> tuple[CommitResult, bool]:
         """The result, and whether this is the first call; it may come from any thread."""
         with self._sharing:
@@ -368,7 +375,8 @@ class Participant:
         """The row of this table after the publication."""
         now = self._now
         if now.lock is None:  # the first version of a table that others made, or of one on a branch
-            now = now.with_lock(new_lock_id(self._catalog.environment))
+            self._new_lock = self._new_lock or new_lock_id(self._catalog.environment)
+            now = now.with_lock(self._new_lock)
         return now.pinned_at(self._pin, self.wanted.object_id)
 
     # ------------------------------------------------------------------------ published
@@ -406,6 +414,14 @@ class Participant:
 
 def _uuid_of(snapshot: Snapshot) -> str:
     return snapshot.manifest.head.transaction_file.partition("-")[2].removesuffix(".txn")
+
+
+def recovered(catalog: Catalog, row: Row, attempts: int, rebased_over: tuple[int, ...] = ()) -> CommitResult:
+    """The result of a commit, read back from the version that the row pins."""
+    snapshot = catalog.snapshot(row)
+    transaction = load_transaction(catalog.objects_of(row), snapshot)
+    assert transaction is not None, "every version of ours has its transaction"
+    return CommitResult(snapshot, transaction, attempts, rebased_over)
 
 
 class Finalizable(Protocol):

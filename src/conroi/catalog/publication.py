@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Generator, Mapping, Set
-from dataclasses import replace
 from functools import cached_property
 
 from conroi.catalog.adoption import adoption
@@ -51,10 +50,6 @@ long Lance waits before its retry depends on how long its first attempt took.
 """
 
 
-MOST_DEFERRALS = 3
-"""A publication that failed more often with deferred appends stages them itself, as without a group."""
-
-
 class Publishing:
     """One publication: see conroi.commit.loop."""
 
@@ -94,8 +89,7 @@ class Publishing:
         """Appends that a group commit will stage, by their tables."""
         self._joined: dict[str, Participant] = {}
         """Of a group commit: the appends to a table as one, of which ours is a part."""
-        self._left_out = 0
-        """How often it was not published with its appends deferred."""
+        self.goes_alone = False
         self._has_lost = False
         """Whether a concurrent client was faster, so that the newest state must be looked up."""
         self._has_adopted = False
@@ -161,7 +155,7 @@ class Publishing:
 
     @property
     def _may_defer(self) -> bool:
-        return self._catalog.group_store is not None and self._left_out <= MOST_DEFERRALS
+        return self._catalog.group_store is not None and not self.goes_alone
 
     def is_head_known(self) -> bool:
         if self._catalog.heads.compares_in_put:
@@ -268,7 +262,6 @@ class Publishing:
         may_be_ours = self._catalog.group_store is not None and self._catalog.known_state() is not self._state
         state = self._put() if self.confirm_staged() or may_be_ours else None
         self._has_lost = state is None
-        self._left_out += int(self._has_lost and bool(self.deferred))
         if state is None:
             self._adopt_taken(self._state)
         return state
@@ -276,17 +269,17 @@ class Publishing:
     def _put(self) -> LakeState | Published | None:
         catalog = self._catalog
         is_grouped = catalog.group_store is not None
-        if is_grouped and (self._attempt_on is not catalog.known_state() or not catalog.publishers.try_alone()):
-            return put_together(catalog, self)
-        assert self.attempt is not None, "build() comes first"
         try:
+            if is_grouped and (self._attempt_on is not catalog.known_state() or not catalog.publishers.try_alone()):
+                return put_together(catalog, self)
+            assert self.attempt is not None, "build() comes first"
             state = self.attempt.put()
+            if isinstance(state, LakeState):
+                catalog.saw(state, members=[Member(self.uuid, self.notes, self._changes)])
+            return state
         finally:
             if is_grouped:
                 catalog.publishers.end()
-        if isinstance(state, LakeState):
-            catalog.saw(state, members=[Member(self.uuid, self.notes, self._changes)])
-        return state
 
     def _staged(self) -> list[Participant | ExternalParticipant]:
         if not self.deferred:
@@ -331,6 +324,12 @@ class Publishing:
 
     def dependencies(self) -> Dependencies:
         return dependencies_of(self._request, self.changes())
+
+    def note_failure(self) -> None:
+        self.goes_alone = True
+
+    def probes(self) -> list[Callable[[], object]]:
+        return [task for participant in self._staged() for task in participant.tasks()]
 
     def stage(self) -> list[Callable[[], object]]:
         self.deferred = {}
@@ -403,7 +402,7 @@ class Publishing:
             return PublishResult(done.version, {}, attempts, done)
         try:
             if isinstance(done, Published):  # an earlier put of ours had succeeded
-                return replace(self._published(self._catalog.state(), attempts), version=done.version)
+                return self._found(done, attempts)
             return self._published(done, attempts)
         except ConroiError as error:
             raise CommitStateUnknown(
@@ -412,6 +411,12 @@ class Publishing:
                 transaction_uuid=self.uuid,
                 hint="Look at lake.history() before doing the work again. No file was deleted.",
             ) from error
+
+    def _found(self, done: Published, attempts: int) -> PublishResult:
+        """The result by what was published: a group may have staged it, or another attempt."""
+        rows = self._catalog.state().rows if done.changes is None else done.changes
+        found = {key: each.recovered(rows.get(key), attempts) for key, each in self._participants.items()}
+        return PublishResult(done.version, found, attempts)
 
     def _published(self, state: LakeState, attempts: int) -> PublishResult:
         results: dict[str, CommitResult] = {}

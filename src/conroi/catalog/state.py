@@ -180,10 +180,10 @@ def decode_members(properties: Mapping[str, str], changes: Changes | None) -> li
     found: list[Member] = []
     for each in decode_document(text, _MEMBERS).documents("members"):
         rows = each.texts("rows")
-        if changes is None or not changes.keys() >= set(rows):
+        if changes is not None and not changes.keys() >= set(rows):
             raise damaged(_MEMBERS, "it names rows that the version did not change")
         notes = CommitMetadata.of(each.text_map("properties"))
-        found.append(Member(each.text("id"), notes, {key: changes[key] for key in rows}))
+        found.append(Member(each.text("id"), notes, {} if changes is None else {key: changes[key] for key in rows}))
     return found
 
 

@@ -28,10 +28,9 @@ class Published:
     operation: str = ""
 
     @classmethod
-    def of(cls, member: Member, state: LakeState) -> Published:
-        """One of the commits that led to this state."""
-        timestamp = utc_time(state.timestamp_ns)
-        return cls(state.version, timestamp, member.notes, member.uuid, member.changes, "Update")
+    def of(cls, member: Member, version: int, timestamp_ns: int) -> Published:
+        """One of the commits of a version."""
+        return cls(version, utc_time(timestamp_ns), member.notes, member.uuid, member.changes, "Update")
 
 
 @dataclass(frozen=True)

@@ -216,7 +216,7 @@ class PriorityToken:
     is_mine: bool = False
     _needs_s: float = 0.0
 
-    def ask(self, losses: int, needs_s: float = 0.0, turn_s: float = SHORTEST_LOOK_S) -> None:
+    def ask(self, losses: int, needs_s: float = 0.0, turn_s: float = SHORTEST_LOOK_S, *, may_wait: bool = True) -> None:
         """Create the token after several lost races, if it is free. `needs_s`: how long the other writers should yield.
 
         A holder that loses again renews it, for longer: other writers may have removed it. A writer that repeatedly
@@ -226,7 +226,7 @@ class PriorityToken:
             return
         if self.is_mine:
             self._needs_s = needs_s = max(needs_s, 2 * self._needs_s)
-        if not self._take(needs_s) and not self.is_mine and losses >= LOSSES_BEFORE_WAITING:
+        if not self._take(needs_s) and not self.is_mine and may_wait and losses >= LOSSES_BEFORE_WAITING:
             self.give_way(turn_s)
             self._take(needs_s)
 

@@ -204,7 +204,7 @@ def _attempt(commit: Commit[Done, object], lost: int) -> Done | None:
         if commit.turns.is_look_due(is_free=not commit.is_local):
             tasks.append(lambda: commit.turns.look(commit.token))
         if lost and not commit.is_local:
-            tasks.append(lambda: _ask(commit, lost + 1, commit.turns.turn_s()))
+            tasks.append(lambda: _ask(commit, lost + 1, commit.turns.turn_s(), may_wait=False))
         together(tasks, is_local=commit.is_local)
         return commit.put()
     except VersionExpired as error:
@@ -235,5 +235,6 @@ def _back_off(commit: Commit[Any, object], lost: int, attempt_s: float, round_s:
     return pause > 0.0
 
 
-def _ask(commit: Commit[Any, object], lost: int, round_s: float) -> None:
-    commit.token.ask(commit.turns.losses(lost), NEEDED_ROUNDS * round_s, commit.turns.place_s())
+def _ask(commit: Commit[Any, object], lost: int, round_s: float, *, may_wait: bool = True) -> None:
+    needs_s, place_s = NEEDED_ROUNDS * round_s, commit.turns.place_s()
+    commit.token.ask(commit.turns.losses(lost), needs_s, place_s, may_wait=may_wait)

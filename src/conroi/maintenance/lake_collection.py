@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -227,11 +226,12 @@ def _fence_branches(main: Catalog, manifest: TableStorage, older_ns: int) -> Non
     for branch in branched.names.all():
         if branch.lance_name is None:
             continue
-        folder = main.opened(branch_folder(LAKE_MANIFEST, branch.lance_name))
-        # Deleted meanwhile: nothing more can be published there.
-        with contextlib.suppress(NotFoundError):
-            if _is_older(folder, older_ns):
+        if _is_older(main.opened(branch_folder(LAKE_MANIFEST, branch.lance_name)), older_ns):
+            try:
                 fence_branch(branched, branch)
+            except NotFoundError:
+                if branch in branched.names.all():
+                    raise  # else it was deleted meanwhile: nothing more can be published there
 
 
 def fence_branch(branched: BranchedLake, branch: Branch) -> None:

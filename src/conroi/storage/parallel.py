@@ -355,7 +355,8 @@ class ThreadQueue:
 class LeaderQueue(Generic[T]):
     """A queue in memory whose first thread leads: it works on behalf of all that wait, while new ones queue.
 
-    A forked child begins with an empty queue.
+    An interrupt may come anywhere, so a thread that leaves undoes what is its own, and one that has ended is passed
+    over. A forked child begins with an empty queue.
     """
 
     def __init__(self) -> None:
@@ -365,57 +366,67 @@ class LeaderQueue(Generic[T]):
         self._process = _process
         self._signal = ThreadSignal()
         self._queue: list[T] = []
-        self._is_led = False
+        self._threads: dict[int, threading.Thread] = {}
+        """Those that wait, by their items."""
+        self._leader: tuple[object, threading.Thread] | None = None
 
     def try_alone(self) -> bool:
         """Lead without an item, if nobody leads or waits; until `end`."""
         if self._process != _process:
             self._start_over()
         with self._signal:
-            is_free = not self._is_led and not self._queue
-            self._is_led = self._is_led or is_free
+            is_free = not self._is_led() and not self._queue
+            if is_free:
+                self._leader = this_thread(), threading.current_thread()
         return is_free
 
     def end(self) -> None:
-        """The next one may lead."""
+        """If this thread leads: the next one may."""
         with self._signal:
-            self._is_led = False
+            if self._leader is not None and self._leader[0] == this_thread():
+                self._leader = None
             if self._queue:
                 self._signal.notify_all()
 
     def join(self, item: T, lead: Callable[[Sequence[T]], object]) -> None:
         """Return when the item is `done`; meanwhile this thread may lead, with all items that are in the queue."""
-        if self._process != _process:
-            self._start_over()
-        with self._signal:
-            self._queue.append(item)
-        while self._is_mine_to_lead(item):
-            try:
+        try:
+            with self._signal:
+                self._threads[id(item)] = threading.current_thread()
+                self._queue.append(item)
+            while self._is_mine_to_lead(item):
                 lead(tuple(self._queue))
-            except BaseException:
-                self.done([item])
-                raise
-            finally:
                 self.end()
+        finally:
+            self.done([item])
+            self.end()
+
+    def _is_led(self) -> bool:
+        return self._leader is not None and self._leader[0] != this_thread() and self._leader[1].is_alive()
 
     def _is_mine_to_lead(self, item: T) -> bool:
         """Wait until it is; False: it is done."""
         with self._signal:
-            try:
-                while item in self._queue and (self._is_led or self._queue[0] is not item):
-                    self._signal.wait()
-            except BaseException:
-                self.done([item])
-                raise
-            self._is_led = self._is_led or item in self._queue
-            return item in self._queue
+            while any(each is item for each in self._queue):
+                if not self._is_led() and self._queue[0] is item:
+                    self._leader = this_thread(), threading.current_thread()
+                    return True
+                self._queue = [each for each in self._queue if self._threads[id(each)].is_alive()]
+                self._signal.wait(_LOOK_S)
+            return False
 
     def done(self, items: Iterable[T]) -> None:
         """These need not wait any longer."""
         with self._signal:
             gone = set(map(id, items))
             self._queue = [each for each in self._queue if id(each) not in gone]
+            for number in gone:
+                self._threads.pop(number, None)
             self._signal.notify_all()
+
+
+_LOOK_S = 5.0
+"""How often a waiting thread looks by itself, in seconds; it is notified of all that happens."""
 
 
 class ThreadSignal(threading.Condition):
