@@ -21,6 +21,7 @@ PACKAGES_THAT_IMPORT_PYLANCE = {"data", "verbs"}
 EXCEPTIONS: dict[tuple[str, str], str] = {
     ("conroi", "vars(module).update"): "a dictionary",
     ("conroi", "getattr(moved, name)"): "a public name of a module that moved",
+    ("conroi.spark", "getattr(module, name)"): "a public name of this package",
     ("conroi.testing.instruments", "self.inner.delete"): "a file of the storage",
     ("conroi.cli.graph", "columns.insert"): "a list",
     ("conroi.spark.connector.definitions", "table.add_columns"): "a statement of our own transaction",

@@ -45,5 +45,6 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'conroi.spark' has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(f"conroi.spark.{_HOMES[name]}"), name)
+    module = import_module(f"conroi.spark.{_HOMES[name]}")
+    found = globals()[name] = getattr(module, name)
     return found
