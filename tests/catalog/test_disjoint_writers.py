@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -14,9 +16,10 @@ import pytest
 import conroi
 from conroi.catalog import publication
 from conroi.catalog.participant import PublishRequest, dependencies_of
-from conroi.catalog.sql_publication import Outcome, RowPublication, SqlitePublication
+from conroi.catalog.sql_publication import Answer, Outcome, RowPublication, SqlitePublication
+from conroi.catalog.sql_queries import LakeCommit
 from conroi.catalog.sql_store import SqlStore
-from conroi.catalog.sql_tables import LakeTables
+from conroi.catalog.sql_tables import LakeTables, SqliteLakeTables
 from conroi.catalog.store import Dependencies
 from conroi.storage.objects import Objects
 from conroi.storage.postgres import PostgresDatabase
@@ -242,6 +245,7 @@ def test_a_writer_that_stood_still_while_its_files_were_collected_is_refused(
 
         def stand_still(self: SqlStore, wanted: RowPublication) -> Outcome:
             if wanted.rows and not collected:
+                time.sleep(0.05)  # its files must be older than the collector's clock
                 collected.append(other.gc(min_age="0s", dry_run=False))
             return publish(self, wanted)
 
@@ -255,3 +259,24 @@ def test_a_writer_that_stood_still_while_its_files_were_collected_is_refused(
                 tx.commit()
             assert conroi.connect(uri, store=store).version == 3, "it was published without its files"
     assert len(collected) == 1
+
+
+@pytest.mark.contract("X13")
+def test_a_statement_that_arrives_late_is_refused_although_the_tables_are_the_same_again(tmp_path: Path) -> None:
+    """A table was created and dropped since its base; its sender was told of the first."""
+    tables = SqliteLakeTables(str(tmp_path / "lake.db"))
+    tables.add_lake("lake", "/root")
+    table = '["table","x"]'
+
+    def publish(base: int, uuid: str, rows: dict[str, str | None], *, listing: bool = False) -> Answer:
+        changes = json.dumps(dict.fromkeys(rows, 1))
+        commit = LakeCommit(version=0, uuid=uuid, idempotency_key=None, notes="{}", changes=changes)
+        needs = Dependencies(frozenset(), listing=listing)
+        return tables.publish("lake", "/root", RowPublication(base, commit, rows, needs)).answer
+
+    assert publish(0, "first", {"a": table}) is Answer.PUBLISHED
+    assert publish(1, "creates", {"x": table}) is Answer.PUBLISHED
+    assert publish(1, "late", {"a": '["table","y"]'}, listing=True) is Answer.MOVED
+    assert publish(2, "drops", {"x": None}) is Answer.PUBLISHED
+    assert publish(1, "late", {"a": '["table","y"]'}, listing=True) is Answer.MOVED
+    assert publish(3, "on time", {"a": '["table","y"]'}, listing=True) is Answer.PUBLISHED

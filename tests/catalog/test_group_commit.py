@@ -4,18 +4,35 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import lance
+import pyarrow as pa
 import pytest
 
 import conroi
 from conroi.catalog.state import decode_members
 from conroi.format.on_disk import MEMBERS_PROPERTY
-from conroi.testing import Fault, Gate, Request, call_after, call_before, lose_answer
+from conroi.storage.local_folders import settable_times
+from conroi.storage.objects import Objects
+from conroi.storage.parallel import LeaderQueue
+from conroi.testing import (
+    Fault,
+    FaultyObjects,
+    Gate,
+    Request,
+    SeededEnvironment,
+    call_after,
+    call_before,
+    lose_answer,
+)
+from tests.support.aging import make_older
+from tests.support.cloud_servers import BucketServer
 from tests.support.lakes import append_by_path, faulty, lake_with, path_of, rows, rows_by_path
 
 pytestmark = pytest.mark.contract("P14")
@@ -35,6 +52,7 @@ class Crowd:
         self._pool = pool
         self._gate = gate
         self._count = 0
+        self.may_fail = False
 
     def starts(self, work: Callable[[conroi.Transaction], object], message: str = "", **options: object) -> Future[int]:
         """A transaction in a thread of its own, which is in the queue when this returns; its result is its version."""
@@ -45,34 +63,42 @@ class Crowd:
             assert tx.result.version is not None
             return tx.result.version
 
-        future = self._pool.submit(transact)
+        return cast("Future[int]", self.submit(transact))
+
+    def submit(self, work: Callable[[], object]) -> Future[object]:
+        """Something that joins the queue, in a thread of its own; it is there when this returns."""
+        future = self._pool.submit(work)
         self._count += 1
-        queue = self.lake._catalog.publishers._queue  # pyright: ignore[reportPrivateUsage]
+        queue = self.lake._catalog.publishers  # pyright: ignore[reportPrivateUsage]
         until = time.monotonic() + WAIT_S
-        while len(queue) < self._count and not future.done() and time.monotonic() < until:
+        while len(queue._queue) < self._count and not future.done() and time.monotonic() < until:  # pyright: ignore[reportPrivateUsage]
             time.sleep(0.001)
-            queue = self.lake._catalog.publishers._queue  # pyright: ignore[reportPrivateUsage]
         return future
 
-    def go(self) -> None:
-        """Let the first publication, and so the group, go on."""
+    def go(self, *, fails: bool = False) -> None:
+        """Let the first publication, and so the group, go on; `fails`: it may be refused itself."""
+        self.may_fail = fails
         self._gate.open()
 
 
 @contextmanager
-def crowd(lake: conroi.Lake, *faults: Fault, is_cloud: bool = False) -> Generator[Crowd]:
+def crowd(lake: conroi.Lake, *faults: Fault, is_cloud: bool = False, **options: Any) -> Generator[Crowd]:
     gate = Gate(WAIT_S)
     held = call_before(gate, "put_if_absent", "_versions/*")
-    slow = faulty(lake.uri, [held, *faults], only="__manifest", is_cloud=is_cloud)
+    slow = faulty(lake.uri, [held, *faults], only="__manifest", is_cloud=is_cloud, **options)
     slow["first"].count_rows()
     with ThreadPoolExecutor(16) as pool:
         first = pool.submit(lambda: slow["first"].append([{"n": 1}]))
         gate.wait_for_arrival()
+        threads = Crowd(slow, pool, gate)
         try:
-            yield Crowd(slow, pool, gate)
+            yield threads
         finally:
             gate.open()
-        first.result(WAIT_S)
+        if threads.may_fail:
+            first.exception(WAIT_S)
+        else:
+            first.result(WAIT_S)
 
 
 def append(table: str, *numbers: int) -> Callable[[conroi.Transaction], object]:
@@ -209,14 +235,19 @@ def test_a_table_that_was_written_by_path_is_adopted_by_the_next_member(lake: co
     assert rows(lake["a"]) == rows_by_path(path_of(lake, "a")) == [0, 5, 7, 8]
 
 
-def test_updates_of_one_row_by_many_threads_wait_for_each_other(tmp_path: Path) -> None:
+def test_deletes_from_one_table_by_many_threads_wait_for_each_other(tmp_path: Path) -> None:
     """Publications that cannot share a version take turns, so none runs out of its retries."""
     lake = conroi.connect(tmp_path / "lake")
-    lake.create_table("t", [{"id": 1, "n": 0}], key="id")
+    lake.create_table("t", [{"id": number} for number in range(25)], key="id")
+
+    def delete(number: int) -> None:
+        with lake.begin() as tx:
+            tx["t"].delete(f"id = {number}")
+
     with ThreadPoolExecutor(8) as pool:
-        for each in [pool.submit(lambda: lake["t"].update({"n": "n + 1"}, "id = 1")) for _ in range(24)]:
+        for each in [pool.submit(delete, number) for number in range(24)]:
             each.result(WAIT_S)
-    assert lake["t"].to_arrow().to_pylist() == [{"id": 1, "n": 24}]
+    assert lake["t"].to_arrow().to_pylist() == [{"id": 24}]
 
 
 def test_each_thread_compacts_a_table_that_it_alone_filled(tmp_path: Path) -> None:
@@ -251,3 +282,124 @@ def test_a_damaged_list_of_members_is_a_typed_error(text: str) -> None:
 
 def test_a_version_without_members_is_one_commit() -> None:
     assert decode_members({}, {}) is None
+
+
+# ------------------------------------------------------------------------------ found by a review
+
+
+def test_an_error_of_one_member_stays_with_it(lake: conroi.Lake) -> None:
+    with crowd(lake) as threads:
+        before, after = (threads.starts(append(name, 7)) for name in "ab")
+        inside = threads.starts(lambda tx: tx.create_table("x.y", [{"n": 1}]))
+        last = threads.starts(append("c", 7))
+        lake.create_table("x", [{"n": 1}])  # so that nothing can be inside it
+        threads.go()
+        with pytest.raises(conroi.AlreadyExistsError):
+            inside.result(WAIT_S)
+        for each in (before, after, last):
+            each.result(WAIT_S)
+    assert all(rows(lake[name]) == [0, 7] for name in "abc")
+
+
+def test_a_final_name_that_is_taken_while_a_member_waits_is_not_published_over(lake: conroi.Lake) -> None:
+    for name in "bc":
+        lake[name].append([{"n": 1}, {"n": 2}])
+    with crowd(lake) as threads:
+        found = [threads.starts(lambda tx, name=name: tx[name].delete("n = 1")) for name in "bc"]
+        append_by_path(path_of(lake, "b"), 5)
+        threads.go()
+        for each in found:
+            each.result(WAIT_S)
+    assert rows(lake["b"]) == rows_by_path(path_of(lake, "b")) == [0, 2, 5]
+    lake["b"].append([{"n": 6}])
+    assert lake.doctor().findings == ()
+
+
+def test_members_whose_files_were_collected_while_they_waited_are_not_published(lake: conroi.Lake) -> None:
+    world = SeededEnvironment(3)
+    for name in "bc":
+        lake[name].append([{"n": 1}, {"n": 2}])
+    with settable_times(), crowd(lake, environment=world) as threads:
+        found = [threads.starts(lambda tx, name=name: tx[name].delete("n = 1"), timeout=1e9) for name in "bc"]
+        make_older(lake.uri, hours=48)
+        world.sleep(48 * 3600)
+        assert "staged" in lake.gc(dry_run=False).by_kind
+        assert threads.lake.version == lake.version, "the process knows the version that gc made"
+        threads.go(fails=True)
+        outcomes = [each.exception(WAIT_S) for each in found]
+    assert all(isinstance(each, conroi.ConflictError) for each in outcomes), outcomes
+    assert [rows(lake[name]) for name in "bc"] == [[0, 1, 2], [0, 1, 2]]
+
+
+def test_a_storage_error_of_one_table_stays_with_its_members(lake: conroi.Lake) -> None:
+    def denied(request: Request) -> None:
+        raise conroi.StoreError(f"access denied to {request.path}")
+
+    def wrap(objects: Objects) -> Objects:
+        return FaultyObjects(objects, [call_before(denied, "put*", "*", times=None)])
+
+    with crowd(lake) as threads:
+        good = [threads.starts(append(name, 7)) for name in "ac"]
+        bad_tx = threads.lake.begin()
+        bad_tx["b"].append([{"n": 7}])
+        files = bad_tx._tables.handles["b"].files  # pyright: ignore[reportPrivateUsage]
+        bad_tx._tables.handles["b"].files = replace(files, objects=wrap(files.objects))  # pyright: ignore[reportPrivateUsage]
+        bad = threads.submit(bad_tx.commit)
+        threads.go()
+        for each in good:
+            each.result(WAIT_S)
+        assert isinstance(bad.exception(WAIT_S), conroi.StoreError)
+    assert [rows(lake[name]) for name in "abc"] == [[0, 7], [0], [0, 7]]
+
+
+def test_a_version_does_not_get_more_rows_than_its_commit_can_record(
+    lake: conroi.Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("group_commit", "state"):
+        monkeypatch.setattr(f"conroi.catalog.{module}.MOST_RECORDS", 4)
+
+    def three(tx: conroi.Transaction, first: int) -> None:
+        for number in range(first, first + 3):
+            tx.create_table(f"t{number}", [{"n": 1}])
+
+    with crowd(lake) as threads:
+        found = [threads.starts(lambda tx, first=first: three(tx, first), f"from {first}") for first in (0, 10, 20)]
+        threads.go()
+        assert len({each.result(WAIT_S) for each in found}) == 3, "a version each"
+    assert [commit.message for commit in lake.history(3)] == ["from 20", "from 10", "from 0"]
+
+
+def test_a_statement_after_an_empty_append_reads_what_it_writes(bucket_of_the_day: BucketServer) -> None:
+    lake = conroi.connect(bucket_of_the_day.new_uri("lake"), storage_options=bucket_of_the_day.options)
+    lake.create_table("t", [{"n": 0}])
+    with lake.begin() as tx:
+        tx["t"].append(pa.table({"n": pa.array([], pa.int64())}))
+        tx["t"].overwrite([{"n": 1}], where="n = 1")
+    assert rows(lake["t"]) == [0, 1]
+
+
+def test_a_thread_that_is_interrupted_while_it_leads_blocks_nobody() -> None:
+    queue, answered = LeaderQueue[str](), list[str]()
+
+    def interrupted(_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        queue.join("first", interrupted)
+
+    def lead(items: Sequence[str]) -> None:
+        answered.extend(items)
+        queue.done(items)
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(queue.join, "second", lead).result(WAIT_S)
+    assert answered == ["second"]
+    assert queue.try_alone()
+
+
+def test_a_leader_whose_thread_has_ended_is_none() -> None:
+    queue = LeaderQueue[str]()
+    thread = threading.Thread(target=queue.try_alone)  # and it ends without `end`
+    thread.start()
+    thread.join()
+    assert queue.try_alone()

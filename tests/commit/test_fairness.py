@@ -151,7 +151,7 @@ def test_control_without_a_look_for_those_that_wait_the_fastest_wins_every_race(
 ) -> None:
     turns = importlib.import_module("conroi.commit.fairness").Turns
     for name in ("is_contended", "is_look_due"):
-        monkeypatch.setattr(turns, name, lambda *_: False)  # pyright: ignore[reportUnknownLambdaType]
+        monkeypatch.setattr(turns, name, lambda *_, **__: False)  # pyright: ignore[reportUnknownLambdaType]
     found = shares(run("lake", "far", seconds=3.0))
     assert found[0] < found[-1] / 3
 

@@ -144,7 +144,7 @@ def test_what_was_written_past_the_lake_stays(lake: conroi.Lake) -> None:
 def test_a_published_version_that_is_not_final_stays(lake: conroi.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its publisher died: the lake names the staged manifest, and that must still be there."""
     with monkeypatch.context() as patch:
-        patch.setattr("conroi.catalog.participant.Participant.finalize", lambda self: False)
+        patch.setattr("conroi.catalog.participant.Participant._finalized", lambda self: None)
         lake["t"].append([{"n": 6}])
     staged = [path for path in files_below(lake.uri) if ".manifest-" in path]
     assert len(staged) == 1

@@ -251,7 +251,9 @@ class _Group:
             if any(self._folded[key].is_taken for key in waiting.publication.deferred):
                 waiting.publication.note_failure()  # it stages its append itself, and adopts what was written
         is_free = not any(participant.is_taken for participant in self._folded.values())
-        return all([waiting.publication.confirm_staged() for waiting in self.members]) and is_free
+        for waiting in self.members:
+            is_free = waiting.publication.confirm_staged() and is_free
+        return is_free
 
     def settle(self, state: LakeState) -> None:
         """It is published: tell each member, and of which appends its own have become a part."""

@@ -178,20 +178,17 @@ class SqlitePublication:
             changed |= parse_object(
                 changes, f"What the store of the lake says of the changes of version {version}"
             ).keys()
-        then = (
-            "SELECT count(*) FROM conroi_lake_rows WHERE lake = ? AND object_id = ? AND since <= ? "
-            "AND (until IS NULL OR until > ?) AND substr(content, 1, ?) = ?"
-        )
-        now = (
-            "SELECT count(*) FROM conroi_lake_rows WHERE lake = ? AND object_id = ? AND until IS NULL "
-            "AND substr(content, 1, ?) = ?"
+        # Whether it was added or removed, never whether it looks the same now: a statement may arrive late.
+        relisted = (
+            "SELECT count(*) FROM conroi_lake_rows r WHERE lake = ?1 AND object_id = ?2 "
+            "AND substr(content, 1, ?4) = ?5 "
+            "AND ((since > ?3 AND NOT EXISTS (SELECT 1 FROM conroi_lake_rows b WHERE b.lake = ?1 AND b.object_id = ?2 "
+            "AND b.until = r.since AND substr(b.content, 1, ?4) = ?5)) "
+            "OR (until > ?3 AND NOT EXISTS (SELECT 1 FROM conroi_lake_rows b WHERE b.lake = ?1 AND b.object_id = ?2 "
+            "AND b.since = r.until AND substr(b.content, 1, ?4) = ?5)))"
         )
         is_table = len(_TABLE_PREFIX), _TABLE_PREFIX
-        return any(
-            self._one(then, self._lake, object_id, self._base, self._base, *is_table)
-            != self._one(now, self._lake, object_id, *is_table)
-            for object_id in changed
-        )
+        return any(self._one(relisted, self._lake, object_id, self._base, *is_table) for object_id in changed)
 
     def _write(self, head: int) -> int:
         """Write the next version; returns its number."""
@@ -276,13 +273,14 @@ BEGIN
             OR is_listing AND EXISTS (SELECT 1 FROM (
                     SELECT DISTINCT json_object_keys(c.changes::json) AS id FROM conroi_lake_commits c
                     WHERE c.lake = my_lake AND c.version > base
-                ) AS changed WHERE EXISTS (
-                    SELECT 1 FROM conroi_lake_rows r WHERE r.lake = my_lake AND r.object_id = changed.id
-                    AND r.since <= base AND (r.until IS NULL OR r.until > base)
+                ) AS changed JOIN conroi_lake_rows r ON r.lake = my_lake AND r.object_id = changed.id
                     AND starts_with(r.content, '{_TABLE_PREFIX}')
-                ) <> EXISTS (
-                    SELECT 1 FROM conroi_lake_rows r WHERE r.lake = my_lake AND r.object_id = changed.id
-                    AND r.until IS NULL AND starts_with(r.content, '{_TABLE_PREFIX}')
+                WHERE r.since > base AND NOT EXISTS (
+                    SELECT 1 FROM conroi_lake_rows b WHERE b.lake = my_lake AND b.object_id = changed.id
+                    AND b.until = r.since AND starts_with(b.content, '{_TABLE_PREFIX}')
+                ) OR r.until > base AND NOT EXISTS (
+                    SELECT 1 FROM conroi_lake_rows b WHERE b.lake = my_lake AND b.object_id = changed.id
+                    AND b.since = r.until AND starts_with(b.content, '{_TABLE_PREFIX}')
                 ))
         INTO own, is_complete, has_moved;
     END IF;

@@ -78,20 +78,23 @@ class Turns:
         """Whether other writers were active recently, or one holds the priority token."""
         return self.is_awaited or bool(self._seen_at and self._others())
 
-    def is_look_due(self, *, is_free: bool = False) -> bool:
-        """Whether to check for a priority token with this commit; `is_free`: it is one of several requests in parallel.
+    def is_look_due(self) -> bool:
+        """Whether to check for a priority token with this commit.
 
         A writer that is faster than all others wins every race. It sees no commits of theirs, so it would never yield:
         they starve. So it checks once in a while, at the cost of one request in many commits.
         """
         with self._lock:
             self._uncontended += 1
-            is_contended = bool(self._seen_at and self._others_active())
-            return is_free if is_contended else self._uncontended % LOOK_EVERY == 0
+            return self._uncontended % LOOK_EVERY == 0 and not self._others_active()
 
     def look(self, token: PriorityToken) -> None:
         """Check for a priority token of another writer."""
         self.is_awaited = token.is_held()
+
+    def is_crowded(self) -> bool:
+        """Whether several other writers are active, so that one of them may have followed the one that was seen."""
+        return len(self._others()) > 1
 
     def are_many(self) -> bool:
         """Whether there are more active writers than processors."""
@@ -216,7 +219,7 @@ class PriorityToken:
     is_mine: bool = False
     _needs_s: float = 0.0
 
-    def ask(self, losses: int, needs_s: float = 0.0, turn_s: float = SHORTEST_LOOK_S, *, may_wait: bool = True) -> None:
+    def ask(self, losses: int, needs_s: float = 0.0, turn_s: float = SHORTEST_LOOK_S) -> None:
         """Create the token after several lost races, if it is free. `needs_s`: how long the other writers should yield.
 
         A holder that loses again renews it, for longer: other writers may have removed it. A writer that repeatedly
@@ -226,7 +229,7 @@ class PriorityToken:
             return
         if self.is_mine:
             self._needs_s = needs_s = max(needs_s, 2 * self._needs_s)
-        if not self._take(needs_s) and not self.is_mine and may_wait and losses >= LOSSES_BEFORE_WAITING:
+        if not self._take(needs_s) and not self.is_mine and losses >= LOSSES_BEFORE_WAITING:
             self.give_way(turn_s)
             self._take(needs_s)
 

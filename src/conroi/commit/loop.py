@@ -23,6 +23,9 @@ from conroi.storage.parallel import together
 NEEDED_ROUNDS = 2
 """A starving writer asks the others to yield for this multiple of its last attempt's duration."""
 
+LOSSES_BEFORE_LOOKING = 2
+"""Number of lost races after which the newest state is looked up in any case: we may be far behind."""
+
 LOOKS_PER_TURN = 2
 """Polls of a writer whose turn is next, for the expected duration of the turn before it."""
 
@@ -114,10 +117,11 @@ def run(commit: Commit[Done, Result_co]) -> Result_co:
         while done is None:
             round_started = monotonic()
             with commit.in_turn():
-                done = _heads(commit) if budget is None else _heads_again(commit, has_paused=has_paused)
+                is_known = not has_paused and budget is not None and budget.attempts < LOSSES_BEFORE_LOOKING
+                done = _heads(commit, is_first=budget is None, is_known=is_known)
                 attempt_started = monotonic()
                 if done is None:
-                    done = _attempt(commit, 0 if budget is None else budget.attempts)
+                    done = _attempt(commit)
                     commit.turns.took(monotonic() - attempt_started)
             if done is None:
                 attempt_s = monotonic() - attempt_started
@@ -132,37 +136,24 @@ def run(commit: Commit[Done, Result_co]) -> Result_co:
         commit.release()
 
 
-def _heads(commit: Commit[Done, object]) -> Done | None:
-    """Read the newest state; under contention, when it is our turn. Advisory only: the put decides who wins."""
-    if commit.is_head_known():
-        return None
-    done = commit.heads()
-    return done if done is not None else _in_turn(commit, may_skip=commit.may_skip_turns and commit.is_local)
+def _heads(commit: Commit[Done, object], *, is_first: bool, is_known: bool) -> Done | None:
+    """Read the newest state; under contention, when it is our turn. Advisory only: the put decides who wins.
 
-
-def _heads_again(commit: Commit[Done, object], *, has_paused: bool) -> Done | None:
-    """After a lost race: the state is known up to the commit that won it.
-
-    More is looked up where that costs nothing, or after a pause, in which others have committed.
+    `is_known`: the commit that won the last race was read just now. Where a look takes a request, and there is only one
+    other writer, that will do.
     """
-    if not commit.is_local:
-        done = _in_turn(commit, may_skip=False)
-        return commit.heads() if done is None and has_paused else done
-    done = commit.heads()
-    return done if done is not None else _in_turn(commit, may_skip=False)
-
-
-def _in_turn(commit: Commit[Done, object], *, may_skip: bool) -> Done | None:
-    """Under contention wait for our turn, and read the newest state again if others had theirs."""
     turns = commit.turns
-    if not turns.is_contended() or commit.token.is_mine:
+    if is_first and commit.is_head_known():
         return None
+    if is_known and not commit.is_local and not turns.is_crowded():
+        return None
+    done = commit.heads()
+    if done is not None or not turns.is_contended() or commit.token.is_mine:
+        return done
     commit.get_ready()
-    places = turns.places_before(may_skip=may_skip)
+    places = turns.places_before(may_skip=commit.may_skip_turns and is_first and commit.is_local)
     done = _wait_for_turn(commit, places)
-    has_waited = places > 0
-    if commit.is_local or turns.is_awaited:  # elsewhere it is looked for while the commit is staged
-        has_waited = commit.token.give_way(turns.place_s()) or has_waited
+    has_waited = commit.token.give_way(turns.place_s()) or places > 0
     turns.is_awaited = False
     return commit.heads() if done is None and has_waited else done
 
@@ -192,19 +183,14 @@ def _wait_for_turn(commit: Commit[Done, object], places: int) -> Done | None:
     return None
 
 
-def _attempt(commit: Commit[Done, object], lost: int) -> Done | None:
-    """Check, rebase, build and put on the newest state seen; None if a concurrent commit was faster.
-
-    Elsewhere than on local disk the priority token is asked for in the same wave, so a loss earlier than there.
-    """
+def _attempt(commit: Commit[Done, object]) -> Done | None:
+    """Check, rebase, build and put on the newest state seen; None if a concurrent commit was faster."""
     try:
         commit.check()
         commit.rebase()
         tasks = commit.build()
-        if commit.turns.is_look_due(is_free=not commit.is_local):
+        if commit.turns.is_look_due():
             tasks.append(lambda: commit.turns.look(commit.token))
-        if lost and not commit.is_local:
-            tasks.append(lambda: _ask(commit, lost + 1, commit.turns.turn_s(), may_wait=False))
         together(tasks, is_local=commit.is_local)
         return commit.put()
     except VersionExpired as error:
@@ -227,14 +213,9 @@ def _catch_up(commit: Commit[Done, object]) -> Done | None:
 
 def _back_off(commit: Commit[Any, object], lost: int, attempt_s: float, round_s: float) -> bool:
     """After several lost races ask for the priority token; without it, pause for a random time. Whether it paused."""
-    if commit.is_local:
-        _ask(commit, lost, round_s)
-    pause = 0.0 if commit.token.is_mine else pause_s(commit.environment, lost, attempt_s)
+    turns, environment = commit.turns, commit.environment
+    commit.token.ask(turns.losses(lost), NEEDED_ROUNDS * round_s, turns.place_s())
+    pause = 0.0 if commit.token.is_mine else pause_s(environment, lost, attempt_s)
     if pause:
-        commit.environment.sleep(pause)
+        environment.sleep(pause)
     return pause > 0.0
-
-
-def _ask(commit: Commit[Any, object], lost: int, round_s: float, *, may_wait: bool = True) -> None:
-    needs_s, place_s = NEEDED_ROUNDS * round_s, commit.turns.place_s()
-    commit.token.ask(commit.turns.losses(lost), needs_s, place_s, may_wait=may_wait)
