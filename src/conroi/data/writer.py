@@ -30,6 +30,8 @@ ROWS_PER_FILE = 1_048_576
 MOST_ROWS = 1 << 31
 """Row limit of a file: enough for all rows of a fragment."""
 MOST_BYTES = 1 << 40
+MOST_UNDER_WAY = 3
+"""Maximum number of files of one table that are completed at the same time, each over a connection of its own."""
 
 Progress = Callable[[int], None]
 """Called with the number of rows done so far."""
@@ -54,6 +56,9 @@ class WrittenFiles:
         if closing is None or file.of.objects.is_local:
             file.end_into(data_file)
         else:
+            while len(closing) >= MOST_UNDER_WAY:
+                closing[0].result()
+                closing.pop(0)
             closing.append(aside(partial(file.end_into, data_file)))
         self.fragments.append(fragment)
         self.paths.append(f"{DATA_DIR}/{data_file.path}")
