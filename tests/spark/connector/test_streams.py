@@ -47,13 +47,13 @@ def stream(sql: SparkSession, tmp_path: Path) -> Stream:
 
 def test_each_batch_is_one_commit_and_a_repeated_one_is_none(stream: Stream, lake: conroi.Lake):
     def to_table(writing: Any) -> StreamingQuery:
-        return writing.option("message", "streamed").toTable("lake.events")
+        return writing.option("message", "streamed").toTable("lake.streamed_events")
 
-    lake.create_table("events", SCHEMA, key="id")
+    lake.create_table("streamed_events", SCHEMA, key="id")
     stream.add(1, 2)
     stream.add(3)
     first = stream.run(to_table)
-    table = lake["events"]
+    table = lake["streamed_events"]
     assert (ids(table), table.version) == ([1, 2, 3], 3)
     newest = lake.history()[0]
     assert (newest.message, newest.properties[STREAM_BATCH_PROPERTY]) == ("streamed", "1")
@@ -62,19 +62,19 @@ def test_each_batch_is_one_commit_and_a_repeated_one_is_none(stream: Stream, lak
     stream.add(4)
     table.append(named(9))
     stream.run(to_table)
-    assert (ids(table), lake["events"].version) == ([1, 2, 3, 4, 9], 5)
+    assert (ids(table), lake["streamed_events"].version) == ([1, 2, 3, 4, 9], 5)
     stream.add(4)
     with pytest.raises(StreamingQueryException) as refused:
         stream.run(to_table)
     error = typed(refused.value)
     assert isinstance(error, conroi.DuplicateKeyError)
-    assert lake["events"].version == 5
+    assert lake["streamed_events"].version == 5
 
 
 def test_a_table_that_is_not_there_is_created(stream: Stream, lake: conroi.Lake):
     stream.add(1)
-    stream.run(lambda writing: writing.format("conroi").toTable("lake.made"))
-    assert ids(lake["made"]) == [1]
+    stream.run(lambda writing: writing.format("conroi").toTable("lake.streamed_made"))
+    assert ids(lake["streamed_made"]) == [1]
 
 
 def test_a_complete_result_replaces_the_one_before(stream: Stream, lake: conroi.Lake):
@@ -82,44 +82,44 @@ def test_a_complete_result_replaces_the_one_before(stream: Stream, lake: conroi.
         return frame.groupBy("name").count()
 
     def complete(writing: Any) -> StreamingQuery:
-        return writing.format("conroi").outputMode("complete").toTable("lake.counts")
+        return writing.format("conroi").outputMode("complete").toTable("lake.streamed_counts")
 
     stream.add(1, 2)
     stream.run(complete, count)
     stream.add(2, 3)
     stream.run(complete, count)
-    found = {row["name"]: row["count"] for row in by_pylance(lake["counts"].uri).to_pylist()}
+    found = {row["name"]: row["count"] for row in by_pylance(lake["streamed_counts"].uri).to_pylist()}
     assert found == {"n1": 1, "n2": 2, "n3": 1}
 
 
 def test_a_query_goes_on_by_the_connector_where_python_left_it(stream: Stream, lake: conroi.Lake):
     """Its last batch was committed, and Spark did not note it."""
     stream.add(1, 2)
-    stream.run(lambda writing: writing.format("conroi").option("table", "taken_over").start(lake.uri))
+    stream.run(lambda writing: writing.format("conroi").option("table", "streamed_taken_over").start(lake.uri))
     stream.forget_last_commit()
     before = lake.version
     stream.add(3)
-    stream.run(lambda writing: writing.toTable("lake.taken_over"))
-    assert (ids(lake["taken_over"]), lake.version) == ([1, 2, 3], before + 1)
+    stream.run(lambda writing: writing.toTable("lake.streamed_taken_over"))
+    assert (ids(lake["streamed_taken_over"]), lake.version) == ([1, 2, 3], before + 1)
 
 
 def test_a_stream_is_part_of_no_transaction(sql: SparkSession, stream: Stream, lake: conroi.Lake):
-    lake.create_table("outside", SCHEMA)
+    lake.create_table("streamed_outside", SCHEMA)
     before = lake.version
     stream.add(1)
     with conroi.spark.transaction(sql), pytest.raises(StreamingQueryException, match="cannot be part of a transaction"):
-        stream.run(lambda writing: writing.toTable("lake.outside"))
+        stream.run(lambda writing: writing.toTable("lake.streamed_outside"))
     assert lake.version == before
 
 
 @pytest.mark.parametrize(("name", "value"), [("path", "x"), ("version", "1"), ("key", "id"), ("unknown", "1")])
 def test_options_that_mean_nothing_to_a_sink_are_refused(stream: Stream, lake: conroi.Lake, name: str, value: str):
-    if "options" not in lake:
-        lake.create_table("options", SCHEMA)
+    if "streamed_options" not in lake:
+        lake.create_table("streamed_options", SCHEMA)
     stream.add(1)
     with pytest.raises(StreamingQueryException, match=r"(?i)cannot be given|Unknown option"):
-        stream.run(lambda writing: writing.option(name, value).toTable("lake.options"))
-    assert lake["options"].version == 1
+        stream.run(lambda writing: writing.option(name, value).toTable("lake.streamed_options"))
+    assert lake["streamed_options"].version == 1
 
 
 @pytest.mark.parametrize("module", [WORKER, HELPER])
@@ -175,61 +175,61 @@ class Copy:
 
 
 def test_a_stream_begins_with_all_rows_and_goes_on_with_new_ones(sql: SparkSession, lake: conroi.Lake, tmp_path: Path):
-    lake.create_table("orders", named(*range(7))).delete("id = 2")
-    copy = Copy(sql, tmp_path, "orders", maxRowsPerTrigger=3)
+    lake.create_table("streamed_orders", named(*range(7))).delete("id = 2")
+    copy = Copy(sql, tmp_path, "streamed_orders", maxRowsPerTrigger=3)
     assert copy.run() == [2, 3, 1]  # the place of the deleted row counts
-    lake["orders"].append(named(7, 8)).append(named(9)).compact()
+    lake["streamed_orders"].append(named(7, 8)).append(named(9)).compact()
     assert copy.run() == [3]
     assert copy.run() == []
-    assert ids(lake["copy_of_orders"]) == [0, 1, 3, 4, 5, 6, 7, 8, 9]
-    assert by_pylance(lake["copy_of_orders"].uri).sort_by("id").to_pylist()[-1] == {"id": 9, "name": "n9"}
+    assert ids(lake["copy_of_streamed_orders"]) == [0, 1, 3, 4, 5, 6, 7, 8, 9]
+    assert by_pylance(lake["copy_of_streamed_orders"].uri).sort_by("id").to_pylist()[-1] == {"id": 9, "name": "n9"}
 
 
 def test_a_version_that_changes_rows_ends_the_query(sql: SparkSession, lake: conroi.Lake, tmp_path: Path):
-    lake.create_table("changed", named(1, 2)).append(named(3)).delete("id = 1").append(named(4))
-    copy = Copy(sql, tmp_path, "changed", startingVersion=2)
+    lake.create_table("streamed_changed", named(1, 2)).append(named(3)).delete("id = 1").append(named(4))
+    copy = Copy(sql, tmp_path, "streamed_changed", startingVersion=2)
     with pytest.raises(StreamingQueryException) as refused:
         copy.run()
     error = typed(refused.value)
     assert isinstance(error, conroi.UnsupportedError)
-    assert (error.version, ids(lake["copy_of_changed"])) == (3, [3])
-    assert Copy(sql, tmp_path, "changed", skipChanges="true").run() == [1]
-    assert ids(lake["copy_of_changed"]) == [3, 4]
+    assert (error.version, ids(lake["copy_of_streamed_changed"])) == (3, [3])
+    assert Copy(sql, tmp_path, "streamed_changed", skipChanges="true").run() == [1]
+    assert ids(lake["copy_of_streamed_changed"]) == [3, 4]
 
 
 def test_rows_are_chosen_by_a_filter_and_columns_by_select(sql: SparkSession, lake: conroi.Lake, tmp_path: Path):
-    lake.create_table("chosen", named(*range(10)))
-    Copy(sql, tmp_path, "chosen", filter="id >= 8", bytesPerTask=1).run()
-    assert ids(lake["copy_of_chosen"]) == [8, 9]
+    lake.create_table("streamed_chosen", named(*range(10)))
+    Copy(sql, tmp_path, "streamed_chosen", filter="id >= 8", bytesPerTask=1).run()
+    assert ids(lake["copy_of_streamed_chosen"]) == [8, 9]
     with pytest.raises(StreamingQueryException, match="columns cannot be given"):
-        Copy(sql, tmp_path / "other", "chosen", columns='["id"]').run()
+        Copy(sql, tmp_path / "other", "streamed_chosen", columns='["id"]').run()
 
 
 def test_a_branch_is_read_and_written(sql: SparkSession, lake: conroi.Lake, tmp_path: Path):
-    lake.create_table("branched", named(1))
-    lake.create_table("copy_of_branched", SCHEMA)
+    lake.create_table("streamed_branched", named(1))
+    lake.create_table("copy_of_streamed_branched", SCHEMA)
     lake.branches.create("dev")
-    sql.sql("INSERT INTO lake.branched.branch_dev VALUES (2, 'n2')")
-    reading = sql.readStream.table("lake.branched.branch_dev")
+    sql.sql("INSERT INTO lake.streamed_branched.branch_dev VALUES (2, 'n2')")
+    reading = sql.readStream.table("lake.streamed_branched.branch_dev")
     writing = reading.writeStream.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
-    writing.toTable("lake.copy_of_branched.branch_dev").awaitTermination()
-    assert rows(sql, "SELECT id FROM lake.copy_of_branched.branch_dev ORDER BY id") == [(1,), (2,)]
-    assert ids(lake["copy_of_branched"]) == []
+    writing.toTable("lake.copy_of_streamed_branched.branch_dev").awaitTermination()
+    assert rows(sql, "SELECT id FROM lake.copy_of_streamed_branched.branch_dev ORDER BY id") == [(1,), (2,)]
+    assert ids(lake["copy_of_streamed_branched"]) == []
 
 
 def test_a_past_version_is_no_stream(sql: SparkSession, lake: conroi.Lake, tmp_path: Path):
-    lake.create_table("past", named(1))
-    lake["past"].tags.create("first")
+    lake.create_table("streamed_past", named(1))
+    lake["streamed_past"].tags.create("first")
     with pytest.raises(Exception, match=r"MICRO_BATCH_READ|micro.batch|UNSUPPORTED_FEATURE|streaming"):
-        Copy(sql, tmp_path, "past.tag_first").run()
+        Copy(sql, tmp_path, "streamed_past.tag_first").run()
 
 
 @SINCE_4_2
 def test_a_checkpoint_of_python_goes_on_by_the_connector(sql: SparkSession, lake: conroi.Lake, tmp_path: Path):
-    lake.create_table("handed", named(1, 2))
-    reading = sql.readStream.format("conroi").option("table", "handed").load(lake.uri)
+    lake.create_table("streamed_handed", named(1, 2))
+    reading = sql.readStream.format("conroi").option("table", "streamed_handed").load(lake.uri)
     writing = reading.writeStream.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
-    writing.format("conroi").option("table", "copy_of_handed").start(lake.uri).awaitTermination()
-    lake["handed"].append(named(3))
-    assert Copy(sql, tmp_path, "handed").run() == [1]
-    assert ids(lake["copy_of_handed"]) == [1, 2, 3]
+    writing.format("conroi").option("table", "copy_of_streamed_handed").start(lake.uri).awaitTermination()
+    lake["streamed_handed"].append(named(3))
+    assert Copy(sql, tmp_path, "streamed_handed").run() == [1]
+    assert ids(lake["copy_of_streamed_handed"]) == [1, 2, 3]
