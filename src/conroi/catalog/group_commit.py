@@ -5,7 +5,8 @@ one compare-and-swap, on behalf of all. In the history each is a commit of its o
 
 Members of a group change and compare different rows of the lake, so it makes no difference in which order they are
 applied. The exception are appends to one table: they become one Append, with the rows of each member in one run, in the
-order of the queue. A leader refuses nobody: what does not fit is left out, and its own thread looks again and decides.
+order of the queue. A leader raises no conflict: what does not fit is left out, and its own thread looks again and
+decides.
 """
 
 from __future__ import annotations
@@ -212,12 +213,11 @@ class _Group:
             self._appended.setdefault(object_id, []).append(participant)
 
     def alone(self) -> Attempt | None:
-        """The only member: as it would be without a group."""
+        """The only member: as it would be without a group. What was staged before it waited is looked at again."""
         publication = self.members[0].publication
-        tasks = publication.stage()
-        together(tasks, is_local=self.catalog.root.is_local)
+        together(publication.stage() or publication.probes(), is_local=self.catalog.root.is_local)
         self.commits = [Member(publication.uuid, publication.notes, publication.changes())]
-        return publication.attempt if not tasks or publication.confirm_staged() else None
+        return publication.attempt if publication.confirm_staged() else None
 
     def build(self) -> Attempt | None:
         """The next version, with all of them; None if one of the tables was written out of band.
