@@ -123,7 +123,7 @@ class SqlStore:
 
     @property
     def compares_in_put(self) -> bool:
-        """Not while concurrent writers change what we change: then looking first saves manifests staged wasted."""
+        """Not while concurrent writers change what we change: then a look saves wasted staging."""
         lost_at = self._lost_at
         return lost_at is None or self._environment.monotonic() - lost_at > ACTIVE_FOR_S
 
